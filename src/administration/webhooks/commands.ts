@@ -26,7 +26,7 @@ const webhook = id(
   'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
 )
 
-/** Last, because the id of a webhook or a message is enough on the command line. */
+/** The last field, because on the command line the id of a webhook or a message is enough. */
 const ofWebhook = organization({
   help: 'organization id; if given, webhooks of other organizations are refused',
 }).optional()
@@ -97,7 +97,7 @@ const listAll = query({
   action: 'accounts.read',
   summary: 'list webhooks, with waiting and failed messages',
   input: z.object({ organization: organization({ help: 'only this organization' }).optional() }),
-  // The path of a URL is often a password, so a list shows only the host: "webhook show" has the whole URL.
+  // The path of a URL is often a secret, so a list shows only the host. "webhook show" shows the whole URL.
   columns: [
     { name: 'webhook_id', label: 'Webhook', kind: 'id' },
     { name: 'organization_id', label: 'Organization', kind: 'organization' },
@@ -285,7 +285,7 @@ const pause = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The pause may be recorded but not in effect: "webhook list" shows which.',
+    left: 'The pause may be recorded but not in effect: "webhook list" shows whether it is.',
   },
   plan: async (context, input) => ({
     says: [`Send nothing to ${await placeOf(context, namedIn(input))} until it is resumed.`],
@@ -304,7 +304,7 @@ const resume = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The end of the pause may be recorded but not in effect: "webhook list" shows which.',
+    left: 'The end of the pause may be recorded but not in effect: "webhook list" shows whether it is.',
   },
   plan: async (context, input) => ({
     says: [`Send waiting and future messages to ${await placeOf(context, namedIn(input))}.`],

@@ -4,9 +4,7 @@ import { type WebhookEvent, webhookEvent } from '../../events/webhooks.ts'
 import type { Sending } from '../../webhooks/send.ts'
 import { InputFault } from '../input.ts'
 
-/** A request for a new webhook, parsed from text. */
-
-/** How messages leave, and the guards of their addresses: `operatorGuard` for webhooks of the operator, `guard` for all others. */
+/** How messages are sent, and which addresses are allowed: `operatorGuard` decides for the operator's webhooks, `guard` for all others. */
 export type WebhookOutside = Sending['outside'] & {
   readonly guard: EgressGuard
   readonly operatorGuard: EgressGuard
@@ -17,14 +15,17 @@ const urlCharsMax = 2_048
 const hostCharsMax = 253
 const everyone: readonly WebhookEvent[] = ['checkpoint']
 
-/** Events from names. Throws `InputFault`: an operator's own webhook receives only events that belong to no organization. */
+/** Parses event names. Throws `InputFault`, also if an operator's own webhook would receive events of organizations. */
 export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
   const events = names.map((name) => {
     const read = webhookEvent.safeParse(name)
     if (read.success) return read.data
-    throw new InputFault('events', `there is no "${name}"; there are ${webhookEvent.options.join(', ')}`)
+    throw new InputFault(
+      'events',
+      `there is no event "${name}"; the events are ${webhookEvent.options.join(', ')}`,
+    )
   })
-  if (events.length === 0) throw new InputFault('events', 'name at least one')
+  if (events.length === 0) throw new InputFault('events', 'give at least one event')
   const others = events.filter((event) => !everyone.includes(event))
   if (organizationId === null && others.length > 0)
     throw new InputFault(
@@ -35,8 +36,8 @@ export const webhookEventsOf = (names: readonly string[], organizationId: string
 }
 
 /**
- * An address for messages: https on port 443 of an address on the Internet. If the guard exempts addresses, http and other ports are allowed
- * too. Whether the name leads to an address that may be dialled is checked whenever a message is sent. Throws `InputFault`.
+ * Parses a URL for messages: https on port 443 of a public host. If the guard exempts addresses, http and other ports are allowed, too.
+ * Each message is checked again when it is sent, because the host's address can change. Throws `InputFault`.
  */
 export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   const { exemptsAny: exemptions } = guard
@@ -44,7 +45,7 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   const refuse = (why: string): never => {
     throw new InputFault('url', why)
   }
-  // In its stored form: non-ASCII characters are longer there.
+  // The stored form is measured, because non-ASCII characters are longer there.
   if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
     return refuse(
       `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,

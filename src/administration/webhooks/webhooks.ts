@@ -12,15 +12,13 @@ import { secretBytes, secretText } from '../../webhooks/signature.ts'
 import { balance } from '../credits/credits.ts'
 import { recordOperation } from '../operator-events.ts'
 
-/** Webhooks: an operator creates, lists, tests and deletes them. */
-
 type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
 
 const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
-/** Of one organization, or of the operator. */
+/** The most webhooks of one organization, or of the operator. */
 const webhooksMax = 20
 
-/** Creates a webhook. The secret is returned here and never again. Throws `CommandRefused` for an unknown organization. */
+/** Creates a webhook. The secret is returned only here. Throws `CommandRefused` if the organization is unknown or has too many. */
 export const createWebhook = async (
   foundation: Webhooks,
   {
@@ -54,26 +52,26 @@ export const createWebhook = async (
     }
     await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
   } catch (error) {
-    // No one has seen the webhook's secret.
+    // The webhook is useless, because its secret has not been shown.
     await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
     throw error
   }
   return { webhookId, secret }
 }
 
-/** Deletes a webhook, with all its waiting messages. */
+/** Deletes a webhook with its waiting messages. */
 export const deleteWebhook = async (
   { pool, eventLog }: Webhooks,
   { actor, ...named }: WebhookNamed & { readonly actor: string },
 ): Promise<void> => {
   const { webhookId } = named
   const data = toldOf(await webhookOf(pool, named))
-  // Recorded first: if the deletion is recorded but fails, the webhook is still in the list, and can be deleted again.
+  // The deletion is recorded first: if it then fails, the webhook is still in the list and can be deleted again.
   await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
 
-/** Of a URL only the host is recorded. Each is a separate act. */
+/** Records each change as a separate act, with only the host of the URL. */
 const recordWebhook = async (
   eventLog: Foundation['eventLog'],
   event: DomainEventOf<
@@ -87,7 +85,6 @@ const recordWebhook = async (
   })
 }
 
-/** The data about the webhook in each of its events. */
 const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
   webhook_id,
   organization_id,
@@ -100,7 +97,7 @@ export type WebhookRow = Receiver & {
   readonly failing_since: Date | null
   readonly disabled_at: Date | null
   readonly disabled_reason: string | null
-  /** Since when messages wait and none is sent. */
+  /** Messages have been waiting since this time; null if the webhook is not paused. */
   readonly paused_at: Date | null
   readonly dropped: string
 }
@@ -111,14 +108,14 @@ const columns =
 type ListedWebhook = WebhookRow & {
   readonly pending: number
   readonly dead: number
-  /** Of the newest message that was tried. */
+  /** The last attempt of the newest message that was tried. */
   readonly last_attempt_at: Date | null
   readonly last_result: string | null
 }
 
 /**
- * The webhooks of one organization, or all, oldest first, with the number of waiting and failed messages, and the result of the
- * newest one.
+ * The webhooks of one organization, or of all, oldest first, with the numbers of waiting and failed messages and the result of the
+ * newest message.
  */
 export const listWebhooks = async (
   { pool }: Pick<Foundation, 'pool'>,
@@ -176,10 +173,10 @@ export const listDeliveries = async (
   return rows
 }
 
-/** With an organization, a webhook of another one, or of the operator, is refused as one that does not exist. */
+/** If the organization is given, a webhook of another one or of the operator is refused as if it did not exist. */
 export type WebhookNamed = { readonly webhookId: string; readonly organizationId?: string | undefined }
 
-/** Throws `CommandRefused` for a webhook that does not exist. */
+/** Throws `CommandRefused` if the webhook does not exist. */
 export const webhookOf = async (
   pool: pg.Pool,
   { webhookId, organizationId }: WebhookNamed,
@@ -195,15 +192,15 @@ export const webhookOf = async (
 }
 
 /**
- * Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. Throws
- * `CommandRefused` if the message does not exist, or belongs to another organization than the one given.
+ * Sends a message again under the same id, at most two minutes from now. Throws `CommandRefused` if the message does not exist or
+ * belongs to another organization than the given one.
  */
 export const resendDelivery = async (
   { pool }: Pick<Foundation, 'pool'>,
   { deliveryId, organizationId }: Pick<WebhookNamed, 'organizationId'> & { readonly deliveryId: string },
 ): Promise<{ webhookId: string }> => {
   const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
-  // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
+  // A text that cannot be an id is not queried, because PostgreSQL refuses a text with U+0000.
   if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled
@@ -225,8 +222,8 @@ export const resendDelivery = async (
 }
 
 /**
- * Sends a test message now and returns the result. If a disabled webhook answers, it is
- * enabled again; failed messages stay failed until they are sent again. The message is listed with the others.
+ * Sends a test message now and returns the result. If a disabled webhook answers, it is enabled again, but failed messages are
+ * not sent again.
  */
 export const testWebhook = async (
   { pool, eventLog, secrets }: Webhooks,
@@ -270,11 +267,9 @@ export const testWebhook = async (
   return { delivered, result: resultText(answer), ms, enabled }
 }
 
-/** Changes of an existing webhook: pause it, resume it, give it another secret. Each is recorded before it is made. */
-
 type Asked = WebhookNamed & { readonly actor: string }
 
-/** Nothing more is sent; new messages wait. Throws `CommandRefused` if it is paused already, or does not exist. */
+/** Pauses a webhook, so that its messages wait. Throws `CommandRefused` if the webhook is already paused, or does not exist. */
 export const pauseWebhook = async (
   { pool, eventLog }: Webhooks,
   { actor, ...named }: Asked,
@@ -289,7 +284,7 @@ export const pauseWebhook = async (
   )
 }
 
-/** Waiting messages are sent within two minutes. Throws `CommandRefused` if it is not paused, or does not exist. */
+/** Sends waiting messages within two minutes. Throws `CommandRefused` if the webhook is not paused, or does not exist. */
 export const resumeWebhook = async (
   { pool, eventLog }: Webhooks,
   { actor, ...named }: Asked,
@@ -302,8 +297,8 @@ export const resumeWebhook = async (
 }
 
 /**
- * A new secret, returned here and never again. Messages are also signed with the previous one for `graceMs`; an even older one
- * is no longer used. Throws `CommandRefused` if the webhook does not exist.
+ * Creates a new secret, which is returned only here. For `graceMs`, messages are also signed with the previous secret, but not with
+ * older ones. Throws `CommandRefused` if the webhook does not exist.
  */
 export const rotateWebhookSecret = async (
   { pool, eventLog, secrets }: Webhooks,
@@ -320,7 +315,7 @@ export const rotateWebhookSecret = async (
       where webhook_id = $1`,
     [webhookId, secrets.sealer(webhookSealPurpose).seal(secret, webhookId), formerUntil],
   )
-  // It was deleted a moment ago.
+  // The webhook was deleted a moment ago.
   if (rowCount === 0) throw new CommandRefused(`there is no webhook ${webhookId}; see "webhook list"`)
   return { secret, formerUntil }
 }
