@@ -1,16 +1,16 @@
 import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** The newest event of some types in the stream of operators' acts. Each read covers only the events since the previous read. */
+/** Finds the newest event of each given type in the operators' stream. Each look reads only the events since the previous look. */
 export type Acts = {
-  /** Undefined: there is no recent one. Throws the errors of reading. */
+  /** Undefined if there is no recent event of this type. Throws what `read` throws. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 
 const pageMax = 500
-/** How far back the first read goes: operators and the service seldom record more acts than this in a month. */
+/** The first look goes back this many events: operators and the service seldom record more in a month. */
 const lookBackMax = 5_000
-/** Per read; the next read continues from there. */
+/** The most pages that one look reads. The next look continues from there. */
 const pagesMax = 20
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {

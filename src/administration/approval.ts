@@ -1,13 +1,10 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * Approval of price changes: one rule for price books and re-rates. Pure.
- *
- * With `twoPerson` a second person must approve, and both must be proved. Otherwise consent is enough (`consents`: a form
- * that was sent, or a yes to the plan of a command).
+ * One rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both identities must be proved.
+ * Otherwise `consents` is enough: someone sent the form, or said yes to the plan.
  */
 type ApprovalAsked = {
-  /** The actors of the proposal and of the approval. */
   readonly proposer: string
   readonly approver: string
   readonly twoPerson: boolean
@@ -16,7 +13,7 @@ type ApprovalAsked = {
 
 const howToProve = 'set OPERATOR_TOKEN (see "user token"), or sign in to the dashboard'
 
-/** Why it may not be approved, and the next step; null: it may. */
+/** Why the change cannot be approved, and the next step; null if it can. */
 export const approvalRefusal = ({
   proposer,
   approver,
@@ -26,9 +23,9 @@ export const approvalRefusal = ({
   if (!twoPerson) return consents ? null : 'an approval needs your consent'
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
-    return `an approval needs a proved person, and "${approver}" is only a label: ${howToProve}`
+    return `only a person with a proved identity can approve, and "${approver}" is only a label: ${howToProve}`
   if (first === null)
-    return `it was proposed by "${proposer}", which is only a label: withdraw it, and let a proved person propose it`
+    return `it was proposed by "${proposer}", which is only a label: withdraw it, then propose it again with a proved identity`
   if (first === second) return `${first} proposed it: another person has to approve it (TWO_PERSON=on)`
   return null
 }

@@ -1,14 +1,14 @@
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Foundation } from '../foundation/foundation.ts'
 
-/** Null: the attempt may be made. Otherwise the seconds to wait. Rejects if the database is unavailable: then no attempt is made. */
+/** Resolves with null if the attempt is allowed, otherwise with the seconds to wait. Rejects if the database is unavailable. */
 export type Attempts = (key: string) => Promise<number | null>
 
 const windowSeconds = 60
 
 /**
- * Counts attempts by key, in the database: all processes of the dashboard count together, and a restart does not reset the counts. Keys
- * are stored as HMACs. Rows whose minute is over are deleted an hour later.
+ * Counts attempts by key in the database, so that all dashboard processes share the counts and a restart does not reset them.
+ * Keys are stored as HMACs.
  */
 export const createAttempts = (
   { pool, secrets }: Pick<Foundation, 'pool' | 'secrets'>,

@@ -8,7 +8,7 @@ import { liveTable } from '../projector/tables.ts'
 import type { CapabilityData } from './declare.ts'
 import { catchUp } from './projections/catch-up.ts'
 
-/** The capabilities as commands and queries use them. No other file of administration imports them. */
+/** The only file of administration that imports the capabilities. */
 
 export { capabilityDeclarations as declarations } from '../capabilities/index.ts'
 

@@ -15,82 +15,79 @@ import type { Action } from './roles.ts'
 import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
 /**
- * Commands and queries of administration. Each is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the
- * dashboard and the admin API offer it: they read its fields, check the person's rights, and show its plan and its answer.
+ * Each command and query is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the dashboard and the admin
+ * API all offer it: they read its fields, check the user's rights, and show its plan and its answer.
  */
 
 type Interface = 'command line' | 'dashboard' | 'admin API'
 
 const everywhere: readonly Interface[] = ['command line', 'dashboard', 'admin API']
 
-/** What a command or query works with, in every interface. */
+/** The context in which every interface runs a command or query. */
 export type Context = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly operator: Operator
-  /** If set, one person proposes and another one approves. */
+  /** If set, one user proposes and another one approves. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel
-  /** Opened at the first use. Rejects with `ConfigError`. */
+  /** Opened at the first use. Rejects with `ConfigError` if it cannot be opened. */
   readonly outside: () => Promise<WebhookOutside>
   /** Shows the progress of long work: a line for people, and `figures` for programs. */
   readonly progress: (line: string, figures?: object) => void
   /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
-  /** Resolves when rows have caught up with the event log. Pages do not wait: they show how late their rows are. */
+  /** Resolves when rows have caught up with the event log; at once on the dashboard, because pages show how late their rows are. */
   readonly caughtUp: () => Promise<void>
   /** Opened at the first use. */
   readonly data: () => Promise<CapabilityData>
 }
 
-/** For commands and queries about the data of capabilities. */
 export type CapabilityData = {
   readonly settings: Config
-  /** Resolves when rows have caught up with the event log, in every interface. */
+  /** Resolves when rows have caught up with the event log, also on the dashboard. */
   readonly folded: () => Promise<void>
-  /** Removes deleted rows from tables immediately. Returns why that failed for a table; null: it did not fail. */
+  /** Removes deleted rows from tables immediately. Resolves with the reason if that fails for a table, otherwise with null. */
   readonly vacuum: (of: {
     readonly tables: readonly string[]
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
-  /** The data sources of all capabilities, in their current state. */
   readonly sources: () => Promise<FoundData>
-  /** Whether a text was the input of a call with these facts; null: no capability can say. */
+  /** Decides whether a text was the input of a call with these facts; null if that is unknown. */
   readonly recognizerOf: (text: string) => (facts: CallFacts) => Promise<InputVerdict | null>
 }
 
-/** Whether it is a query about a person, whose values must be in no address. */
+/** Whether it is a query about a person, so that its values must not appear in a URL. */
 export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fields'>): boolean =>
   changes === 'nothing' && fields.some(({ personal }) => personal === true)
 
 /** Values by the names of the fields: texts, or JSON values. An absent field was not given. */
 export type Given = Readonly<Record<string, unknown>>
 
-/** The changes that a command makes. */
 export type Changes = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
-  /** A sentence for someone who interrupts the command: the work that may be done by then, and how to continue. */
+  /** A sentence for someone who interrupts the command: what may already have been done, and how to continue. */
   readonly left: string
 }
 
 /**
- * `never`: it adds something, or changes a setting that it can change back.
- * `on a terminal`: it gives money or access, or another command undoes it; scripts are not asked.
- * `always`: it takes credits, access or records away, or it cannot be undone; a script needs `--yes`.
+ * `never`: the command adds something, or changes a setting that it can change back.
+ * `on a terminal`: the command gives money or access, or another command undoes it. Scripts are not asked.
+ * `always`: the command takes credits, access or records away, or it cannot be undone. A script needs `--yes`.
  */
 export type Asks = 'never' | 'on a terminal' | 'always'
 
 export type Plan = {
   /** The planned changes, one sentence each. */
   readonly says: readonly string[]
-  /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
+  /** The same for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before it. */
   readonly json?: object
-  /** The part of `json` that people see, before `says`; empty: `says` contains everything in it. */
+  /** The part of `json` that people see before `says`; empty if `says` contains all of it. */
   readonly sections?: Sections
-  /** Overrides the command's own value if the input or the current state makes a difference. */
+  /** Overrides the command's own `asks`, if the input or the current state makes a difference. */
   readonly asks?: Asks
-  /** It would change nothing, because it has already been done. */
+  /** The command would change nothing, because it has already been done. */
   readonly nothing?: true
 }
 
@@ -100,13 +97,12 @@ export type Sections = readonly (string | object)[]
 export type Answer = {
   /** An object, or an array for lists. */
   readonly json: object
-  /** The exit code is 1 although the command ran. */
+  /** The command ran, but its exit code is 1. */
   readonly failed?: boolean
   /** Lines for people; default: the members of `json`. */
   readonly lines?: readonly string[]
-  /** Instead of lines. */
+  /** Shown instead of `lines`. */
   readonly sections?: Sections
-  /** Suggested next steps. */
   readonly next?: readonly Next[]
   /** The command has written its output itself. */
   readonly written?: boolean
@@ -115,24 +111,23 @@ export type Answer = {
 type Described<Shape extends z.ZodRawShape> = {
   /** `noun verb`. */
   readonly name: `${string} ${string}`
-  /** The right that it needs, in the table of roles. */
+  /** The right that the user needs, from the table of roles. */
   readonly action: Action
   readonly summary: string
-  /** Its fields, of `fields.ts`. */
   readonly input: z.ZodObject<Shape>
   /** Default: all of them. */
   readonly interfaces?: readonly Interface[]
-  /** The member of its answer that is secret and shown once. */
+  /** The member of the answer that is secret and shown only once. */
   readonly secret?: string
-  /** The help of `--out`: the command line writes the answer into that file as well. */
+  /** The help of `--out`, which makes the command line also write the answer into a file. */
   readonly out?: string
-  /** It works while a restore is incomplete. */
+  /** It can run while a restore is incomplete. */
   readonly anyHistory?: true
-  /** It may use an event log that the rows were not folded from. */
+  /** Whether it can use an event log that the rows were not folded from. */
   readonly anyEventLog?: (given: Given) => boolean
   /**
-   * It may take minutes, so it runs as a job (`jobs/long-work.ts`). `repeatable`: if its process ends, another process repeats
-   * it. `once`: it is not repeated, because that could do it twice.
+   * Set if it can take minutes, so that it runs as a job (`jobs/long-work.ts`). If the process of the job ends, another process repeats
+   * `repeatable` work. Work that runs `once` is not repeated, because that could do it twice.
    */
   readonly long?: 'repeatable' | 'once'
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
@@ -140,31 +135,28 @@ type Described<Shape extends z.ZodRawShape> = {
 
 type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly changes: Changes
-  /** The effect that it would have now. Writes nothing, and throws where `run` would. */
+  /** Describes the effect that `run` would have now. Writes nothing, and throws if `run` would throw. */
   readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
 }
 
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
-  /** If its answer is a list: the members that people see, in this order. */
+  /** If the answer is a list: the members that people see, in this order. */
   readonly columns?: readonly Column[]
   /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
-  /** If its answer is an object: how people see the lists in it, by the names of these members. */
+  /** If the answer is an object: how the lists in it are shown, by the name of the member. */
   readonly lists?: Lists
 }
 
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
-/**
- * A file that is never completely in memory: it is written while it is read. Its address contains all values, so it can be a link.
- */
+/** A file that is written while its data is read, so it is never completely in memory. Its URL contains all values, so it can be a link. */
 type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
-  /** The content types of its files. */
   readonly types: readonly FileType[]
-  /** The name of the file; null: these values request no file, and `run` answers. Throws `InputFault`. */
+  /** The name of the file; null if these values request no file, so that `run` answers. Throws `InputFault`. */
   readonly file: (input: z.output<z.ZodObject<Shape>>) => FileName | null
-  /** Writes the file. Throws what `write` throws: the reader has left, or is too slow. */
+  /** Writes the file. Throws what `write` throws if the reader has left or is too slow. */
   readonly write: (context: Context, input: z.output<z.ZodObject<Shape>>, write: Write) => Promise<Answer>
   readonly run?: Described<Shape>['run']
 }
@@ -172,13 +164,13 @@ type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'ru
 /** With JSON Lines, every written piece ends with a line break, or is empty. */
 type FileType = 'application/jsonl' | 'text/csv'
 type FileName = { readonly name: string; readonly type: FileType }
-/** Resolves when more can be written. An empty text only asks whether the reader is still there. */
+/** Resolves when more can be written. An empty text only checks whether the reader is still connected. */
 type Write = (text: string) => Promise<void>
 
-/** The requested part of a list: at most `max` rows after a cursor; null: from the first row on. */
+/** The requested part of a list: at most `max` rows after `cursor`, or from the first row on if it is null. */
 type Stretch = { readonly cursor: string | null; readonly max: number }
 
-/** A query with a list that is never completely in memory: rows are read as they are consumed. */
+/** A query for a list whose rows are read as they are consumed, so it is never completely in memory. */
 type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {
   readonly columns: readonly Column[]
   readonly rows: (
@@ -186,9 +178,9 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
     input: z.output<z.ZodObject<Shape>>,
     stretch: Stretch,
   ) => AsyncIterable<Row>
-  /** The member of a row that is the cursor of the rows after it. */
+  /** The member of a row that serves as the cursor for the rows after it. */
   readonly cursor: string
-  /** A sentence about missing rows; null: the list is complete. */
+  /** A sentence about missing rows; null if the list is complete. */
   readonly lacks: (context: Context) => Promise<string | null>
 }
 
@@ -200,7 +192,7 @@ export type Next = {
 }
 
 type NextOfRow = Omit<Next, 'given'> & {
-  /** The values of its fields; null: it does not apply to this row. */
+  /** The values of its fields; null if the step does not apply to this row. */
   readonly given: (row: Row) => Given | null
 }
 
@@ -222,11 +214,10 @@ export type Column = {
     | 'organization'
     | 'position'
     | 'work'
-  /** The member with the most that this number can reach: pages show both as a meter. */
+  /** The member that contains the maximum of this number. Pages show both as a meter. */
   readonly limit?: string
 }
 
-/** A command or query, as the interfaces see it. */
 export type Declared = Pick<
   Described<z.ZodRawShape>,
   'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out' | 'long'
@@ -239,20 +230,19 @@ export type Declared = Pick<
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
   readonly lists?: Lists
-  /** Its rows are read a page at a time: see `Asked`. */
+  /** Set if the rows are read a page at a time (see `Asked`). */
   readonly paged?: true
-  /** The content types of the files that it writes. */
   readonly types?: readonly FileType[]
-  /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
+  /** Parses the values. Throws an `InputFault` that names the field as on the command line. */
   readonly read: (given: Given) => Asked
 }
 
 /** A command or query with its values. */
 export type Asked = {
-  /** For a query, nothing. */
+  /** The plan of a query is empty. */
   readonly plan: (context: Context) => Promise<Plan>
   readonly run: (context: Context) => Promise<Answer>
-  /** Of a list that is read a page at a time; `run` then answers its first rows. */
+  /** Set if the list is read a page at a time; `run` then returns its first rows. */
   readonly paged?: {
     readonly rows: (context: Context, stretch: Stretch) => AsyncIterable<Row>
     readonly cursor: string
@@ -263,8 +253,8 @@ export type Asked = {
 }
 
 /**
- * The command needs a person's consent: `field` with exactly this `value`. Nothing was changed. `would`: the effect, a sentence
- * each.
+ * Nothing was changed, because the command needs consent. To consent, the field in `agreement` must have exactly that value. `would`
+ * describes the effect in sentences.
  */
 export class NeedsConsent extends CommandRefused {
   override name = 'NeedsConsent'
@@ -272,7 +262,7 @@ export class NeedsConsent extends CommandRefused {
   readonly would: readonly string[]
   constructor(agreement: NeedsConsent['agreement'], would: readonly string[]) {
     super(
-      `nothing was changed; read what is listed, then give --${agreement.field} ${agreement.value}, which agrees to exactly that: ${would.join(' ')}`,
+      `nothing was changed; to agree to exactly the following, add --${agreement.field} ${agreement.value}: ${would.join(' ')}`,
     )
     this.agreement = agreement
     this.would = would
@@ -301,7 +291,6 @@ export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration
   }
 }
 
-/** The default number of rows of a list. */
 export const rowsDefault = 100
 
 export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
@@ -383,7 +372,7 @@ const valuesOf = <Shape extends z.ZodRawShape>(
     if (holdsNul(value))
       throw new InputFault(
         fieldsIn(input).find((one) => one.name === name)?.flag ?? name,
-        'the text has a character U+0000, which cannot be stored',
+        'the text contains the character U+0000, which cannot be stored',
       )
   const read = z.strictObject(input.shape).safeParse(given)
   if (read.success) return read.data as z.output<z.ZodObject<Shape>>
@@ -410,13 +399,12 @@ const holdsNul = (value: unknown): boolean =>
 
 export type Page = {
   readonly rows: readonly Row[]
-  /** The cursor of the next page; null: this is the last. */
+  /** The cursor of the next page; null on the last page. */
   readonly next: string | null
-  /** A sentence about missing rows; null: the list is complete. */
   readonly lacks: string | null
 }
 
-/** Up to `max` rows of a list, from a cursor on; null: from the beginning. Throws `InputFault` for an invalid cursor. */
+/** Reads up to `max` rows after a cursor, or from the beginning if it is null. Throws `InputFault` if the cursor is invalid. */
 export const pageOf = async (
   { run, paged }: Asked,
   context: Context,
@@ -436,6 +424,6 @@ export const pageOf = async (
   return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }
 }
 
-/** The state after an interruption of one event or one transaction. `where`: the command that shows it. */
+/** The sentence for interrupting work that is one event or one transaction. `where` is the command that shows the result. */
 export const wholeOrNot = (where: string): string =>
   `Either all of it was done, or nothing was: "${where}" shows which.`

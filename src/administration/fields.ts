@@ -18,15 +18,12 @@ import {
   wholeNumber,
 } from './input.ts'
 
-/**
- * The kinds of fields of commands and queries. Each reads a typed text or a JSON value by the rules of `input.ts`, and defines how it is
- * shown.
- */
+/** The kinds of fields. Each parses a typed text or a JSON value by the rules of `input.ts`, and defines how forms show it. */
 
 /**
- * How a form asks for a value. `line` is a text for people: forms leave it empty and say what its default is, so that no one records a
- * default unread. `id` is a value that other pages give, such as the id of a call. `document` is JSON or has many lines: a text in forms,
- * and on the command line a file, whose path is given.
+ * How a form asks for a value. `line` is a text for people: forms leave it empty and show its default next to it, so that a default is
+ * not recorded unread. `id` is a value that other pages provide, such as the id of a call. `document` is JSON or has many lines: forms
+ * accept its text, and the command line expects the path of a file.
  */
 type Control =
   | 'text'
@@ -49,35 +46,34 @@ export type FieldWords = {
   readonly help: string
 }
 
-/** Lists in which people choose by name, in forms. */
+/** Lists from which people choose by name in forms. */
 export type Picks = 'organizations' | 'keys' | 'users'
 
 type Shown = FieldWords & {
   readonly control: Control
   readonly picks?: Picks
-  /** On the command line, without dashes. Default: its name. */
+  /** The name on the command line, without dashes. Default: the field's name. */
   readonly flag?: string
   readonly options?: readonly string[]
-  /** Data about a person: in no address, and on the command line `-` reads it from standard input, which no history keeps. */
+  /** Data about a person, which must not be in a URL. On the command line, `-` reads it from standard input, past the shell's history. */
   readonly personal?: true
-  /** Of a document: the name of a price book or a proposal may be given in its place. */
+  /** Set if the name of a price book or a proposal can be given instead of the document. */
   readonly named?: true
 }
 
-/** A field, as interfaces see it. */
 export type Field = Shown & {
-  /** In JSON. */
+  /** The name in JSON. */
   readonly name: string
-  /** On the command line and in forms. */
+  /** The name on the command line and in forms. */
   readonly flag: string
   readonly required: boolean
-  /** As a text; undefined: none. */
+  /** The default as a text; undefined if there is none. */
   readonly byDefault: string | undefined
 }
 
 const shown = z.registry<Shown>()
 
-/** The words and the control of a field; undefined: it is not of this module. */
+/** The words and the control of a field; undefined if the field is not from this module. */
 export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
   const own = shown.get(schema)
   if (own !== undefined) return own
@@ -86,7 +82,7 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
-/** The help where a value is typed: a form has a picker for days, but elsewhere an instant can be given instead. */
+/** The help for a typed value. Forms have a picker for days, but elsewhere an instant can be given instead. */
 export const typedHelp = ({ help, control }: Shown): string =>
   control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
 
@@ -105,7 +101,7 @@ export const fieldsIn = (input: z.ZodObject): Field[] =>
     }
   })
 
-/** Zod asks for a message and not for an exception. */
+/** Zod expects a message instead of an exception. */
 const reading =
   <Typed, Value>(parse: (typed: Typed) => Value) =>
   (typed: Typed, context: z.RefinementCtx): Value => {
@@ -127,7 +123,7 @@ const organizationIdOf = (typed: string): string => {
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
   z.string().transform(reading(parse)).register(shown, words)
 
-/** Forms, which also find it by its name, have a different text. */
+/** Forms have a different text, because they also find an organization by its name. */
 export const organizationHelp = 'organization id, such as org_01J…'
 
 export const organization = ({ label = 'Organization', help = organizationHelp }: Partial<FieldWords> = {}) =>
@@ -136,7 +132,7 @@ export const organization = ({ label = 'Organization', help = organizationHelp }
     ...{ control: 'organization', picks: 'organizations' },
   })
 
-/** Micro-credits: above zero, or zero too. */
+/** Micro-credits above zero; `zero` also allows zero. */
 export const credits = (words: FieldWords, { zero = false }: { readonly zero?: boolean } = {}) =>
   text((amount) => amountOf('', amount.trim(), { zero }), { ...words, control: 'text' })
 
@@ -161,7 +157,7 @@ export const number = (words: FieldWords, bounds: { readonly min: number; readon
 export const instant = (words: FieldWords) =>
   text((typed) => instantOf('', typed), { ...words, control: 'instant' })
 
-/** An instant in UTC; for a day without a time, its last millisecond. Forms ask for a day. */
+/** An instant in UTC. A day without a time means its last millisecond. Forms ask for a day. */
 export const expiry = (words: FieldWords) =>
   text((typed) => expiryOf('', typed), { ...words, control: 'day' })
 
@@ -176,7 +172,7 @@ export const reason = ({
 export const reference = () =>
   line({
     label: 'Reference',
-    help: 'your own name for it, such as the number of an invoice: if repeated, nothing is written twice',
+    help: 'your own name for this change, such as an invoice number: if the command is repeated, nothing is written twice',
   })
 
 /** An id that another page or command shows. */
@@ -245,7 +241,7 @@ export const apiKey = () =>
     ...{ control: 'key', picks: 'keys' },
   })
 
-/** Several values: separated by commas, or a list in JSON. With `options`, of these alone. */
+/** Several values, separated by commas or as a JSON array. `options` are the values that a form offers. */
 export const list = <Value>(
   parse: (values: readonly string[]) => Value,
   words: FieldWords,
@@ -256,7 +252,7 @@ export const list = <Value>(
     .transform(reading(parse))
     .register(shown, { ...words, ...(options ? { control: 'choices', options } : { control: 'text' }) })
 
-/** A length of time, in milliseconds. */
+/** A duration in milliseconds. */
 export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })
 
@@ -274,18 +270,18 @@ export const user = () =>
 export const newUser = () =>
   text((typed) => labelOf('', typed, userNameMax), {
     label: 'User name',
-    help: 'such as ada; with an identity provider, the name that it gives the person, such as an e-mail address',
+    help: 'such as ada; with an identity provider, the name that the provider uses, such as an e-mail address',
     control: 'text',
   })
 
-/** The organization of a partner, which is only one value among others: no page of an organization fills it in. */
+/** The organization of a partner. Pages of an organization do not fill in this field, because the command is about the user. */
 export const partnerOrganization = () =>
   text(organizationIdOf, {
     ...{ label: 'Organization', help: 'only for a partner: its organization, such as org_01J…' },
     ...{ control: 'text', flag: 'org', picks: 'organizations' },
   })
 
-/** A domain, or a part of one. The command that takes it checks it. */
+/** A domain, or a part of one, which the command itself checks. */
 export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 /** A version of the price book, or a proposal. */
 export const priceName = (words: FieldWords) =>
@@ -319,7 +315,7 @@ export const manyLines = <Value>(
     { ...words, control: 'document' },
   )
 
-/** Prices by their name, or as a document that has the rules. */
+/** Prices by name, or as a document that contains the rules. */
 export type PricesGiven = PriceName | { readonly kind: 'rules'; readonly document: unknown }
 
 export const prices = (words: FieldWords) =>
@@ -336,13 +332,13 @@ export const prices = (words: FieldWords) =>
 /** A text that the command itself checks. */
 export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 
-/** A text about a person, that the command itself checks. */
+/** A text about a person, which the command itself checks. */
 export const personal = (words: FieldWords) =>
   text((typed) => labelOf('', typed, personalMax), { ...words, control: 'text', personal: true })
 /** Longer than any e-mail address or profile URL. */
 const personalMax = 2_000
 
-/** A file on the machine that runs the command: only for the command line. */
+/** A file on the machine that runs the command, so only for the command line. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
 
 /** A place in a ledger: a revision, which is digits only, or an instant in UTC. */

@@ -2,12 +2,12 @@ import { type EventLog, logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { noOperators, operatorsSince } from './users/operators.ts'
 
-/** What an installation needs before a person can use it, and the commands for that. */
+/** The things that an installation needs before people can use it, and the commands that create them. */
 
 export type FirstStep = {
   /** The missing thing, for a sentence. */
   readonly missing: string
-  /** What follows `npm run -s cli --`. */
+  /** The words after `npm run -s cli --`. */
   readonly command: string
   readonly note: string
 }
@@ -23,7 +23,7 @@ const organizationStep: FirstStep = {
   note: 'its keys are issued in the dashboard, or with "key issue"',
 }
 
-/** How to run a command of the command line: with the service, and in Docker Compose. The reader chooses the names. */
+/** How to run a command on this host, and in Docker Compose. */
 export const runs = {
   here: (command: string): string => `npm run -s cli -- ${command}`,
   compose: (command: string): string => `docker compose run --rm --no-deps migrate ${command}`,
@@ -37,13 +37,13 @@ export const missingSentence = (steps: readonly FirstStep[]): string => {
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
-/** Whether there is any user, in the rows or in the event log: a user who was disabled or whose row was lost counts. */
+/** Whether any user exists in the rows or in the event log. A user who was disabled or whose row was lost counts. */
 const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
   const { rows } = await pool.query<{ any: boolean }>('select exists (select from users) as any')
   return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0
 }
 
-/** Read from the event log, not from a flag: after a first start that failed half-way, the next start is a first start again. */
+/** Whether the event log contains an organization. After a first start that failed halfway, the next start is a first start again. */
 export const anyOrganization = async ({
   eventLog,
 }: {
@@ -66,15 +66,15 @@ export const anyOrganization = async ({
   }
 }
 
-/** The missing things, in the order in which to do them; empty once there is a user and an organization. Throws if a store is unavailable. */
+/** The next steps, in order; empty once there is a user and an organization. Throws if a store is unavailable. */
 export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> => {
   const [users, organizations] = [await anyUser(parts), await anyOrganization(parts)]
   return [...(users ? [] : [userStep]), ...(organizations ? [] : [organizationStep])]
 }
 
 /**
- * The same for a visitor who is not signed in: once there is a user it returns nothing, even if other things are missing, and never checks
- * again. If it cannot be known, it returns nothing.
+ * The same for a visitor who is not signed in. Once a user exists, the result is empty and is never checked again. It is also
+ * empty if a store is unavailable.
  */
 export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {
   let hasUser = false
@@ -91,7 +91,6 @@ export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstS
   }
   return async () => {
     if (hasUser) return []
-    // Concurrent callers share one query.
     asked ??= ask()
     return asked
   }

@@ -4,11 +4,11 @@ import { apiKeyPrefix, keyIdLength, parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
 
 /**
- * The rules for operators' input: one function for each kind of value, called by every interface of administration.
- * A field is named as on the command line and in the dashboard's forms: `expires-at`.
+ * The rules for operators' input, with one function for each kind of value. A field is named as on the command line and in forms, such
+ * as `expires-at`.
  */
 
-/** A value that cannot be accepted. `field` names it, and `message` says what is wrong with it, without the name. */
+/** A value that cannot be accepted. `field` names the field, and `message` says what is wrong with the value. */
 export class InputFault extends Error {
   override name = 'InputFault'
   readonly field: string
@@ -40,7 +40,7 @@ export const instantOf = (field: string, text: string): string => {
   // A day that does not exist is parsed as a day of the next month.
   const exists = !Number.isNaN(midnightMs) && new Date(midnightMs).toISOString().startsWith(day)
   const instant = !exists || Number.isNaN(ms) ? '' : new Date(ms).toISOString()
-  // A year may have more than four digits once its time zone is taken off.
+  // The conversion to UTC can lead to a year with more than four digits.
   if (!/^\d{4}-/.test(instant))
     throw new InputFault(field, `"${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
   return instant
@@ -49,8 +49,8 @@ export const instantOf = (field: string, text: string): string => {
 const dayMs = 86_400_000
 
 /**
- * An expiry, in UTC: an instant, or the last millisecond of a day (UTC) if no time is given, so that an expiry is booked in
- * the month and year of that day.
+ * An expiry in UTC. A day without a time means its last millisecond, so that the expiry is booked in the month and year of that
+ * day.
  */
 export const expiryOf = (field: string, text: string): string => {
   const instant = instantOf(field, text)
@@ -67,7 +67,7 @@ export const futureExpiryOf = (field: string, text: string, nowMs: number): stri
 
 /** Text for people, without the white space around it. */
 export const labelOf = (field: string, text: string, max = labelMax): string => {
-  // Before trimming: a line break is not allowed at the end either.
+  // The text is checked before it is trimmed, because a line break at its end is not allowed either.
   const fault = labelFault(text, max)
   if (fault !== null) throw new InputFault(field, fault)
   return text.trim()
@@ -75,7 +75,7 @@ export const labelOf = (field: string, text: string, max = labelMax): string => 
 
 const unitMs: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: dayMs }
 
-/** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
+/** A duration such as 90s, 15m, 24h or 7d, in milliseconds. */
 export const durationMsOf = (
   field: string,
   text: string,
@@ -90,10 +90,10 @@ export const durationMsOf = (
   return ms
 }
 
-/** A thousand million credits: far below the limit of the read models' integers, far above any real grant. */
+/** A thousand million credits, which is far below the limit of the read models' integers and far above any real grant. */
 const amountMax = 1_000_000_000n * microPerCredit
 
-/** A decimal number of credits other than zero: negative takes, positive gives. */
+/** A decimal number of credits other than zero. A negative number takes credits, and a positive number gives them. */
 export const signedAmountOf = (field: string, text: string): MicroCredits =>
   text.startsWith('-')
     ? -amountOf(field, text.slice(1), { zero: false })
@@ -105,11 +105,11 @@ export const amountOf = (field: string, text: string, { zero }: { zero: boolean 
     const amount = parseCredits(text)
     if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
   } catch {
-    // The sentence below says what is expected.
+    // The error below says what is expected.
   }
   throw new InputFault(
     field,
-    `a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5; it is ${text === '' ? 'empty' : text} (up to 1000000000, at most 6 decimals)`,
+    `"${text}" is not a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5 (up to 1000000000, at most 6 decimals)`,
   )
 }
 
@@ -120,7 +120,7 @@ export const listOf = (text: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '')
 
-/** The id of an API key, given as the whole key, with its prefix, or as its id. The message for a wrong one does not quote it. */
+/** The id of an API key, from the whole key, from the id with its prefix, or from the id. An error does not quote the key. */
 export const keyIdOf = (field: string, text: string): string => {
   const given = text.trim()
   const prefix = [apiKeyPrefix, testKeyPrefix].find((one) => given.startsWith(one))
@@ -135,7 +135,7 @@ export const keyIdOf = (field: string, text: string): string => {
   )
 }
 
-/** A person's name for a price book or a proposal: `2`, or `p3`. */
+/** How people name a price book (`2`) or a proposal (`p3`). */
 export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
 
 export const priceNameForm = /^(p?)([1-9]\d{0,8})$/

@@ -1,17 +1,13 @@
 import type { UserRole } from '../events/users.ts'
 
 /**
- * The actor. A proved person signed in to the dashboard, or holds a token (`operator-tokens.ts`); any other actor is a label
- * that anyone can write. Pure.
- */
-
-/**
- * `user:<name>`: proved. `cli:<label>`: typed, or the account name on the operator's machine. `system`: the system's own acts.
- * `role`: the rights of a proved person; null: not proved, with direct access to the database and its secrets.
+ * An actor `user:<name>` has proved their identity, by signing in to the dashboard or with a token (`operator-tokens.ts`). An actor
+ * `cli:<label>` is a label that anyone can write, and `system` is the service itself. `role` is null for an operator without a proved
+ * identity, who has direct access to the database and its secrets.
  */
 export type Operator = { readonly actor: string; readonly role: UserRole | null }
 
-/** The name of a person, which only their session or token can prove; null for any other actor. */
+/** The name of a user, which only a session or a token can prove; null for any other actor. */
 export const provedUserOf = (actor: string): string | null =>
   actor.startsWith('user:') ? actor.slice('user:'.length) : null
 

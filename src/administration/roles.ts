@@ -1,10 +1,8 @@
 import type { UserRole } from '../events/users.ts'
 
 /**
- * The rights of each role: the one table used by the command line and the dashboard. Pure.
- *
- * A partner sees and changes only its own organization; the caller names that organization. Rights in no row belong to
- * `admin` alone.
+ * The rights of each role, in the one table that every interface uses. A partner sees and changes only its own organization, which the
+ * caller has to check.
  */
 
 export const roles = [
@@ -30,7 +28,7 @@ export const rolePermissions = {
   'organizations.change': ['admin', 'finance'],
   /** Issue, rotate, limit and revoke keys. */
   'keys.change': ['admin', 'operations', 'partner'],
-  /** Replace a leaked key and refund its calls: for those who may change keys and credits. */
+  /** Replace a leaked key and refund its calls, which requires the rights to change both keys and credits. */
   'keys.replace': ['admin'],
   /** Grants, refunds, adjustments, voids, thresholds. */
   'credits.change': ['admin', 'finance'],
@@ -39,7 +37,7 @@ export const rolePermissions = {
   'rerates.change': ['admin', 'finance'],
   /** Close a month, reconcile, acknowledge a fault of a ledger. */
   'ledgers.change': ['admin', 'finance'],
-  /** A whole ledger as a file: it names people of the operator. */
+  /** A whole ledger as a file, which contains names of the operator's users. */
   'ledgers.read': ['admin', 'finance', 'viewer'],
   /** A statement or a receipt as a file. */
   'ledgers.export': ['admin', 'finance', 'viewer', 'partner'],

@@ -48,7 +48,7 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   ['grace', 'at most 90d; it is 91d', () => durationMsOf('grace', '91d', { daysMax: 90 })],
   [
     'amount',
-    'a positive decimal number of credits, such as 100 or 1.5; it is 0 (up to 1000000000, at most 6 decimals)',
+    '"0" is not a positive decimal number of credits, such as 100 or 1.5 (up to 1000000000, at most 6 decimals)',
     () => amountOf('amount', '0', { zero: false }),
   ],
   [
@@ -60,7 +60,7 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   ['permissions', expect.stringMatching(/^there is no permission "all"; /), () => permissionsOf(['all'])],
   [
     'file',
-    expect.stringMatching(/^rule whoami: a decimal number of credits, /),
+    expect.stringMatching(/^rule whoami: "-1" is not a decimal number of credits, /),
     () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], inFile),
   ],
   ['file', 'rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, inFile)],

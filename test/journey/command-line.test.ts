@@ -82,11 +82,14 @@ describe('values that no event may hold are refused before anything is written',
       ['key', 'issue', '<org>', '--permissions', ' ,'],
     ],
     [
-      'amount: a positive decimal number of credits, such as 100 or 1.5; it is -5',
+      'amount: "-5" is not a positive decimal number of credits, such as 100 or 1.5',
       ['credits', 'grant', '<org>', '-5'],
     ],
-    ['amount: a positive decimal number of credits', ['credits', 'grant', '<org>', '--amount', '-.5']],
-    ['name a projection, or give --all; there are accounts, ', ['projection', 'rebuild']],
+    [
+      'amount: "-.5" is not a positive decimal number of credits',
+      ['credits', 'grant', '<org>', '--amount', '-.5'],
+    ],
+    ['give a projection, or --all; the projections are accounts, ', ['projection', 'rebuild']],
   ])(
     '%s',
     async (sentence, args) => {
@@ -136,7 +139,7 @@ describe('a price book', () => {
       JSON.stringify([{ rule: 'whoami', rule_version: 1, sku: 's'.repeat(65), amount: '0' }]),
     ],
     [
-      'rule whoami: a decimal number of credits',
+      'rule whoami: "-1" is not a decimal number of credits',
       '[{"rule":"whoami","rule_version":1,"sku":null,"amount":"-1"}]',
     ],
     ['--reason: at most 200 characters; it has 201', 'as it is', '2099-01-01', long],

@@ -50,7 +50,7 @@ describe('a dry run', () => {
     )
     const reason = ['--reason', 'a test']
     const would: [string[], RegExp][] = [
-      [['org', 'create', 'Acme'], /^Register "Acme", whose balance may go to zero\.$/],
+      [['org', 'create', 'Acme'], /^Register "Acme", whose balance can go down to zero\.$/],
       [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, without expiry\.$/],
       [
         ['key', 'rotate', keyId],
@@ -80,11 +80,11 @@ describe('a dry run', () => {
         /^Withdraw proposal p\d+, effective from 2099.*never price a call\.$/,
       ],
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
-      [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
+      [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement becomes final/],
       [['ledger', 'reconcile'], /and record the result\.$/],
       [['projection', 'rebuild', 'accounts'], /^Rebuild accounts from the event log, and switch if /],
-      [['projection', 'cancel', 'accounts'], /^Nothing: no rebuild of accounts is running\./],
-      [['projection', 'retry', 'accounts'], /^Nothing: no event of accounts is set aside\.$/],
+      [['projection', 'cancel', 'accounts'], /^No rebuild of accounts is running\./],
+      [['projection', 'retry', 'accounts'], /^Nothing to retry: no event of accounts is set aside\.$/],
       [['event-log', 'checkpoint'], /^Sign a checkpoint/],
       [['event-log', 'announce-key', ...reason], /^Sign every later checkpoint with a new key/],
       [
@@ -176,7 +176,9 @@ describe('without a terminal', () => {
     expect((await run('user', 'create', 'yan')).code).toBe(0)
     const again = await run('user', 'password', 'yan')
     expect(again).toMatchObject({ code: 2, out: '' })
-    expect(again.err).toContain('Give yan a new password. The current password and every open session end.')
+    expect(again.err).toContain(
+      'Give yan a new password. The current password stops working, and every open session ends.',
+    )
     expect((await run('user', 'password', 'yan', '--yes')).code).toBe(0)
   })
 })

@@ -14,14 +14,14 @@ const createOrg = command({
       help: 'its name for partners and in statements; it cannot be changed later',
     }),
     overdraft_limit: credits(
-      { label: 'Overdraft limit, credits', help: 'how far below zero its balance may go' },
+      { label: 'Overdraft limit, credits', help: 'how far below zero its balance can go' },
       { zero: true },
     ).prefault('0'),
   }),
   changes: { of: 'access', asks: 'never', left: wholeOrNot('org list') },
   plan: async (_, { name, overdraft_limit: limit }) => ({
     says: [
-      `Register "${name}", whose balance may go ${limit === 0n ? 'to zero' : `${creditsText(formatCredits(limit))} below zero`}.`,
+      `Register "${name}", whose balance can go down to ${limit === 0n ? 'zero' : `${creditsText(formatCredits(limit))} below zero`}.`,
     ],
   }),
   run: async ({ foundation, operator }, { name, overdraft_limit: overdraftLimit }) => {

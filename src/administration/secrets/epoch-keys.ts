@@ -1,17 +1,17 @@
 import type { Foundation } from '../../foundation/foundation.ts'
 import { destroyedByMs, epochMs, epochOf, isRetired } from '../../guard/secrets/epochs.ts'
 
-/** The keys under which all data about people is sealed. */
+/** The keys that seal all data about people. */
 
 type Keys = Pick<Foundation, 'epochKeys'>
 
 type ListedEpochKey = {
   readonly id: string
-  /** `ending`: nothing new is sealed under it. Otherwise the state of its file. */
+  /** `in use`, `ending` (nothing new is sealed under the key), or the state of the key's file. */
   readonly state: string
   readonly fromMs: number
   readonly untilMs: number
-  /** The date by which its last copy is deleted. */
+  /** The date by which the key's last copy is deleted. */
   readonly destroyedByMs: number
 }
 
@@ -26,7 +26,7 @@ export const listEpochKeys = async ({ epochKeys }: Keys): Promise<ListedEpochKey
   }))
 }
 
-/** Abandons everything sealed under keys that are lost forever. `dropped` counts the values removed from the stores. */
+/** Gives up everything sealed under keys that are lost forever. `dropped` counts the values removed from the stores. */
 export const abandonLostKeys = async (
   { epochKeys }: Keys,
   stores: readonly { drop(keyId: string): Promise<number> }[],

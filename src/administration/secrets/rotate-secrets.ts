@@ -8,9 +8,9 @@ import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../../guar
 import { CommandRefused } from '../../ledger/write/commit.ts'
 
 /**
- * Changes SECRET_KEY without a moment in which a process could not start: the installation key is also wrapped with the new key, every
- * process is restarted with the new key, then the previous slot is removed. Each step is one append at the revision that was read, so a
- * second rotation at the same time is refused. If a step was interrupted, the same command repeats it.
+ * Changes SECRET_KEY so that processes can start at any time: the installation key is also wrapped with the new key, every process is
+ * restarted with the new key, and then the previous slot is removed. Each step is one append at the revision that was read, so a
+ * concurrent rotation is refused. After an interruption, the same command can be repeated.
  */
 
 type Rotating = {
@@ -23,7 +23,7 @@ type Rotating = {
 export type RotationStep = 'add' | 'finish' | 'cancel'
 
 export type Rotation = {
-  /** The slots before and after, by the ids of their SECRET_KEYs; the newest last. Null in `after`: a key that does not exist yet. */
+  /** The ids of the SECRET_KEYs of the slots, the newest last. Null in `after` is a key that does not exist yet. */
   readonly before: readonly string[]
   readonly after: readonly (string | null)[]
 }
@@ -31,7 +31,7 @@ export type Rotation = {
 type SecretKeyStatus = {
   readonly id: string
   readonly state: 'current' | 'former'
-  /** This command was given the key. */
+  /** Whether this command was given the key. */
   readonly given: boolean
 }
 
@@ -50,7 +50,7 @@ export const secretKeyStatus = async ({
 
 const idsOf = (slots: readonly KeySlot[]): string[] => slots.map(({ secret_key }) => secret_key)
 
-/** The effect of a step. Writes nothing. Throws `CommandRefused` as the step would. */
+/** The effect that a step would have. Writes nothing. Throws `CommandRefused` as the step would. */
 export const planRotation = async (
   { foundation, config }: Pick<Rotating, 'foundation' | 'config'>,
   step: RotationStep,
@@ -76,7 +76,7 @@ export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Pro
       (error: unknown) => {
         if (!(error instanceof AppendConflict)) throw error
         throw new CommandRefused(
-          'another rotation changed the keys at the same moment: see "secrets status". Nothing was changed',
+          'another rotation changed the keys at the same moment: see "secrets status". This command changed nothing',
         )
       },
     )
@@ -84,7 +84,7 @@ export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Pro
   return { before, after }
 }
 
-/** SECRET_KEY_NEW, or the key that an earlier call created in DATA_DIR; null: a new key will be created there. */
+/** SECRET_KEY_NEW, or the key that an earlier call created in DATA_DIR; null if a new key will be created there. */
 const nextKey = async (config: Config): Promise<SecretKey | null> => {
   if (config.SECRET_KEY_NEW !== undefined) return secretKeyOf(config.SECRET_KEY_NEW)
   if (secretKeyFiles(config) === null)
@@ -121,14 +121,14 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   return [...slots, open.wrapFor(next)]
 }
 
-/** The one slot that stays. It is opened first, so no slot is removed unless this host has the key of the other. */
+/** The slot that stays. It is opened first, so that the other slot is removed only if this host has the key of this one. */
 const keptBy = async (
   step: 'finish' | 'cancel',
   { slots, config }: { slots: readonly KeySlot[]; config: Config },
 ): Promise<readonly KeySlot[]> => {
   const kept = slots.slice(step === 'finish' ? -1 : 0).slice(0, 1)
   const [current, next] = (await knownSecretKeysOf(config)) ?? []
-  // With environment variables, only SECRET_KEY itself: every process is started with it.
+  // With environment variables, only SECRET_KEY itself counts, because every process is started with it.
   const given = [current, secretKeyFiles(config) === null ? undefined : next]
   if (
     openSlots(
@@ -137,7 +137,7 @@ const keptBy = async (
     ) === null
   )
     throw new CommandRefused(
-      `SECRET_KEY is not ${kept[0]?.secret_key}, which would be the only key left: set SECRET_KEY to it in every process and here, restart them, and run this again. Nothing was changed`,
+      `SECRET_KEY is not ${kept[0]?.secret_key}, which would be the only key left: set SECRET_KEY to that key for every process and here, restart the processes, and run this command again. Nothing was changed`,
     )
   return kept
 }

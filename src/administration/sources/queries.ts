@@ -5,11 +5,9 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { query, type Row } from '../declare.ts'
 import { auditEntries } from '../event-log/audit.ts'
 
-/** The data behind the answers: lists, files and tables, their age, and what to do about it. */
-
 type LastImport = { readonly at: string; readonly actor: string }
 
-/** From the audit; null if no import is recorded, or if the rows of the audit have stopped, which the audit itself reports. */
+/** The last import according to the audit; null if none is recorded, or if the rows of the audit have stopped. */
 const lastImportOf = async (
   foundation: Pick<Foundation, 'pool' | 'eventLog'>,
   data: NonNullable<DataSource['imported']>,
@@ -23,7 +21,7 @@ const lastImportOf = async (
   return null
 }
 
-/** Data that is not old needs no action; missing data has no age. */
+/** A data source as a row. `remedy` is null while the data is recent enough, and the age of missing data is null. */
 export const sourceJson = (source: DataSource, last: LastImport | null, nowMs: number): Row => {
   const { name, from, version, holds, asOf, ageDaysMax, place, remedy } = source
   const tooOld = isTooOld(source, nowMs)
