@@ -22,19 +22,17 @@ import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 
-/** Admits or refuses a call: authentication, free disk space, permission, limits, and a price in the price book in force. */
-
 type Admission =
   | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
   | {
       readonly kind: 'turned_away'
       readonly verdict: RateVerdict | undefined
       readonly result: CallResult
-      /** The owner of the key; null: it was not a key. */
+      /** The owner of the key; null: there was no valid key. */
       readonly organizationId: string | null
     }
 
-/** Throws `Unavailable` where the key has to be read from its stream and the event log does not answer. */
+/** Checks the key, disk space, permission, limits and price. Throws `Unavailable` if the key must be read and the event log does not answer. */
 export const admit = async (dependencies: CallDependencies, call: Call): Promise<Admission> => {
   const { directory, secrets, limiter, prices, logger } = dependencies
   const { form, request, atMs } = call
@@ -63,13 +61,13 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   if (verdict.exceeded !== null)
     return turnedAway(await rateLimited(dependencies, admitted, verdict.exceeded))
   if (forbidden !== null) return turnedAway(await refuse(dependencies, admitted, forbidden))
-  // Checked first: without a price the call could not be recorded afterwards.
+  // Checked before the call is made, because a call without a price cannot be recorded.
   if (isPriced(prices.at(atMs), form.capability)) return { kind: 'admitted', verdict, call: admitted }
-  logger.error({ capability: form.capability }, 'the price book in force does not price this capability')
+  logger.error({ capability: form.capability }, 'the price book in force has no price for this capability')
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-/** Nothing is written about the call, not even its refusal: the rest of the disk is for calls in flight. */
+/** Writes nothing about the call, not even its refusal: the remaining disk space is for calls in progress. */
 const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
   const remaining = ledger.knownBalance(organizationId)
   return {
@@ -90,7 +88,7 @@ const notKnown = (
   return { kind: 'refused', refusal: notAuthenticated() }
 }
 
-/** The public half of a current or former key; nothing else is repeated. */
+/** The id of a current or former key. Any other header value stays out of the log. */
 const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined => {
   if (reason !== 'ended' && reason !== 'wrong_secret') return undefined
   const text = String(headers['x-api-key'])
@@ -109,7 +107,7 @@ const notPermitted = (
   return mayCallFrom(key, address) ? null : addressNotAllowed(address)
 }
 
-/** Counted, not recorded one by one: the limit also holds while the ledger cannot be read. */
+/** Only counts the refusal, so the limit works even while the ledger cannot be read. */
 const rateLimited = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

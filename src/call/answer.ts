@@ -10,16 +10,16 @@ import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
 import { streamed } from './streamed.ts'
 
-/** The only place, next to `error-handler.ts`, that knows how answers look in HTTP. */
+/** Only this file and `error-handler.ts` turn results into HTTP. */
 
 export type AnswerHeaders = Record<string, string>
 
 const jsonType = 'application/json; charset=utf-8'
 
-/** Headers of every answer: do not cache it, and do not guess its type. */
+/** Headers of every answer: caches must not store it, and browsers must not guess its type. */
 export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
 
-/** Headers every call of a known key carries (decision 5). */
+/** The headers of an answer to a call (decision 5). */
 export const callHeaders = (
   requestId: string,
   verdict: RateVerdict | undefined,
@@ -44,7 +44,7 @@ export const callHeaders = (
   return headers
 }
 
-/** The error object (Spec §2.1): the authentication error has neither request_id nor details. */
+/** The error object (Spec §2.1). The authentication error has neither request_id nor details. */
 export const errorBody = (refusal: Refusal, requestId: string): string => {
   const { error } = errorCatalogue[refusal.code]
   return JSON.stringify(
@@ -62,7 +62,7 @@ export const errorBody = (refusal: Refusal, requestId: string): string => {
 
 export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCatalogue[refusal.code].status
 
-/** A result as JSON text, and the members of the envelope next to it. */
+/** A result as JSON, and the other members of its envelope as JSON. */
 export type Rendered = { readonly json: string; readonly beside: string }
 
 export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decided): Rendered => ({
@@ -70,14 +70,14 @@ export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decide
   beside: beside === undefined ? '' : `,${JSON.stringify(beside).slice(1, -1)}`,
 })
 
-/** The body of an answer (decision 4): the result in its envelope, unless the capability answers without one. */
+/** The body of an answer (decision 4): the result in its envelope, or alone if the capability uses no envelope. */
 export const bodyOf = ({ form, requestId, startedMs }: Call, { json, beside }: Rendered): string => {
   if (form.body === 'flat') return json
   const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
   return `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"${beside}}`
 }
 
-/** The content of an answer, without its headers. */
+/** The HTTP status and body for a result. */
 export const written = (
   result: CallResult,
   requestId: string,
@@ -93,7 +93,7 @@ export const written = (
   }
 }
 
-/** Turns the result of a call into HTTP and metrics. Every answer to a call leaves here. */
+/** Sends the answer to a call, and reports it to metrics, trace and log. */
 export const send = (
   reply: FastifyReply,
   call: Call,
@@ -105,7 +105,7 @@ export const send = (
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
-    /** Of the caller; null: there was no valid key. */
+    /** Null: there was no valid key. */
     readonly organizationId: string | null
     readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
   },
@@ -124,7 +124,7 @@ export const send = (
   }
   const { status, body } = written(result, requestId)
   endSpan(call.span, () => attributesOf(call, { status, code: refusal?.code }), status >= 500)
-  // The route, not the requested address: callers may write personal data there.
+  // Logs the route, because the requested URL may contain personal data.
   if (logger.isLevelEnabled('debug'))
     logger.debug(
       {

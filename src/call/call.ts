@@ -5,14 +5,14 @@ import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import type { TraceContext } from '../tracing/spans.ts'
 import type { AnyCapabilityForm } from './form.ts'
 
-/** A request that is being answered. `startedMs` is of `performance.now()`, `atMs` the time of day. */
+/** `startedMs` is a time of `performance.now()`, `atMs` is Unix time. */
 export type Call = {
   readonly form: AnyCapabilityForm
   readonly request: FastifyRequest
   readonly requestId: string
   readonly atMs: number
   readonly startedMs: number
-  /** Of the trace that the partner's request belongs to, where it names one. */
+  /** The trace that the partner's request belongs to; null: the request names none. */
   readonly trace: TraceContext | null
   readonly span: Span
 }

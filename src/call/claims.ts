@@ -5,54 +5,50 @@ import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * The rows that keep two requests with one Idempotency-Key apart while the first is being answered, and hold its answer for a
- * day. A row is a hint: only the ledger shows whether a call was charged.
+ * Rows that keep two requests with one Idempotency-Key apart while the first is being answered, and that store its answer for a day.
+ * Only the ledger shows whether a call was charged.
  */
 
-/** Longer than any call can take; a claim this old belongs to a process that died. */
+/** Longer than any call takes: an older claim belongs to a process that died. */
 const claimTtlSeconds = 60
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
 
-/** The content of a claim's row. */
 export type ClaimRow = {
-  /** It was claimed for this very request. */
+  /** The row was made for the same request, not only for the same key. */
   readonly same: boolean
   readonly stale: boolean
   readonly claimedAt: string
   readonly answered: boolean
-  /** Null: deleted, never kept, or it cannot be opened. */
+  /** Null: the answer was deleted or never stored, or it cannot be opened. */
   readonly answer: StoredAnswer | null
-  /** The place in the ledger of the call that paid for the answer. */
+  /** The ledger revision of the call that paid for the answer. */
   readonly paidRevision: number | null
 }
 
-/** How a claim ends with an answer. Without a body, only the fact that there was an answer is kept. */
+/** Without a body, the row only records that there was an answer. */
 export type ClaimEnd = {
   readonly status: number
   readonly body: string | null
-  /** The place in the ledger of the call that paid for it; null: it cost nothing. */
+  /** The ledger revision of the call that paid for the answer; null: the call was free. */
   readonly paidRevision: number | null
 }
 
 /**
- * Each method runs one statement; calls that arrive at the same time share the statements that begin and end claims. Each throws what pg
- * throws, or `Unavailable` if too many are waiting. From a method that takes a claim, false means that another request was first.
+ * Calls that arrive together share the statements that insert and finish claims. Each method throws what pg throws, or `Unavailable`
+ * if too many calls are waiting. If a method that takes a claim returns false, another request was first.
  */
 export type Claims = {
-  /** False: there is a row already. */
+  /** False: the row already exists. */
   insert(request: KeyedRequest): Promise<boolean>
   read(request: KeyedRequest): Promise<ClaimRow | undefined>
-  /** Takes over a stale claim. */
   takeOver(request: KeyedRequest, row: ClaimRow): Promise<boolean>
-  /** Takes over a stale claim that was made for another request, which the key does not belong to. */
+  /** Takes over a stale claim that another request made with a key that belongs to this request. */
   takeOverFor(request: KeyedRequest, row: ClaimRow): Promise<boolean>
-  /** Makes an answered claim one that is being answered again. */
+  /** Claims an answered row again, because the call is made again. */
   reopen(request: KeyedRequest, row: ClaimRow): Promise<boolean>
   finish(request: KeyedRequest, end: ClaimEnd): Promise<void>
-  /** The call left no trace in the ledger: the next request with this key is a first one again. */
   release(request: KeyedRequest): Promise<void>
-  /** Lets a claim go and keeps what the key was used for: another request with it is a mismatch. */
   handBack(request: KeyedRequest): Promise<void>
 }
 
@@ -65,9 +61,7 @@ type Row = {
   paid_revision: string | null
 }
 
-/**
- * Each statement is about an organization's key ($1, and $2: its hash), and the claim as it was read.
- */
+/** $1 is the organization, $2 the hash of the key. `claimed_at` proves that the claim has not changed since it was read. */
 const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {
   read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
@@ -84,7 +78,7 @@ const statements = {
              ${ofKey} and status is null`,
 } as const
 
-/** Many claims in one statement, in the order of the index, so that two processes do not wait for each other's rows. */
+/** Inserts in the order of the index, so that two processes cannot wait for each other's rows. */
 const insertText = `
   insert into idempotent_calls (organization_id, key_hash, body_hash)
   select n.organization_id, n.key_hash, n.body_hash
@@ -93,7 +87,6 @@ const insertText = `
   on conflict do nothing
   returning organization_id, key_hash`
 
-/** Many ends of claims in one statement, by their hashes. */
 const finishText = `
   update idempotent_calls c set status = n.status, answer = n.answer, answered_at = now(),
          paid_revision = coalesce(n.paid_revision, c.paid_revision)
@@ -113,7 +106,7 @@ type Finished = Pick<Inserted, 'organizationId' | 'keyHash'> & {
   readonly paidRevision: number | null
 }
 
-/** False: there is a row already, or another of the claims of this statement made it. */
+/** False: the row already existed, or another claim in this statement made it. */
 const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
   const { rows } = await pool.query<{ organization_id: string; key_hash: Buffer }>(insertText, [
     claims.map(({ organizationId }) => organizationId),
@@ -145,7 +138,7 @@ export const createClaims = ({
 }: {
   pool: pg.Pool
   secrets: Pick<Secrets, 'requestHmac'>
-  /** Answers repeat what partners sent and received. */
+  /** Seals answers, because they contain partners' data. */
   sealer: EpochSealer
 }): Claims => {
   const inserts = createGathering<Inserted, boolean>({
@@ -182,7 +175,7 @@ export const createClaims = ({
       changesOne('takeOverFor', request, claimedAt, request.fingerprint),
     reopen: (request, { claimedAt }) => changesOne('reopen', request, claimedAt),
     finish: async (request, { status, body, paidRevision }) => {
-      // Without a key to seal it, the answer is not kept, and a repeated call is made again, as after a day. Readiness reports it.
+      // If no key can seal the answer, it is not stored and a repeated call is made again, as after a day. Readiness reports the missing key.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
       await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })
@@ -192,7 +185,7 @@ export const createClaims = ({
   }
 }
 
-/** A kept answer opens only for the organization and the Idempotency-Key it was given under. */
+/** A stored answer can be opened only with the organization and the Idempotency-Key that it was stored for. */
 const sealContextOf = ({ organizationId, key }: KeyedRequest): string => `${organizationId}\n${key}`
 
 const rowOf = (row: Row, request: KeyedRequest, sealer: EpochSealer): ClaimRow => {

@@ -6,61 +6,59 @@ import type { FastifyInstance } from 'fastify'
 import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
 /**
- * The requests of each connection, answered one after the other. HTTP lets a client send many requests without reading an
- * answer. Node.js would start all of them and hold every answer in memory, so a request waits here until the answer
- * before it has been handed to the kernel.
+ * Answers the requests of each connection one after the other. HTTP allows a client to send many requests without reading an
+ * answer. Node.js would start them all and keep every answer in memory, so a request waits here until the previous answer has
+ * been handed to the kernel.
  *
- * This also holds when invalid bytes arrive on a connection: earlier calls are charged, so their answers are sent first.
+ * If invalid bytes arrive, earlier calls on the connection are still answered first, because they are charged.
  */
 export type OpenRequests = {
-  /** Runs `start` when the answers before this one have left; never on a connection that ends with one of those. */
+  /** Runs `start` when the previous answers have been sent; never if one of them ends the connection. */
   began(request: IncomingMessage, response: ServerResponse, start: () => void): void
   answered(request: IncomingMessage): void
-  /** Runs `last` when every complete request is answered. A second request for the same connection does nothing. */
+  /** Runs `last` when every complete request has been answered. Does nothing if called again for the same connection. */
   whenAnswered(socket: Socket, last: () => void): void
-  /** Answers are the last of their connections from now on. */
+  /** From now on, every answer ends its connection. */
   end(): void
-  /** When an answer left on a connection that was kept open after it; milliseconds of `performance.now`. */
+  /** When an answer was last sent on a connection that stayed open; milliseconds of `performance.now`. */
   readonly keptAtMs: number
-  /** Whether an answer is made and has not left. */
+  /** Whether an answer is ready and not yet sent. */
   hasUnsent(): boolean
 }
 
 /** How fast a client must read an answer. */
 export type ReadingBounds = {
-  /** For an answer of any size. */
+  /** Allowed for an answer of any size. */
   readonly graceMs: number
-  /** On top of that. */
+  /** Adds time in proportion to the size. */
   readonly bytesPerSecondMin: number
 }
 
 const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 1024 }
 
-/** For an answer of any size once the process ends. */
+/** The limit for any answer while the process ends. */
 const endingGraceMs = 10_000
-/** How often it looks for answers that are not read. */
 const unreadCheckMs = 1_000
-/** With more requests than this waiting, a connection is not read until some of them are answered. */
+/** With this many waiting requests, a connection is not read until some of them are answered. */
 const waitingMax = 16
 
 type Connection = {
   readonly requests: Set<IncomingMessage>
   readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
-  /** The answer that is being made or sent. */
   response: ServerResponse | null
-  /** Since when its answer has been made and not been read, and how much of it was left then. */
+  /** Since when the answer has been ready and unread, and how many bytes of it were left then. */
   unread: { readonly sinceMs: number; readonly bytes: number } | null
   last?: () => void
-  /** Stops reading a connection whose requests wait: reading the body of one of them would resume it. */
+  /** Pauses a connection whose requests wait, even after reading a body has resumed it. */
   hold: (() => void) | null
 }
 
 type Watched = OpenRequests & {
-  /** Resets connections whose client does not read. Due from time to time. */
+  /** Resets connections whose client does not read. Must be called regularly. */
   resetUnread(): void
 }
 
-/** Before the host has any other hook: the requests of its connections from now on. */
+/** Must be called before the host gets any other hook. */
 export const openRequestsOn = (host: FastifyInstance, bounds?: ReadingBounds): OpenRequests => {
   const open = createOpenRequests(bounds)
   host.addHook('onRequest', (request, reply, done) => open.began(request.raw, reply.raw, done))
@@ -159,41 +157,37 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
 const isUnsent = (response: ServerResponse | null): boolean =>
   response?.writableEnded === true && !response.writableFinished
 
-/** A reset frees what the kernel holds for the connection. Node.js has none for TLS. */
+/** A reset frees the kernel's memory for the connection. Node.js cannot reset TLS sockets. */
 const reset = (socket: Socket): void =>
   void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
-/** The incomplete request is the broken one. It will never be complete. */
+/** The broken request is incomplete and will never be complete, so it does not count. */
 const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
   [...requests].some(({ complete }) => complete)
 
 /**
- * How many connections a host holds, and how many of them one address may hold. An idle connection costs a file descriptor and
- * some kilobytes. Without a bound of its own, one address could hold all of them and shut out the others.
+ * How many connections a host accepts, in total and from one address. An idle connection costs a file descriptor and some kilobytes.
+ * Without the second limit, one address could use all connections.
  */
 
 const connectionsMax = 10_000
 /** A partner that makes 100 calls a second, each of up to eight seconds for a profile, needs 800. */
 export const connectionsPerAddressMax = 1_000
 
-/** For databases, mail servers, files and other things a process opens. */
+/** File descriptors for databases, mail servers, files and other things. */
 const otherFilesMax = 256
-/** API, dashboard, metrics. */
 const hostsMax = 3
-/** One address holds at most one of so many parts. */
+/** One address can use at most 1/`addressesMin` of the connections. */
 const addressesMin = 2
 
-/**
- * The bounds, less where the process may not open that many files: calls of others need a descriptor, and so do the
- * databases they ask.
- */
+/** The limits, lowered if the process may not open that many files: calls and their databases need file descriptors too. */
 export const boundsFor = (openFilesMax: number): { readonly all: number; readonly perAddress: number } => {
   const share = Math.max(addressesMin, Math.floor((openFilesMax - otherFilesMax) / hostsMax))
   const all = Math.min(connectionsMax, share)
   return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
 }
 
-/** Infinity if the system does not report it; Linux does. */
+/** Infinity if the system does not report a limit; Linux does. */
 const openFilesMax = (): number => {
   try {
     const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -203,7 +197,7 @@ const openFilesMax = (): number => {
   }
 }
 
-/** Connections over the bound are reset, not answered. A trusted proxy carries everyone's calls: it is not bounded. */
+/** Resets connections above the limits. A trusted proxy has no limit, because it carries everyone's calls. */
 export const boundConnections = (
   server: Server,
   { trusts, refused }: { trusts: TrustedProxies; refused: () => void },
@@ -213,14 +207,14 @@ export const boundConnections = (
   server.on('drop', refused)
   const held = new Map<string, number>()
   server.on('connection', (socket) => {
-    // It was closed before anyone looked.
+    // The connection is already closed.
     if (socket.remoteAddress === undefined) return void socket.destroy()
     if (trusts(socket.remoteAddress)) return
     const block = addressBlock(socket.remoteAddress)
     const count = (held.get(block) ?? 0) + 1
     if (count > perAddress) {
       refused()
-      // A reset leaves nothing behind in the kernel, where a proper end would wait for the other side's.
+      // After a normal close, the kernel would wait for the other side to close too.
       socket.resetAndDestroy()
       return
     }

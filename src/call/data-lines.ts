@@ -1,13 +1,9 @@
-/** The lines of a file of data, for imports of any size. */
-
 const lineFeed = 0x0a
 
-/** `number` counts from 1. `bytes` are without the line feed; null: the line is too long, and its bytes were dropped. */
+/** `number` starts at 1. `bytes` does not include the line feed; null: the line was too long and was dropped. */
 type Line = { readonly number: number; readonly bytes: Buffer | null }
 
-/**
- * Splits a stream into lines and returns those that each chunk completes. Holds no more than one line in addition to the chunk.
- */
+/** Splits a stream into lines and yields the lines that each chunk completes. Needs memory for one line and one chunk. */
 export async function* linesOf(
   stream: AsyncIterable<Uint8Array>,
   lineBytesMax: number,
@@ -40,10 +36,10 @@ export async function* linesOf(
   if (length > 0) yield [end()]
 }
 
-/** Removes a byte order mark. */
+/** The decoder also removes a byte order mark. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** The JSON value of a line; undefined: it is blank. */
+/** The JSON value of a line; undefined: the line is blank. */
 export const jsonOf = (
   bytes: Buffer,
 ): { readonly value: unknown } | { readonly fault: 'not_utf8' | 'not_json' } | undefined => {

@@ -5,28 +5,28 @@ import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DataImported } from '../events/data.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** A list, a file or a table that answers are based on, in its current state. No member holds a person's data or a secret. */
+/** A list, file or table that answers are based on. Contains neither personal data nor secrets. */
 export type DataSource = {
   readonly name: string
-  /** Where its data come from, for people. */
+  /** The origin of the data, shown to people. */
   readonly from: string
-  /** Null where it has none. */
+  /** Null: the data have no version. */
   readonly version: string | null
-  /** Its size, for people: `112,345 domains`. */
+  /** The size, shown to people, such as `112,345 domains`. */
   readonly holds: string
-  /** The date of its data; null if it is not known. */
+  /** The date of the data; null: it is not known. */
   readonly asOf: Date | null
-  /** Older data are reported by "doctor" and by an alert; null: no bound. */
+  /** Above this age, "doctor" and an alert report the data; null: no limit. */
   readonly ageDaysMax: number | null
   /** The source whose imports are events; null: its imports are not recorded. */
   readonly imported: DataImported['data'] | null
-  /** `host`: files of the machine that shows it; `installation`: the same for all processes. */
+  /** `host`: files on the machine that shows the data; `installation`: shared by all processes. */
   readonly place: 'host' | 'installation'
-  /** What to do when it is old or missing; null: nothing. */
+  /** What to do if the data are old or missing; null: nothing. */
   readonly remedy: string | null
 }
 
-/** The data sources of all capabilities. A source that cannot be read is reported as such, and hides no other. */
+/** The data sources of all capabilities. `faults` are about sources that cannot be read. */
 export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
 /** Records an import of data. Throws what `appendNext` throws. */

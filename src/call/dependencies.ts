@@ -14,10 +14,10 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
-/** The dependencies of a call that may be unavailable. */
+/** Servers that may be unavailable during a call. */
 export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
 
-/** The dependencies of calls: one set for all calls of a process. */
+/** One set for all calls of a process. */
 export type CallDependencies = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
@@ -28,7 +28,7 @@ export type CallDependencies = {
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency
-  /** Shut while the event log, or the database, does not answer; left out where nothing watches them. */
+  /** Shut while the event log or the database does not answer; absent if nothing watches them. */
   readonly gates?: Gates
   /** Whether the disk is too full to record another call. */
   readonly isFull?: () => boolean
@@ -38,9 +38,9 @@ export type CallDependencies = {
   readonly observe?: CallObserver
 }
 
-/** Reports calls for monitoring. Called on every call, so it has to be cheap. */
+/** Reports calls for monitoring. Used in every call, so it must be cheap. */
 export type CallObserver = {
-  /** An answer leaves. `code` says why a call was refused or failed; a replay counts as answered. */
+  /** Called when an answer is sent. `code`: why the call was refused or failed. A replay counts as answered. */
   answered(
     capability: Capability,
     outcome: CallOutcome,

@@ -4,7 +4,7 @@ import { type AnswerHeaders, callHeaders, errorBody, statusOf } from './answer.t
 import { internalError, type Refusal, tooSlow, unreadableBody } from './errors.ts'
 import { BodyRefused } from './request-body.ts'
 
-/** Faults in HTTP itself, as errors of the catalogue. Any other error that is thrown here is our bug. */
+/** The refusal for an HTTP fault. Any other error is a bug of ours and becomes SYS_001. */
 export const refusalOf = (error: FastifyError): Refusal => {
   if (error instanceof BodyRefused) return error.refusal
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
@@ -14,7 +14,7 @@ export const refusalOf = (error: FastifyError): Refusal => {
   return internalError()
 }
 
-/** The answer to a connection whose bytes are not an HTTP request, or do not arrive. */
+/** The refusal for a connection whose bytes are not an HTTP request or do not arrive in time. */
 export const brokenRequest = (code: string | undefined): Refusal => {
   if (code === 'HPE_HEADER_OVERFLOW') return unreadableBody('The request headers are too large.', 431)
   if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW')
@@ -25,21 +25,21 @@ export const brokenRequest = (code: string | undefined): Refusal => {
 const requestLine = /([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S{1,2048}) HTTP\/1\.[01]\r?\n/y
 const tokenCharacter = /[!#$%&'*+.^_`|~0-9A-Za-z-]/
 
-/** What Node.js reports about bytes it could not read. */
+/** What Node.js reports about bytes that it cannot parse. */
 export type BrokenRequest = {
   readonly code?: string
   readonly rawPacket?: unknown
   readonly bytesParsed?: number
 }
 
-/** The request that Node.js did not read because it does not know its method; null: it was another fault. */
+/** The request that Node.js rejected because of its unknown method; null: the fault is a different one. */
 export const unknownMethodIn = ({
   rawPacket,
   bytesParsed = 0,
 }: BrokenRequest): { readonly method: string; readonly url: string } | null => {
   if (!Buffer.isBuffer(rawPacket)) return null
   const text = rawPacket.toString('latin1')
-  // The parser stops within the method, which may be that of a later request; or behind a method of another protocol.
+  // The parser stops inside an unknown method, or after a method of another protocol. The method may belong to a later request.
   let start = Math.min(bytesParsed, text.length)
   while (start > 0 && tokenCharacter.test(text.charAt(start - 1))) start--
   for (const at of [start, 0]) {
@@ -50,7 +50,7 @@ export const unknownMethodIn = ({
   return null
 }
 
-/** An answer written by hand, because there is no request. The last one on its connection. */
+/** An answer as raw text, for a fault without a request object. It ends the connection. */
 export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
   const body = errorBody(refusal, requestId)
   const status = statusOf(refusal)

@@ -1,8 +1,8 @@
 import { creditsText } from '../billing/money.ts'
 
 /**
- * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/errors.md,
- * "Which errors are there?", repeats it, and a test keeps the two equal.
+ * The error catalogue (Spec §7, decisions 2 and 3): every way in which a request can fail. A test compares it with the table in
+ * src/guides/errors.md, "Which errors are there?".
  */
 
 type ErrorCategory =
@@ -32,7 +32,7 @@ export const errorCatalogue = {
   REQ_002: { status: 400, error: 'bad_request', when: 'a required parameter is missing' },
   REQ_003: { status: 400, error: 'validation_error', when: 'a parameter has the wrong type or value' },
   REQ_004: { status: 404, error: 'not_found', when: 'the route does not exist' },
-  REQ_005: { status: 405, error: 'bad_request', when: 'the route does not take this method' },
+  REQ_005: { status: 405, error: 'bad_request', when: 'the route does not accept this method' },
   IP_001: { status: 400, error: 'validation_error', when: 'ip is not a valid IPv4 or IPv6 address' },
   PROFNET_001: {
     status: 400,
@@ -72,11 +72,11 @@ export const errorCatalogue = {
 
 export type ErrorCode = keyof typeof errorCatalogue
 
-/** Statuses of faults before or with the body, in addition to 400. */
+/** Statuses of REQ_001 other than 400. */
 export const unreadableStatuses = [408, 413, 415, 431] as const
 type UnreadableStatus = (typeof unreadableStatuses)[number]
 
-/** An expected failure, returned and never thrown. `status` differs from the catalogue's only for REQ_001. */
+/** An expected failure, which is returned and never thrown. Only REQ_001 can have another `status` than in the catalogue. */
 export type Refusal = {
   readonly code: ErrorCode
   readonly message: string
@@ -85,9 +85,9 @@ export type Refusal = {
   readonly retryAfterSeconds?: number
 }
 
-/** Values that came from outside are cut to this many characters before they are repeated to the caller. */
+/** Received values are cut to this many characters before an answer repeats them. */
 export const echoedCharactersMax = 64
-/** The input that an answer names, such as `details.ip`, is repeated up to this many. */
+/** Input that an answer names, such as `details.ip`, is cut to this many characters. */
 export const submittedCharactersMax = 1_024
 
 export const notAuthenticated = (): Refusal => ({
@@ -115,7 +115,7 @@ export const unreadableBody = (reason: string, status?: UnreadableStatus): Refus
   ...(status === undefined ? {} : { status }),
 })
 
-export const tooSlow = (): Refusal => unreadableBody('The request did not come in time.', 408)
+export const tooSlow = (): Refusal => unreadableBody('The request did not arrive in time.', 408)
 
 export const missingParameter = (name: string, type: string): Refusal => ({
   code: 'REQ_002',
@@ -139,8 +139,8 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   code: 'REQ_005',
   message:
     allowed.length === 0
-      ? `Nothing here takes ${method}.`
-      : `This route does not take ${method}; it takes ${allowed.join(', ')}.`,
+      ? `${method} is not accepted here.`
+      : `This route does not accept ${method}; it accepts ${allowed.join(', ')}.`,
   details: { method, allowed },
 })
 
@@ -186,7 +186,7 @@ export const internalError = (): Refusal => ({
   details: {},
 })
 
-/** An outside source of the answer is unavailable now. */
+/** For an external source that is unavailable. */
 export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   code: 'SYS_002',
   message: `The source of this answer is temporarily unavailable. Nothing was charged; try again in ${retryAfterSeconds} s.`,
@@ -194,7 +194,7 @@ export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   retryAfterSeconds,
 })
 
-/** More concurrent calls than the process can make. */
+/** For more concurrent calls than the process can handle. */
 export const tooBusy = (): Refusal => ({
   code: 'SYS_002',
   message:
@@ -210,7 +210,7 @@ export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   retryAfterSeconds,
 })
 
-/** It is not known in time whether the call was recorded and charged. */
+/** For a call that could not be confirmed in time: it may have been recorded and charged. */
 export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
   code: 'SYS_003',
   message: repeatable

@@ -1,8 +1,8 @@
 import recorded from './examples.json' with { type: 'json' }
 
 /**
- * Real answers, for the OpenAPI document. `npm run examples` makes the calls and writes the answers; a test makes
- * the same calls and finds every difference. The answers of a capability's own calls are in its folder.
+ * Real answers for the OpenAPI document. `npm run examples` makes the calls and writes the answers; a test makes the same calls and
+ * reports every difference. The answers to a capability's own calls are in its folder.
  */
 
 /** By operation, status and name. */
@@ -12,11 +12,11 @@ export type RecordedAnswers = Readonly<
 
 export type Example = { readonly request: unknown; readonly answer: unknown }
 
-/** Shared by the calls of all capabilities. */
+/** Errors and headers that the calls of all capabilities share. */
 export type Examples = {
-  /** By code; if the status differs from the catalogue's, by code and status. */
+  /** By code, or by code and status if the status differs from the catalogue's. */
   readonly errors: Readonly<Record<string, unknown>>
-  /** By name, as in the components of the document. */
+  /** By their names in the components of the OpenAPI document. */
   readonly headers: Readonly<Record<HeaderName, string>>
 }
 

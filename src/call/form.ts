@@ -7,10 +7,9 @@ import type { ErrorCode, Refusal } from './errors.ts'
 import type { RecordedAnswers } from './examples.ts'
 import type { CallResult } from './result.ts'
 
-/** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** A kind of call: how it is made, and its documentation for partners. */
+/** A kind of call: its route and its documentation. */
 export type DescribedCall = {
   readonly capability: Capability
   /** Null: every valid key may call it. */
@@ -23,41 +22,41 @@ export type DescribedCall = {
 }
 
 /**
- * The form a capability fills in. The sequence of a call is written once, in `sequence.ts`; a capability cannot forget
- * to authenticate, to limit, to record or to charge, because it never does any of these.
+ * The part of a call that a capability writes. `sequence.ts` does the rest for every call, so a capability cannot forget to
+ * authenticate, to limit, to record or to charge.
  */
 export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
-  /** Checks the request body; for a GET, the parameters of query and path as texts. Unknown members are ignored (decision 7). */
+  /** Parses the body; for a GET, the query and path parameters as strings. Ignores unknown members (decision 7). */
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
-  /** The key's limit of such calls per second, in a separate window. */
+  /** The key's limit for such calls per second, in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /** The answer holds a person's data, so it is never kept for replays; the call is made again instead, for free. */
+  /** The answer contains personal data, so it is never stored for replays. A repeated call is made again for free. */
   readonly personal?: true
-  /** All I/O of the call. A failure outside is a finding where possible; an exception becomes SYS_001. */
+  /** Does all I/O of the call. Returns outside failures as findings if possible; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
-  /** How the call of a test key gets its findings. */
+  /** How a call with a test key gets its findings. */
   readonly rehearse: Rehearsal<Input, Findings>
-  /** Pure: answer and facts from the same findings, so that they cannot disagree. */
+  /** Pure: derives the answer and the facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
-  /** The result with its charge, line by line, for results that show it. Canonical decimal strings (decision 8). */
+  /** Adds the charge, line by line, to a result that shows it. Amounts are canonical decimal strings (decision 8). */
   readonly billed?: (
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
   ) => Result
-  /** The JSON text of the result, if there is a cheaper way than JSON.stringify. */
+  /** The JSON text of the result, if there is a faster way than JSON.stringify. */
   readonly renderResult?: (result: Result) => string
-  /** For an answer too long to hold in memory: it is sent piece by piece in place of the result, once the call is recorded. */
+  /** For an answer that is too long for memory: it is sent piece by piece instead of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }
 
 /**
- * `own`: `gather` itself, because it reads and changes only data of the key's organization, which is the test organization for a
- * test key. Otherwise the replacement for `gather`: it asks nothing outside and reads no one's data.
+ * `own`: `gather` itself, because it uses only data of the key's organization. For a test key, that is the test organization.
+ * Otherwise a replacement for `gather`, which contacts no outside service and reads no real data.
  */
 export type Rehearsal<Input, Findings> =
   | 'own'
   | {
-      /** The word in the input that chooses the answer; null: none. An error code in lower case is that error. */
+      /** The word in the input that selects the answer; null: there is no such word. An error code in lower case selects that error. */
       readonly asked: (input: Input) => string | null
       readonly gather: (
         input: Input,
@@ -65,81 +64,76 @@ export type Rehearsal<Input, Findings> =
       ) => Findings | Promise<Findings>
     }
 
-/** An answer that is made while it is sent. If a piece cannot be made, the connection is cut. */
+/** An answer that is produced while it is sent. If a piece cannot be produced, the connection is cut. */
 export type StreamedBody = {
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
   readonly chunks: () => AsyncIterable<string>
 }
 
-/** A call that was charged: its facts, and its time. */
 export type PaidCall = { readonly facts: CallFacts; readonly atMs: number }
 
-/** The caller, and the time of the call. */
 export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** A call that was charged before and whose answer is no longer kept. Answer it from existing data, if possible. */
+  /** The call was charged before, and its answer is no longer stored. Answer it from existing data if possible. */
   readonly repeated: PaidCall | null
   /**
-   * For `gather`, before work that costs money upstream or whose result a refusal would reveal: null when the balance can
-   * pay for the call's highest possible cost. Otherwise the call ends here, refused and recorded, and
-   * `gather` returns what it was given. Asked again, the later amount takes the place of the earlier one.
+   * Called by `gather` before work that costs money upstream, or whose result a refusal would reveal. Null: the balance can pay the
+   * call's highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. Another call
+   * replaces the earlier amount.
    */
   readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
 }
 
-/** The balance cannot pay for the call. What `gather` returns in place of findings. */
+/** `gather` returns this instead of findings if the balance cannot pay for the call. */
 export type Unaffordable = { readonly unaffordable: CallResult }
 
-/** An answer and the facts it is based on. */
 export type Decided<Result = object> = {
   readonly result: Result
   readonly facts: CallFacts
   /** Members of the envelope next to the result. */
   readonly beside?: Readonly<Record<string, boolean | number>>
-  /** The answer announces a later result: status 202, with Retry-After. */
+  /** The answer only announces a later result, with status 202 and Retry-After. */
   readonly retryAfterSeconds?: number
 }
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
-/** A form of any types: only the form itself knows them. */
+/** A form of any capability. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without looking into it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
-/** The documentation of a capability, in its `document.ts`. It does not depend on anything that a process has opened. */
+/** A capability's documentation, in its `document.ts`. It needs no open connection or file. */
 export type CapabilityDocument = {
-  /** The OpenAPI document lists its calls under this word, with a sentence about it. */
+  /** The OpenAPI document lists the calls under this tag, with `about` as its description. */
   readonly tag: string
   readonly about: string
-  /** The kinds of its calls. */
   readonly calls: readonly DescribedCall[]
   readonly examples: RecordedAnswers
-  /** A call for trying a new key. If a key may make several of them, the call of the first capability in the list is shown. */
+  /** A call for trying a new key. If a key allows several, the one of the first capability in the list is shown. */
   readonly firstCall?: FirstCall
 }
 
 /** `body` is null for a GET. */
 type FirstCall = { readonly call: DescribedCall; readonly body: JsonObject | null }
 
-/** The partners' documentation of one kind of call: `openapi.ts` makes the OpenAPI document from it, and its schemas are checked against real answers. */
+/** The partners' documentation for one kind of call. `openapi.ts` uses it, and tests compare its schemas with real answers. */
 export type CallDocument = {
   /** Unique among all calls: generated clients use it as a function name. */
   readonly operationId: string
   readonly summary: string
   /** Markdown. */
   readonly description: string
-  /** The body of a POST or DELETE; the parameters of a GET, in its query unless the path names them. Null: none. */
+  /** The body of a POST or DELETE; for a GET, the parameters in its path and query. Null: there are none. */
   readonly request: z.ZodObject | null
   readonly result: z.ZodType
-  /** Members of the envelope next to the result, if any. */
   readonly beside?: z.ZodObject
-  /** The answer 202, which announces a later result. */
+  /** The result of a 202 answer, which announces a later result. */
   readonly accepted?: z.ZodType
-  /** The type of the answer, if it is not a JSON document. `result` then describes one line. */
+  /** The media type of the answer, if it is not one JSON document. `result` then describes one line. */
   readonly streams?: string
-  /** Its own refusals, in addition to the common ones. */
+  /** The call's own refusals, in addition to the common ones. */
   readonly codes: readonly ErrorCode[]
 }

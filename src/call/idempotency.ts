@@ -9,37 +9,36 @@ import { unavailableWhenAway } from './unavailable.ts'
 import { unavailableWhenLate } from './waiting.ts'
 
 /**
- * Idempotency-Key (decision 15): the same key and request again gets the first answer and is charged once, ever.
+ * Idempotency-Key (decision 15): repeating a request with the same key returns the first answer and never charges again.
  *
- * A claim row keeps two requests with one key apart while the first is being answered (`claims.ts`). The ledger, not the row,
- * prevents a second charge: the call's event id derives from the key, and before a call is made again the ledger is
- * asked whether it holds that event (`key-lookup.ts`).
+ * A claim row (`claims.ts`) keeps two requests with one key apart while the first is being answered. Only the ledger prevents a second
+ * charge: a call's event id derives from the key, and `key-lookup.ts` looks for that event before the call is made again.
  */
 
 const keyCharactersMax = 255
-/** The most time that making or ending a claim may take from the caller's wait. Each takes milliseconds while the database works. */
+/** The longest time that a call waits for its claim, which takes milliseconds while the database works. */
 export const claimWaitMs = 3_000
 const letGoWaitMs = 1_000
 
 export type IdempotencyClaim = KeyedRequest
 
-/** `first`: go ahead, then `finish` or `release`. */
+/** `first`: make the call, then `finish` or `release` the claim. */
 type Claim =
   | LedgerFinding
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
   /** Another request with the key is being answered. */
   | { readonly kind: 'in_flight' }
 
-/** Everything settles within a few seconds. Late work continues without its caller, who gets `Unavailable`. */
+/** Each promise settles within a few seconds. Late work continues, but its caller gets `Unavailable`. */
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
-  /** The current state of the ledger, for a claim holder who found that another process wrote the call in the meantime. */
+  /** Reads the ledger again, after another process recorded the call while this one held the claim. */
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
-  /** Keeps the first answer. Without a body the call is made again, charging nothing. */
+  /** Stores the first answer. Without a body, a repeated request makes the call again for free. */
   finish(claim: IdempotencyClaim, end: ClaimEnd): Promise<void>
-  /** The call left no trace in the ledger: the next request with this key is a first one again. */
+  /** For a call that left no trace in the ledger: the next request with this key counts as the first. */
   release(claim: IdempotencyClaim): Promise<void>
-  /** Lets a claim go and keeps what the key was used for: another request with it is a mismatch. */
+  /** Ends a claim but keeps its fingerprint, so that another request with this key is a mismatch. */
   handBack(claim: IdempotencyClaim): Promise<void>
 }
 
@@ -47,15 +46,15 @@ export type Idempotency = {
 export const isRepeatable = ({ form, request }: Pick<Call, 'form' | 'request'>): boolean =>
   form.method === 'POST' && request.headers['idempotency-key'] !== undefined
 
-/** The header's key: bare, or quoted as a structured-field string. Null when it is not 1 to 255 visible characters. */
+/** The key in the header, bare or quoted as a structured-field string; null if it is not 1 to 255 visible characters. */
 export const parseIdempotencyKey = (header: string): string | null => {
   const text = /^"(.*)"$/.exec(header)?.[1] ?? header
   return text.length <= keyCharactersMax && /^[\x21-\x7e]+$/.test(text) ? text : null
 }
 
 /**
- * The claim of a request under a key. Two requests under one key are the same if route and exact body are. Organization and key are part
- * of the fingerprint, so equal requests under other keys have different ones. Neither holds a line break.
+ * The claim of a request. Two requests with one key are the same if route and exact body are equal. The fingerprint includes
+ * organization and key, so equal requests with different keys have different fingerprints. Neither can contain a line break.
  */
 export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,
@@ -82,14 +81,14 @@ export const createIdempotency = ({
 }): Idempotency => {
   const claims = createClaims({ pool, secrets, sealer })
   const lookup = createKeyLookup({ pool, eventLog, keyedEvents })
-  const letGoIsLate = { waitMs: letGoWaitMs, what: 'a claim is kept or let go' }
+  const letGoIsLate = { waitMs: letGoWaitMs, what: 'ending a claim' }
   return {
     claim: async (claim) => {
       const claiming = claimOne(claims, lookup, claim).catch(unavailableWhenAway)
       try {
         return await unavailableWhenLate(claiming, { waitMs: claimWaitMs, what: 'a claim' })
       } catch (error) {
-        // Its caller has gone: a claim that succeeds late is not held.
+        // The call has already failed, so a claim that succeeds late is handed back.
         claiming
           .then(({ kind }) => (kind === 'first' || kind === 'charged' ? claims.handBack(claim) : undefined))
           .catch(() => undefined)
@@ -112,7 +111,7 @@ const claimOne = async (claims: Claims, lookup: KeyLookup, claim: IdempotencyCla
   if (await claims.insert(claim))
     return lookUnderClaim(claims, lookup, { claim, letGo: claims.release, projected })
   const row = await claims.read(claim)
-  // Released between the two statements: the caller may try again.
+  // The row was deleted between the two statements. The caller can try again.
   if (row === undefined) return { kind: 'in_flight' }
   if (!row.same)
     return !row.answered && row.stale ? rightClaim(claims, lookup, { claim, row }) : { kind: 'mismatch' }
@@ -121,7 +120,7 @@ const claimOne = async (claims: Claims, lookup: KeyLookup, claim: IdempotencyCla
   return lookUnderClaim(claims, lookup, { claim, row, letGo: claims.handBack })
 }
 
-/** For a claim holder: the claim is released if the ledger cannot be read. */
+/** Looks for the call while holding its claim. Ends the claim if the ledger cannot be read. */
 const lookUnderClaim = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -139,7 +138,7 @@ const lookUnderClaim = async (
 ): Promise<LedgerFinding> => {
   try {
     const found = await lookup.find(claim, row?.paidRevision ?? null, projected)
-    // The claim belongs to a different request.
+    // The key belongs to a different request.
     if (found.kind === 'mismatch') await claims.release(claim)
     return found
   } catch (error) {
@@ -148,7 +147,7 @@ const lookUnderClaim = async (
   }
 }
 
-/** The kept answer. Without one, the ledger still knows which call was paid for. */
+/** The stored answer or, without one, the charged call in the ledger. */
 const answeredBefore = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -156,13 +155,13 @@ const answeredBefore = async (
 ): Promise<Claim> => {
   if (row.answer !== null) return { kind: 'replay', answer: row.answer }
   const found = await lookup.find(claim, row.paidRevision)
-  // The repeated call counts as a first one: one at a time.
+  // The call is made again, so it needs the claim like a first one.
   return found.kind !== 'first' || (await claims.reopen(claim, row)) ? found : { kind: 'in_flight' }
 }
 
 /**
- * A process claimed the key for another request and died, perhaps before it learned that the key is not its own: the ledger
- * knows the request of every key that was paid for.
+ * A process may have claimed the key for another request and died before it looked into the ledger. If the ledger has a charged call of
+ * this request under the key, the key belongs to this request.
  */
 const rightClaim = async (
   claims: Claims,

@@ -18,14 +18,12 @@ import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
 
-/** Identifies the call: a new one, one under an Idempotency-Key, or one that was charged before (decision 15). */
-
 /** The call ends before it is made. */
 type Ended = { readonly kind: 'ended'; readonly result: CallResult }
 
 const ended = async (result: Promise<CallResult>): Promise<Ended> => ({ kind: 'ended', result: await result })
 
-/** With an Idempotency-Key it holds the claim on that key: `keep` or `letGo` ends it. */
+/** Decides whether a call is new, has an Idempotency-Key, or was charged before (decision 15). `keep` or `letGo` ends its claim. */
 export const identify = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -41,7 +39,7 @@ export const identify = async (
   const { organizationId } = call.key
   const asked = { route: `${form.method} ${form.path}`, body: String(request.body) }
   const claim = claimOf(dependencies.secrets, { organizationId, key }, asked)
-  // Needed in any case, and the events read for it are not read again to look for the key.
+  // Read first, so that the look-up of the key does not read the same events again.
   await figuresFor(dependencies, call, { keptMs: claimWaitMs })
   const claimed = await dependencies.idempotency.claim(claim)
   return claimed.kind === 'replay'
@@ -49,10 +47,10 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** With less left the caller is asked to repeat the request: then its charge is found immediately. */
+/** With less time left, the caller is asked to repeat the request, which then finds its charge immediately. */
 const gatherAgainMs = 4_000
 
-/** Another request under the key wrote the call while this one made it. What the ledger says now decides. */
+/** For a call that another request with the same key recorded first: the ledger decides what happens now. */
 export const identifyAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -85,7 +83,7 @@ const identityOf = async (
   }
 }
 
-/** The replay is a separate call: free, and recorded as a replay. */
+/** A replay is a separate call, which is free and recorded as a replay. */
 const replay = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -97,15 +95,15 @@ const replay = async (
   return { kind: 'replayed', status, body, credits: { charged: 0n, remaining: balance } }
 }
 
-/** Answers and errors alike name their request. */
+/** Answers and errors both contain their request id. */
 const requestIdIn = (body: string): string | undefined => {
   const { request_id } = JSON.parse(body) as { readonly request_id?: unknown }
   return typeof request_id === 'string' ? request_id : undefined
 }
 
 /**
- * Ends the claim of a call that was made. A first answer is kept for replays; of a person's data only that there was one. A call
- * that the balance could not pay, or that failed, may be made again immediately.
+ * Ends the claim of a call that was made. A first answer is stored for replays, unless it contains personal data. A call that failed,
+ * or that the balance could not pay, can be made again immediately.
  */
 export const keep = async (
   { idempotency, logger }: CallDependencies,
@@ -135,7 +133,7 @@ export const keep = async (
   }
 }
 
-/** Releases the claim of a failed call: the ledger is asked when the key comes back, with the same request. */
+/** Ends the claim of a failed call. The next request with the key reads the ledger again. */
 export const letGo = async (
   { idempotency }: Pick<CallDependencies, 'idempotency'>,
   identity: Identity,

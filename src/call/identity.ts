@@ -1,20 +1,20 @@
 import type { PaidCall } from './form.ts'
 import type { KeyedRequest } from './key-lookup.ts'
 
-/** The source of a call's event ids. A repeated call with the same identity is the same call. */
+/** The source of a call's event ids. Two calls with the same identity are the same call. */
 export type Identity =
-  /** `repeats`: it got the kept answer of an earlier call, by that one's request id. */
+  /** `repeats`: the request id of the earlier call whose stored answer was returned. */
   | { readonly kind: 'request'; readonly repeats?: string | undefined }
-  /** An Idempotency-Key, used up by a charge. The ledger does not hold a call under it up to `absentUpTo`. */
+  /** A charge uses the Idempotency-Key up. The ledger has no call under this key up to revision `absentUpTo`. */
   | { readonly kind: 'keyed'; readonly claim: KeyedRequest; readonly absentUpTo: number }
-  /** The call under the key is charged, and its answer is not kept: it is made again, free. */
+  /** The call under the key is charged, but its answer is not stored: it is made again for free. */
   | {
       readonly kind: 'charged'
       readonly claim: KeyedRequest
-      /** Where the ledger holds the charged call. */
+      /** The ledger revision of the charged call. */
       readonly revision: number
       readonly paid: PaidCall
-      /** Its request id. */
+      /** The request id of the charged call. */
       readonly repeats: string | undefined
     }
 

@@ -6,10 +6,9 @@ export const parseJson = (text: string): unknown => {
 }
 
 /**
- * Whether an object in a JSON text has a member twice. `JSON.parse` takes the last one silently, and another program that reads the
- * same text may take the first. `value` is what the text was parsed to, so the text is valid JSON.
- *
- * Each member of a text has one colon outside strings, and each member that was kept is in the value.
+ * Whether an object in a JSON text has the same member twice. `JSON.parse` silently keeps the last one, but another program may use the
+ * first. `value` is the parsed text. Each member in the text has one colon outside strings, and `value` has only the kept members,
+ * so the two numbers differ if a member is repeated.
  */
 export const hasRepeatedMember = (text: string, value: unknown): boolean =>
   colonsIn(text) !== membersOf(value)
@@ -29,7 +28,7 @@ const colonsIn = (text: string): number => {
   return colons
 }
 
-/** Without recursion: JSON may be nested as deep as its text is long. */
+/** Avoids recursion, because JSON can be nested as deeply as its text is long. */
 const membersOf = (value: unknown): number => {
   const open: unknown[] = [value]
   let members = 0

@@ -13,34 +13,29 @@ import type { PaidCall } from './form.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * Finds the call of an Idempotency-Key in a ledger. The id of a call's event derives from the key, and a charge uses the key up: a
- * free call is recorded without it. A projection may know where the event is; its content is read from the ledger itself.
+ * Finds the call of an Idempotency-Key in a ledger. The call's event id derives from the key, and a free call is recorded without its key.
+ * A projection may point to the event, but its content is read from the ledger.
  */
 
-/**
- * The name from which the ledger derives event ids. In a separate namespace: a partner may send anything as a key, even a
- * request id or the name of one of our commands.
- */
+/** The name from which the ledger derives event ids. The prefix separates partners' keys, which can be any text, from other names. */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 
-/** The request that came with a key. */
 export type KeyedRequest = {
   readonly organizationId: string
   readonly key: string
   readonly fingerprint: Buffer
 }
 
-/** As events hold it. */
+/** The fingerprint as it is stored in events. */
 export const fingerprintText = ({ fingerprint }: KeyedRequest): string => fingerprint.toString('base64url')
 
 export type LedgerFinding =
-  /** Up to which revision the ledger is known not to hold a call under the key. */
+  /** The ledger has no call under the key up to this revision. */
   | { readonly kind: 'first'; readonly absentUpTo: number }
-  /** It is charged for good: answer again, charge nothing. */
+  /** The call is charged: answer it again without a charge. */
   | {
       readonly kind: 'charged'
       readonly revision: number
-      /** The facts that the call established then. */
       readonly call: PaidCall
       readonly requestId: string | undefined
     }
@@ -49,14 +44,11 @@ export type LedgerFinding =
 
 export type KeyLookup = {
   /**
-   * `paidRevision`, from the row of the claim, saves the search. It is believed only if the ledger holds the call there. Throws what
-   * database and event log throw.
+   * `paidRevision`, from the claim's row, saves the search; it counts only if the ledger has the call there. Throws the errors of
+   * database and event log.
    */
   find(request: KeyedRequest, paidRevision: number | null, projected?: Projected): Promise<LedgerFinding>
-  /**
-   * Asks the projection while the claim is being made. It is only where the search begins: `find` reads the ledger behind it, and that
-   * after the claim. A rejection that no one awaits is ignored.
-   */
+  /** Starts the look-up in the projection while the claim is being made, so that `find` can read less of the ledger. */
   askProjection(request: KeyedRequest): Projected
 }
 
@@ -110,7 +102,7 @@ const askOf = ({ organizationId, key }: KeyedRequest): IdempotentCallsAsk => ({
 const search = async (parts: Parts, request: KeyedRequest, projected: Projected): Promise<LedgerFinding> => {
   const { organizationId, eventId } = askOf(request)
   const [row] = await projected
-  // The projection may be behind: newer events are in the ledger alone.
+  // The projection may be behind, so newer events are read from the ledger.
   const { places, upTo } = await parts.keyedEvents.find(
     organizationId,
     [eventId],
@@ -124,7 +116,7 @@ const search = async (parts: Parts, request: KeyedRequest, projected: Projected)
   return found
 }
 
-/** The call under the key, if it is at that revision. */
+/** Null: the event at that revision is not the call under the key. */
 const callAt = async (
   { eventLog }: Parts,
   request: KeyedRequest,

@@ -4,19 +4,18 @@ import type { Example, Examples, HeaderName, RecordedAnswers } from './examples.
 import type { CapabilityDocument, DescribedCall } from './form.ts'
 
 /**
- * The OpenAPI 3.1 document of the calls, made from the schemas by which they are answered. Pure. A client that is generated from
- * it needs nothing else; rules for every call (keys, limits, retries) are written once, in the components.
+ * The OpenAPI 3.1 document of the calls, made from the schemas that the calls use. A client can be generated from it alone. The
+ * components contain the rules for every call: keys, limits and retries.
  */
 
 type Documented = {
-  /** Of the capabilities of the API's host. */
   readonly documents: readonly CapabilityDocument[]
   readonly service: ServiceWords
   readonly version: string
   readonly examples: Examples
 }
 
-/** A sentence about the service, and one about its requests. Both name its capabilities. */
+/** One sentence about the service and one about its requests. Both name the capabilities. */
 export type ServiceWords = { readonly summary: string; readonly requests: string }
 
 export const openApiOf = ({ documents, service, version, examples }: Documented): Json => {
@@ -57,14 +56,13 @@ export const openApiOf = ({ documents, service, version, examples }: Documented)
   }
 }
 
-/** Of every request, after the description of requests. */
 const rules = [
   'Amounts of credits are decimal strings with at most six fractional digits.',
-  'Members that are not listed here may be added to answers; members of requests that are not known are ignored.',
-  `A path that does not exist is answered 404 \`REQ_004\`, a method that a path does not take 405 \`REQ_005\`. No error costs credits.`,
+  'Answers may get members that are not listed here; unknown members of requests are ignored.',
+  `A path that does not exist returns 404 \`REQ_004\`; a method that a path does not accept returns 405 \`REQ_005\`. Errors cost no credits.`,
 ] as const
 
-/** Of every call; of one for which a key needs a permission; of one that takes an Idempotency-Key. */
+/** Codes of every call, of calls that need a permission, and of calls that accept an Idempotency-Key. */
 const sharedCodes = {
   every: ['AUTH_001', 'AUTH_003', 'RATE_001', 'SYS_001', 'SYS_002', 'SYS_003', 'REQ_001'],
   permitted: ['AUTH_002'],
@@ -118,7 +116,7 @@ const operationOf = (
         ? {}
         : {
             202: {
-              description: 'There will be an answer. Ask again after `Retry-After`.',
+              description: 'The result is not ready yet. Repeat the request after `Retry-After`.',
               headers: headerRefs('RetryAfter', ...answerHeaders),
               content: {
                 'application/json': {
@@ -149,7 +147,7 @@ const answerOf = (
   const replayed = method === 'POST' ? (['IdempotentReplayed'] as const) : []
   const schema =
     streams !== undefined
-      ? { type: 'string', description: 'JSON documents, one a line.' }
+      ? { type: 'string', description: 'JSON documents, one per line.' }
       : body === 'flat'
         ? schemaOf(result, 'output')
         : enveloped(result, beside)
@@ -174,7 +172,6 @@ const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
   }
 }
 
-/** Examples by status, of requests or answers. */
 const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
   const some = Object.values(shown).flatMap((byName) => Object.entries(byName))
   return some.length === 0
@@ -182,11 +179,10 @@ const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
     : { examples: Object.fromEntries(some.map(([name, example]) => [name, { value: example[part] }])) }
 }
 
-/** A request that cannot be read has several statuses. */
+/** REQ_001 has several statuses. */
 const statusesOf = (code: ErrorCode): readonly number[] =>
   code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
 
-/** Refusals by status: their meaning, their codes, and a real example. */
 const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Json => {
   const pairs = [...new Set(codes)].flatMap((code) => statusesOf(code).map((status) => ({ code, status })))
   const byStatus = Map.groupBy(pairs, ({ status }) => status)
@@ -220,7 +216,7 @@ const refusalsShown = (codes: readonly ErrorCode[], status: number, errors: Exam
   return shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }
 }
 
-/** Without the long patterns of dates and addresses, which readers do not need. */
+/** Leaves out the long patterns of dates and addresses, which readers do not need. */
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema, ...made } = z.toJSONSchema(schema, {
     target: 'draft-2020-12',
@@ -234,8 +230,6 @@ const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   return made
 }
 
-/** The rules for every call, written once in the OpenAPI document: headers, errors, the key under which a call is made once. Pure. */
-
 type Json = Readonly<Record<string, unknown>>
 
 const requestId = {
@@ -245,7 +239,7 @@ const requestId = {
     'A ULID. It identifies the call in the ledger: quote it when you ask about an answer or a charge.',
 } as const
 
-/** One for each code of the catalogue. Only the authentication error has neither id nor details (Spec §2.1). */
+/** One schema for each code of the catalogue. Only the authentication error has neither id nor details (Spec §2.1). */
 const errorSchemas = (): Json =>
   Object.fromEntries(
     (Object.keys(errorCatalogue) as ErrorCode[]).map((code) => {
@@ -283,7 +277,7 @@ const wireNames = {
 
 const text = { type: 'string' } as const
 
-/** Without examples: each answer has its own (`examples.ts`). */
+/** The examples are in `examples.ts`. */
 const describedHeaders = {
   RequestId: { description: 'The id of the call.', schema: requestId },
   CreditsCharged: { description: 'The credits charged for the call.', schema: text },
@@ -318,7 +312,6 @@ const headers = (examples: Examples['headers']): Json =>
     }),
   )
 
-/** The real answer for each error. */
 const errorExamples = (errors: Examples['errors']): Json =>
   Object.fromEntries(Object.entries(errors).map(([name, value]) => [name, { value }]))
 
@@ -328,6 +321,6 @@ const idempotencyKey = {
   required: false,
   description:
     'A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
-  // No example: pages that try calls would send the same key with every body.
+  // Has no example, because pages that try calls would send the same key with every body.
   schema: { type: 'string', minLength: 1, maxLength: 257 },
 } as const

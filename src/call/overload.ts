@@ -1,28 +1,27 @@
 import { createFairShare } from '../concurrency/fair-share.ts'
 
 /**
- * How many calls may be in progress in this process, shared fairly by organizations. The bound follows the capacity of the process: while its
- * event loop is late, or no append of the last moment was quick (a standing queue of any length), it falls towards what is in progress less
- * a third; otherwise it rises again. A call beyond it is refused immediately instead of being answered late.
+ * Limits the calls in progress in this process, shared fairly among organizations. While the event loop is late, or while none of the
+ * recent appends was quick (a queue never empties), the limit falls to two thirds of the calls in progress; otherwise it rises again.
+ * A call above the limit is refused immediately instead of being answered late.
  */
 export type Overload = {
-  /** Begins a call of the organization. Returns a function that ends it, to be called once; null: refuse the call. */
+  /** Starts a call of the organization. Returns a function that ends it, to be called once; null: refuse the call. */
   enter(organizationId: string): (() => void) | null
-  /** Measures how long it takes until a call is in the ledger; settles as `work` does. */
+  /** Measures how long it takes to record a call. Settles as `work` does. */
   recording<Value>(work: Promise<Value>): Promise<Value>
-  /** Adjusts the bound by the measurements since the last adjustment. Due every quarter of a second. */
+  /** Adjusts the limit to the measurements since the last adjustment. Called every quarter of a second. */
   look(): void
   readonly inProgress: number
   readonly inProgressMax: number
-  /** Calls refused so far. */
   readonly refused: number
 }
 
 type OverloadBounds = {
   readonly inProgressMost: number
-  /** The minimum of the bound: so many calls cause no noticeable wait. */
+  /** The limit never falls below this: so many calls cause no noticeable wait. */
   readonly inProgressLeast: number
-  /** Of the event loop, in the mean of a look. */
+  /** Limits the mean delay of the event loop since the last adjustment. */
   readonly loopDelayMaxMs: number
   readonly recordingMaxMs: number
 }
@@ -37,10 +36,10 @@ const overloadBounds: OverloadBounds = {
   recordingMaxMs: 500,
 }
 
-/** Fewer prove nothing about a queue. */
+/** Fewer recordings do not prove that there is a queue. */
 const recordedMin = 4
 
-/** `loopDelayMs` gives the mean delay of the event loop since it was last asked. */
+/** `loopDelayMs` returns the mean delay of the event loop since the previous call. */
 export const createOverload = (
   loopDelayMs: () => number,
   { bounds = overloadBounds, now = () => performance.now() }: OverloadOptions = {},
@@ -85,13 +84,13 @@ export const createOverload = (
   }
 }
 
-/** After this time without a refusal it is over. */
+/** The refusals are over when none has occurred for this long. */
 const sheddingOverMs = 5_000
 const toldAgainMs = 60_000
 
 type SheddingLogger = Readonly<Record<'info' | 'warn', (fields: object, message: string) => void>>
 
-/** Logs when refusals begin, their number after each minute, and when they end. Call it after every adjustment. */
+/** Logs when refusals begin, their number every minute, and when they end. Call it after every adjustment. */
 export function createSheddingLog(
   overload: Pick<Overload, 'refused' | 'inProgress' | 'inProgressMax'>,
   logger: SheddingLogger,

@@ -18,7 +18,7 @@ import type { Ledger } from '../ledger/write/commit.ts'
 
 export type { Explanation } from '../ledger/explain/explanation.ts'
 
-/** Queries of an organization about its own account. Each query is bounded, however long the ledger is. */
+/** An organization's queries about its own account. The cost of each query is bounded, however long the ledger is. */
 
 type AccountSources = {
   readonly pool: pg.Pool
@@ -27,7 +27,7 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** If the read models are further behind, a partner is asked to try again later; operators have the command line. */
+/** If the read models lag further behind, partners are asked to try again later; operators can use the command line. */
 const tailMax = 5_000
 const expiringMax = 10
 
@@ -43,7 +43,7 @@ export const explainOwnCall = async (
   return explain(evidence, requestId, { ...sources, books })
 }
 
-/** `receipt` is null while no checkpoint covers the call; a checkpoint is requested then. */
+/** `receipt` is null until a checkpoint covers the call. `ownReceipt` then requests a checkpoint. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
 /** A proof of a call for third parties. Null: the ledger has no individual record of such a call. */
@@ -60,12 +60,12 @@ export const ownReceipt = async (
   return { receipt }
 }
 
-/** Every price book that prices calls, did or will. */
+/** Every price book that is, was or will be in force. */
 export const publishedBooks = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<readonly PriceBookPublished[]> => standingBooks((await readPricesAsTheyAre(eventLog)).prices)
 
-/** The last event that was taken into account. */
+/** The last event that the answer takes into account. */
 type AsOf = { readonly revision: number; readonly position: string; readonly recorded_at: string | null }
 
 export type OwnBalance = {
@@ -81,7 +81,7 @@ export type OwnBalance = {
   readonly as_of: AsOf
 }
 
-/** From the ledger itself; the threshold from the read model, which is a second behind at most. */
+/** Read from the ledger; only the threshold comes from a read model, which is at most a second behind. */
 export const ownBalance = async (
   { pool, eventLog, ledger }: AccountSources,
   organizationId: string,
@@ -125,11 +125,11 @@ type UsageFigures = {
 export type OwnUsage = {
   readonly groups: readonly ({ readonly name: string } & UsageFigures)[]
   readonly total: UsageFigures
-  /** Everything recorded until then, which is up to that position. */
+  /** Everything recorded up to this position and time is included. */
   readonly as_of: { readonly position: string; readonly at: string }
 }
 
-/** An organization can have many keys: at most this many are listed, and the total covers only those. */
+/** An organization can have many keys. At most this many are listed, and the total covers only those. */
 const usageGroupsMax = 10_000
 
 export const ownUsage = async (
@@ -137,7 +137,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Read before the rows: anything they hold beyond it was recorded later.
+  // Read before the rows: events in the rows after this position were recorded later.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

@@ -16,14 +16,11 @@ import { commandKeyOf, fingerprintText } from './key-lookup.ts'
 import type { CallResult } from './result.ts'
 import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
-/** Records a call in the ledger: its facts and its charge in one append. The answer is sent when the append is durable. */
-
-/** The conclusion of a call: its facts and its outcome. */
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
 
 /**
- * One append: the facts of the call and its cost. Durable when this resolves. `only`: nothing is written, and no events
- * come back, if the account decides otherwise when the append is decided.
+ * Records the facts and the cost of a call in one append, which is durable when this resolves. If `only` names the wrong kind of call,
+ * nothing is written and no events are returned.
  */
 export const record = (
   { ledger, prices, overload }: CallDependencies,
@@ -62,7 +59,7 @@ const envelopeOf = (
     const { claim, absentUpTo } = identity
     return { ...from, key: commandKeyOf(claim.key), absentUpTo }
   }
-  // The same call may have been written as answered although no answer was sent, so the failure is a separate command.
+  // The call may already be recorded as answered although no answer was sent, so its failure is a separate command.
   return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
 }
 
@@ -81,24 +78,20 @@ const callToRecord = (
     : {}),
 })
 
-/** How often the cost of a call may change while it is recorded or its credits are held. */
+/** How often the cost of a call may change while the call is recorded or its credits are reserved. */
 const ratingsMax = 8
 
 const changesTooFast = (): LedgerUnavailable =>
   new LedgerUnavailable('the cost of the call changes faster than it can be recorded')
 
-/** An answer as it was recorded. */
 type Recorded =
   | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
-  /** The balance could not pay it. The ledger holds nothing else of it. */
+  /** The balance cannot pay the call, so only a refusal is recorded. */
   | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }
-  /** Another request under the key wrote the call first. */
+  /** Another request with the same key recorded the call first. */
   | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
 
-/**
- * Records an answer and its charge. An Idempotency-Key is used up by a charge: a call that came with one and costs nothing,
- * or is refused because the balance cannot pay it, is recorded as a call without one.
- */
+/** Records an answer and its charge. Only a charge uses an Idempotency-Key up: a free or refused call is recorded without its key. */
 export const recordAnswer = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -107,7 +100,7 @@ export const recordAnswer = async (
 ): Promise<Recorded> => {
   const { prices, refusedCalls } = dependencies
   const { key, atMs, startedMs } = call
-  // For most calls the append alone decides the cost, and whether the balance pays it.
+  // For most calls, the append decides the cost and whether the balance can pay it.
   const appendDecides = identity.kind !== 'keyed' && !refusedCalls.singlesSpent(key, startedMs)
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = appendDecides
@@ -123,7 +116,7 @@ export const recordAnswer = async (
       call,
       seen === 'free' ? byRequest : identity,
       { outcome: 'answered', facts },
-      // Without an Idempotency-Key the append decides in any case.
+      // Without an Idempotency-Key, the append always decides.
       identity.kind === 'keyed' ? seen : undefined,
     )
     if (committed.events.length === 0) continue
@@ -140,7 +133,7 @@ export const recordAnswer = async (
   throw changesTooFast()
 }
 
-/** Uses up no Idempotency-Key: the next request with it is the first one again. */
+/** Uses up no Idempotency-Key: the next request with it counts as the first. */
 const unpaid: Conclusion = {
   outcome: 'refused',
   code: 'CREDIT_001',
@@ -148,8 +141,8 @@ const unpaid: Conclusion = {
 }
 
 /**
- * Records that the balance cannot pay a call, and returns the balance; null: it can by now. Beyond the first refusals of a
- * minute no append decides that, so the ledger is read: credits granted elsewhere count here too.
+ * Records that the balance cannot pay a call, and returns the balance; null: it can pay now. After the first refusals of a minute there
+ * is no append that decides this, so the ledger is read, because credits may have been granted elsewhere.
  */
 const recordUnpaid = async (
   dependencies: CallDependencies,
@@ -180,7 +173,7 @@ const recordUnpaid = async (
   return events.length === 0 ? null : balance
 }
 
-/** Records a refusal as a free fact, the first of a minute singly. */
+/** Records a refusal as a free fact: the first ones of a minute individually, the others as counts. */
 export const refuse = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -191,7 +184,7 @@ export const refuse = async (
   return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
 }
 
-/** The balance after a refusal that was recorded, or counted to be recorded with others. It uses up no Idempotency-Key. */
+/** Records a refusal, individually or as a count, and returns the balance. Uses up no Idempotency-Key. */
 export const recordRefusal = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -207,7 +200,7 @@ export const recordRefusal = async (
   return (await figuresFor(dependencies, call)).balance
 }
 
-/** The refusal of a call whose facts the balance cannot pay; it is recorded already. */
+/** The answer for a call that the balance cannot pay. The refusal is already recorded. */
 export const refusedUnpaid = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -223,18 +216,17 @@ export const refusedUnpaid = async (
   return { kind: 'refused', refusal, credits: { charged: 0n, remaining } }
 }
 
-/** Credits held for a call until it is recorded. `hold` again takes the place of what was held before. */
+/** Credits reserved for a call until it is recorded. Another `hold` replaces the earlier amount. */
 export type Reservation = {
   /**
-   * Holds the highest cost of the call, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). If
-   * it cannot, the call is refused and recorded, and this returns its end. The append decides the refusal, not
-   * the balance that this process last saw: credits granted elsewhere a moment ago count.
+   * Reserves the call's highest cost, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). Otherwise
+   * refuses and records the call, and returns its result. An append decides the refusal, so credits just granted elsewhere count.
    */
   hold(dearest: CallFacts): Promise<CallResult | null>
   release(): void
 }
 
-/** A reservation that comes too late for its caller is released immediately. */
+/** Releases a reservation that is too late for its caller. */
 const reserved = async (reserving: Promise<ReservationMade>, waitMs: number): Promise<ReservationMade> => {
   try {
     return await unavailableWhenLate(reserving, { waitMs, what: 'the ledger' })

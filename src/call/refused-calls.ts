@@ -10,37 +10,34 @@ import type { PriceBooks } from '../ledger/prices/price-books.ts'
 import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
 
 /**
- * Counts refused calls and records them coalesced, so that no one can fill the event log for free (decision 24): those
- * refused by a rate limit as one `RateLimitExceeded` per key, policy and minute; those refused for another reason,
- * beyond the first of a minute, as one `CallsRefused` per key, code and minute. Each process records its own counts.
+ * Counts refused calls, so that a caller cannot fill the event log for free (decision 24). Refusals by a rate limit are recorded as one
+ * `RateLimitExceeded` per key, policy and minute. Other refusals, after the first ones of a minute, are recorded as one `CallsRefused`
+ * per key, code and minute. Each process records its own counts.
  *
- * A killed process loses the counts it had not yet written: at most a minute of refusals, which cost nothing.
+ * A killed process loses the counts that it has not written: at most a minute of refusals, which cost nothing.
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
-  /**
-   * Whether the key's next refusal is recorded by itself, as one of the first of its minute. Takes one of those. `nowMs`
-   * as `performance.now()`.
-   */
+  /** Whether the key's next refusal is recorded individually; true uses up one of its minute. `nowMs` as `performance.now()`. */
   single(key: DirectoryKey, nowMs: number): boolean
-  /** Whether they are all taken: then `single` would return false. */
+  /** Whether `single` would return false. */
   singlesSpent(key: DirectoryKey, nowMs: number): boolean
   refused(key: DirectoryKey, refusal: CountedRefusal, nowMs: number): void
-  /** Writes everything counted so far; for the end of the process. */
+  /** Writes all counts, before the process ends. */
   flush(): Promise<void>
 }
 
 type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capability: Capability }
 
-/** Of a key's refusals in a minute. */
+/** The refusals of one key in a minute that are recorded individually. */
 const singlesMax = 60
 const windowMs = 60_000
 const countersMax = 100_000
-/** Written concurrently: well below the queue of a ledger. */
+/** Concurrent writes: far fewer than the queue of a ledger accepts. */
 const writtenAtOnceMax = 256
 /** How long one attempt to write a count may take. */
 const writeWaitMs = 5_000
-/** How long `flush` may take. With the ledger's `drainMaxMs` it fits into the time for ending a process. */
+/** Together with the ledger's `drainMaxMs`, this fits into the time for ending a process. */
 const flushWaitMs = 10_000
 
 type Cause =
@@ -51,10 +48,10 @@ type Counter = {
   readonly key: DirectoryKey
   readonly cause: Cause
   readonly windowStartMs: number
-  /** Distinguishes it from other counters of this process: a late call may open another counter for the same minute. */
+  /** Distinguishes counters of this process: a late call may open a second counter for the same minute. */
   readonly serial: number
   readonly counts: Map<Capability | 'any', number>
-  /** The ledger's revision before the first try to write it: it cannot be before. */
+  /** The ledger's revision before the first attempt to write the count, which therefore can only be in later events. */
   absentUpTo?: number
 }
 
@@ -62,7 +59,7 @@ type Parts = {
   readonly ledger: Pick<Ledger, 'submit' | 'figures'>
   readonly prices: PriceBooks
   readonly logger: Logger
-  /** Distinguishes this process's counts from another's of the same key and minute. */
+  /** Distinguishes this process's counts from those of other processes for the same key and minute. */
   readonly instanceId: string
 }
 
@@ -92,11 +89,10 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
   }
 }
 
-/** The counters of this process, each written once its minute is over. */
+/** The counters of this process. Each is written when its minute is over. */
 const createCounters = (parts: Parts) => {
-  /** Still counting. */
   const open = new Map<string, Counter>()
-  /** Closed, and not known to be written: the same event until it is. Later refusals are counted in another. */
+  /** Closed counters that may not be written yet. Each attempt writes the same event; later refusals use a new counter. */
   let unwritten: Counter[] = []
   let serial = 0
   let timer: NodeJS.Timeout | undefined
@@ -117,7 +113,7 @@ const createCounters = (parts: Parts) => {
     }
   }
 
-  /** One after the other: a counter is in one place, however many flushes are asked for. */
+  /** Runs one flush after the other, so that two flushes never write the same counter. */
   const flushBefore = (windowStartMs: number): Promise<void> => {
     flushing = flushing.then(() => writeBefore(windowStartMs))
     return flushing
@@ -142,7 +138,7 @@ const createCounters = (parts: Parts) => {
       const id = `${key.keyId}/${cause.kind === 'rate_limit' ? cause.policy : cause.code}/${windowStartMs}`
       let counter = open.get(id)
       if (counter === undefined) {
-        // Other refusals never get here: they are recorded singly then.
+        // Only rate-limited calls are dropped; with full counters, other refusals are recorded individually.
         if (full() && cause.kind === 'rate_limit') return
         counter = { key, cause, windowStartMs, serial: serial++, counts: new Map() }
         open.set(id, counter)
@@ -155,7 +151,7 @@ const createCounters = (parts: Parts) => {
       timer = undefined
       const flushed = async (): Promise<void> => {
         await flushBefore(Number.POSITIVE_INFINITY)
-        // Whether the first try was written may not be known; the second finds out.
+        // It may be unknown whether the first attempt succeeded; the second attempt finds out.
         if (unwritten.length > 0) await flushBefore(Number.POSITIVE_INFINITY)
       }
       await within(flushed(), { waitMs: flushWaitMs }, () =>
@@ -165,7 +161,7 @@ const createCounters = (parts: Parts) => {
   }
 }
 
-/** False: it could not be written yet. A count that the ledger's rules forbid is logged and dropped. */
+/** False: the count could not be written yet. A count that the ledger's rules forbid is logged and dropped. */
 const write = async (counter: Counter, { ledger, prices, logger, instanceId }: Parts): Promise<boolean> => {
   const { key, cause, windowStartMs, counts } = counter
   const atMs = Math.min(windowStartMs + windowMs, Date.now())

@@ -15,9 +15,9 @@ import type { AnyCapabilityForm } from './form.ts'
 import { isRepeatable } from './idempotency.ts'
 
 /**
- * Calls of test keys. They go through the sequence of every call: limits, Idempotency-Key, a ledger, charges. Only `gather` is
- * replaced, as the capability defines it (`Rehearsal` in `form.ts`), and a word in the input asks for an error by its code. The
- * errors that a request can cause itself (a wrong type, a missing parameter, an unknown id) have no word: send such a request.
+ * Calls with test keys. They go through the same sequence as every call: limits, Idempotency-Key, ledger, charges. Only `gather` is
+ * replaced, as the capability's `Rehearsal` (`form.ts`) defines, and a word in the input selects an error by its code. Errors that a
+ * request can cause by itself, such as a missing parameter, have no word.
  */
 
 type Rehearsed =
@@ -25,7 +25,7 @@ type Rehearsed =
   /** Replaces the form's `gather`. */
   | { readonly gather: AnyCapabilityForm['gather'] }
 
-/** How the call of a test key continues once its input is read; null: the key is a live one. */
+/** How a call with a test key continues after its input is parsed; null: the key is a live one. */
 export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | null => {
   const { form, key, atMs } = call
   if (!isTestOrganization(key.organizationId)) return null
@@ -36,7 +36,7 @@ export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | nul
   return refusal === null ? { gather: () => rehearse.gather(input, { word, atMs }) } : { refusal }
 }
 
-/** For inputs that take a number and no word. */
+/** For inputs that contain a number instead of a word. */
 export const codeOfStatus: Readonly<Record<number, string>> = {
   402: 'credit_001',
   403: 'auth_002',

@@ -9,7 +9,7 @@ import { hasRepeatedMember } from './json-text.ts'
 /** Decision 3: a larger body is REQ_001 with 413. */
 export const bodyBytesMax = 16 * 1024
 
-/** A request that is refused before its body is there. */
+/** A request is refused before its body has arrived. */
 export class BodyRefused extends Error {
   override name = 'BodyRefused'
   readonly refusal: Refusal
@@ -24,13 +24,13 @@ const tooLarge = (): BodyRefused =>
   new BodyRefused(unreadableBody(`The body is larger than ${bodyBytesMax} bytes.`, 413))
 
 type BodyReader = {
-  /** The bytes of a request's body. Throws `BodyRefused`. */
+  /** Throws `BodyRefused`. */
   read(request: IncomingMessage): Promise<Buffer>
-  /** Ends the read under way on a connection whose bytes make no sense, or do not come. False: there is none. */
+  /** Ends the current read on a connection whose bytes are invalid or do not arrive. False: nothing is being read. */
   breakOff(socket: Socket, refusal: Refusal): boolean
 }
 
-/** Reads bodies as bytes: their content is checked in the call, after the caller is known. */
+/** Reads bodies as bytes, because a call parses its body only after its caller is known. */
 export const createBodyReader = (): BodyReader => {
   const reading = new WeakMap<Socket, { request: IncomingMessage; refuse(error: Error): void }>()
   return {
@@ -40,7 +40,7 @@ export const createBodyReader = (): BodyReader => {
       let bytes = 0
       const refuse = (error: Error): void => {
         stop()
-        // The rest of the body is useless; it is read so that the client can read the answer.
+        // The rest of the body is useless, but must be read so that the client can read the answer.
         request.resume()
         reject(error)
       }
@@ -53,15 +53,15 @@ export const createBodyReader = (): BodyReader => {
         stop()
         resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks))
       }
-      const broken = (): void => refuse(new BodyRefused(unreadableBody('The body broke off.')))
+      const broken = (): void => refuse(new BodyRefused(unreadableBody('The body is incomplete.')))
       const stop = (): void => {
-        // The next request may be read already.
+        // The next request on the connection may already be read.
         if (reading.get(request.socket)?.request === request) reading.delete(request.socket)
         request.off('data', take).off('end', end).off('error', broken)
-        // The connection may still break: by then no caller waits.
+        // The connection can still break, when no caller waits any more.
         request.on('error', () => undefined)
       }
-      // Node.js has checked that it is a number.
+      // Node.js has already checked that the header is a number.
       if (Number(request.headers['content-length'] ?? 0) > bodyBytesMax) refuse(tooLarge())
       else {
         reading.set(request.socket, { request, refuse })
@@ -71,7 +71,7 @@ export const createBodyReader = (): BodyReader => {
     },
     breakOff: (socket, refusal) => {
       const broken = reading.get(socket)
-      // A complete request is read in a moment: the broken bytes came after it.
+      // The invalid bytes follow this complete request, which will be read in a moment.
       if (broken === undefined || broken.request.complete) return false
       broken.refuse(new BodyRefused(refusal))
       return true
@@ -83,32 +83,31 @@ export const createBodyReader = (): BodyReader => {
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
- * The body; for a GET the query and the path parameters. For a DELETE the query counts too: some clients and proxies send no body
- * with it. For a name in both, the body counts.
+ * The body, or for a GET the query and path parameters. A DELETE may also use the query, because some clients and proxies send no body
+ * with it; if a name is in both, the body counts.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
   if (method === 'GET')
     return { body: { ...(request.query as JsonObject), ...(request.params as JsonObject) } }
   if (method !== 'DELETE') return readBody(request)
-  // A parameter that comes twice is a list, and so of the wrong type.
+  // A parameter that is sent twice is a list, and therefore has the wrong type.
   const query: JsonObject = { ...(request.query as JsonObject) }
   if (!hasBody(request)) return { body: query }
   const read = readBody(request)
   return 'refusal' in read ? read : { body: { ...query, ...read.body } }
 }
 
-/** RFC 9112 §6: whether a request has a body, be it empty. */
+/** Whether a request has a body, which may be empty (RFC 9112 §6). */
 const hasBody = ({ headers }: FastifyRequest): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
 const noBytes = Buffer.alloc(0)
 
-/** The JSON object of a request. Distinguished by its place, never by its members. */
 const readBody = (request: FastifyRequest): Parameters => {
   const refusal = notJson(request.headers)
   if (refusal !== null) return { refusal }
   const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
-  // Decoding would replace invalid bytes with U+FFFD, and different bodies would become the same text.
+  // Decoding would replace invalid bytes with U+FFFD, so different bodies would become the same text.
   if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
   try {
     const text = bytes.toString()
@@ -123,9 +122,9 @@ const readBody = (request: FastifyRequest): Parameters => {
   }
 }
 
-/** Why a body cannot be JSON in UTF-8 (RFC 8259 §8.1), by its headers. */
+/** Returns a refusal if the headers show that the body is not JSON in UTF-8 (RFC 8259 §8.1). */
 const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
-  // As nearly every client sends it.
+  // Nearly every client sends exactly this.
   if (headers['content-type'] === 'application/json' && headers['content-encoding'] === undefined) return null
   const [type = '', ...parameters] = (headers['content-type'] ?? '').split(';')
   if (type.trim().toLowerCase() !== 'application/json')

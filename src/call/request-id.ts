@@ -4,12 +4,12 @@ import { encodeTime } from 'ulid'
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 const timeCharacters = 10
 const randomCharacters = 12
-/** 20 bits count within a millisecond: far more calls than a process can take in one. */
+/** 20 bits count the ids within a millisecond: far more than a process can make. */
 const counterMax = 32 ** 4
 
 /**
- * Makes the ULIDs that identify calls: strictly increasing within a process. Each new millisecond draws 60 random bits;
- * the last 20 count up from a random start in the lower half, so that ids of one millisecond stay in order.
+ * Makes the ULIDs that identify calls, strictly increasing within a process. Each new millisecond draws 60 random bits; the last 20
+ * bits count up from a random start in the lower half, so that ids of one millisecond stay in order.
  */
 export const createRequestIds = (): ((nowMs: number) => string) => {
   const block = new Uint8Array(4_096)
@@ -33,7 +33,7 @@ export const createRequestIds = (): ((nowMs: number) => string) => {
   }
 
   return (nowMs) => {
-    // A clock that steps back must not make ids step back.
+    // If the clock goes back, the ids must not.
     if (nowMs > lastMs) begin(nowMs)
     else if (++counter === counterMax) begin(lastMs + 1)
     return (

@@ -4,18 +4,18 @@ import type { StreamedBody } from './form.ts'
 
 export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
 
-/** How a call ends. The headers show the credits, as far as they are known. */
+/** How a call ends. `credits` is missing if the balance is not known. */
 export type CallResult =
   | {
       readonly kind: 'answered'
       readonly body: string | StreamedBody
       readonly credits: Credits
-      /** Where the ledger holds the call, if it was charged. */
+      /** The ledger revision of the call, if it was charged. */
       readonly paidRevision: number | null
       /** The answer only announces a later result. */
       readonly retryAfterSeconds?: number | undefined
     }
-  /** The answer of an earlier call with the same Idempotency-Key: the kept one, or made again without a charge. */
+  /** The answer of an earlier call with the same Idempotency-Key, either stored or made again for free. */
   | {
       readonly kind: 'replayed'
       readonly status: number

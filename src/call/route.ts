@@ -25,30 +25,26 @@ import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
 
 const requestTimeoutDefaultMs = 30_000
-/** How often it looks for requests that do not arrive. */
 const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
-/** A connection that does not get to speak TLS by then is ended; Node.js would hold it for two minutes. */
+/** Ends connections whose TLS handshake takes longer; Node.js would keep them for two minutes. */
 const handshakeTimeoutMs = 10_000
 /** How long a connection may stay open after its last answer. */
 const lingerMs = 1_000
 
-/** How a host is reached. Without a setting: by plain HTTP, and no forwarded headers count. */
+/** How a host is reached. By default it uses plain HTTP and ignores forwarded headers. */
 export type Reach = {
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | null
   readonly trusts?: TrustedProxies
-  /** A connection was over a bound and was reset. */
+  /** Called when a connection above a limit was reset. */
   readonly connectionRefused?: () => void
   /** How long a request may take to arrive, from its first byte to its last; 30 s by default. */
   readonly requestTimeoutMs?: number
-  /** How fast answers must be read. */
   readonly reading?: ReadingBounds
 }
 
-/** A host, with its connections as its shutdown needs them. */
 export type Host = FastifyInstance & { readonly open: OpenRequests }
 
-/** Answers requests that never became calls. */
 const refuseIn =
   ({ requestIds, clock }: CallDependencies) =>
   (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders = {}): FastifyReply =>
@@ -59,10 +55,7 @@ const refuseIn =
       ...headers,
     })
 
-/**
- * An HTTP host that answers the given capabilities and refuses all other requests with an error of the catalogue. Bodies reach
- * the call as bytes: reading them is part of the call, after the caller is known.
- */
+/** An HTTP host that answers the calls of the given forms, and refuses all other requests with an error of the catalogue. */
 export const createHost = (
   dependencies: CallDependencies,
   forms: readonly AnyCapabilityForm[],
@@ -109,7 +102,7 @@ export const createHost = (
   return Object.assign(host, { open })
 }
 
-/** The server with its bounds. `unreadable` and `broken` answer bytes that are not a request. */
+/** Opens the server with its limits. `unreadable` and `broken` answer bytes that are not a request. */
 const openServer = (
   {
     tls = null,
@@ -120,9 +113,9 @@ const openServer = (
   { unreadable, broken }: { unreadable(reply: FastifyReply): void; broken: Broken },
 ): FastifyInstance => {
   const server = {
-    // Node.js would answer a missing Host itself, with an empty body.
+    // Node.js would answer a missing Host header itself, with an empty body.
     requireHostHeader: false,
-    // Its own 60 s would count in place of the request's, which Node.js then takes for the headers'.
+    // Node.js swaps the two timeouts if this one, by default 60 s, is longer than the request's.
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
   }
@@ -132,7 +125,7 @@ const openServer = (
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // Fastify's own answer while closing is not ours: `refuseBeforeCalls` gives it.
+    // Fastify would answer in its own format while closing; `refuseBeforeCalls` answers instead.
     return503OnClosing: false,
     http: server,
     ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
@@ -143,7 +136,7 @@ const openServer = (
   return host
 }
 
-/** Refusals before the body is read: while the host closes, of ambiguous framing, and where no route matches. */
+/** Refuses requests before their body is read: while the host closes, if their framing is ambiguous, or if no route matches. */
 const refuseBeforeCalls = (
   host: FastifyInstance,
   {
@@ -158,7 +151,7 @@ const refuseBeforeCalls = (
 ): void => {
   const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const { refusal, headers } = missing(request.method, request.url)
-    // It does not wait for the rest of a large body.
+    // Does not wait for the rest of a large body.
     const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
     if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
     connections.endsWith(request.raw)
@@ -181,16 +174,15 @@ const refuseBeforeCalls = (
   })
 }
 
-/** Ends a connection whose bytes make no sense. */
 type Broken = (error: BrokenRequest, socket: Socket) => void
 
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
-/** Why a method at an address is refused: no route (404), or not this method (405). */
+/** Why a method at an address is refused: the route does not exist (404) or does not accept the method (405). */
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // Pages whose path has parameters are for people who are signed in: the answer does not reveal whether a page exists. Calls are for all.
+    // A 405 would show people who are not signed in that a page with a parameter in its path exists. Calls are not secret.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {
@@ -202,7 +194,7 @@ const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): 
   }
 }
 
-/** The methods of calls at an address that is a parameter of theirs in part; undefined where there are none. */
+/** The methods of calls whose path with parameters matches the address; undefined: no path matches. */
 const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | undefined => {
   const parts = path.split('/')
   const isAt = (form: AnyCapabilityForm): boolean => {
@@ -213,7 +205,7 @@ const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | 
   return methods.length === 0 ? undefined : methods
 }
 
-/** Connections with invalid bytes, or without any, get one answer and are ended. */
+/** Sends one answer to a connection with invalid or missing bytes, and ends it. */
 const brokenConnections = ({
   dependencies,
   host,
@@ -233,10 +225,10 @@ const brokenConnections = ({
     socket.end(rawAnswer(refusal, dependencies.requestIds(dependencies.clock.now()), headers))
     setTimeout(() => socket.destroy(), lingerMs).unref()
   }
-  // No tunnels; Node.js would hang up without a word.
+  // Refuses tunnels with an answer; Node.js would close the connection without one.
   host.server.on('connect', ({ url = '' }, socket) => end(socket, missing('CONNECT', url)))
   return {
-    /** The answer to this request is the connection's last. */
+    /** The answer to this request ends its connection. */
     endsWith: ({ socket }: IncomingMessage) => void told.add(socket),
     endBroken: ((error, socket) => {
       if (told.has(socket)) return
@@ -251,32 +243,32 @@ const brokenConnections = ({
   }
 }
 
-/** The path of a request target, which may also name a host (RFC 9112 §3.2.2). */
+/** The path of a request target, which may also contain a host (RFC 9112 §3.2.2). */
 const pathOf = (url: string): string => {
   const [path = ''] = url.split(/[?#]/, 1)
   const origin = /^https?:\/\/[^/]*/i.exec(path)
   return origin === null ? path : path.slice(origin[0].length) || '/'
 }
 
-/** A host as allowed in a URI (RFC 3986 §3.2.2), with its port; or nothing. */
+/** A host with its port, as a URI allows it (RFC 3986 §3.2.2), or nothing. */
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
- * Refuses requests that a proxy may read differently than this process does, and that Node.js accepts: such a request is
- * ambiguous (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
+ * Refuses ambiguous requests that Node.js accepts but a proxy may read differently (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: the
+ * request is not ambiguous.
  */
 const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refusal | null => {
   let hosts = 0
   let types = 0
   for (let n = 0; n < rawHeaders.length; n += 2) {
     const name = rawHeaders[n] ?? ''
-    // Most names have a different length, so few are converted to lower case.
+    // Most names have a different length, so few must be converted to lower case.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts++
     else if (name.length === 12 && name.toLowerCase() === 'content-type') types++
   }
   if (hosts === 0 && httpVersion === '1.1') return unreadableBody('The Host header is missing.')
   if (hosts > 1) return unreadableBody('The Host header is sent more than once.')
-  if (!hostPattern.test(headers.host ?? '')) return unreadableBody('The Host header is not a host.')
+  if (!hostPattern.test(headers.host ?? '')) return unreadableBody('The Host header is not a valid host.')
   if (types > 1) return unreadableBody('The Content-Type header is sent more than once.')
   const coding = headers['transfer-encoding']
   if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0'))

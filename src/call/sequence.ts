@@ -29,21 +29,21 @@ import type { CallResult } from './result.ts'
 import { retryAfterSeconds } from './waiting.ts'
 
 /**
- * The sequence of every call, written once. It knows no capability:
+ * The sequence of every call. It depends on no capability:
  *
  *   authenticate, permit, limit   admit          admission.ts
  *   does the event log answer     gates          concurrency/gate.ts
  *   is there room for it          enter          overload.ts
- *   read the parameters           readParameters parameters.ts
+ *   read the parameters           readParameters request-body.ts
  *   which call is this            identify       identify.ts (Idempotency-Key)
  *   parse, gather, decide         make           the capability's form; `gather` may reserve credits (rehearsal.ts: of test keys)
  *   record and charge             charge         recording.ts: ONE append, and nothing leaves before it is durable (decision 12)
  *   answer                        send           answer.ts
  *
- * Each step returns a value. A step that ends the call returns its result.
+ * Each step returns a value. A step that ends the call returns the call's result.
  */
 
-/** The input from a host. `unreadable`: why the body of the request is missing. */
+/** `unreadable`: why the body could not be read. */
 type Asked = {
   readonly form: AnyCapabilityForm
   readonly request: FastifyRequest
@@ -76,7 +76,7 @@ export const answerCall = async (
     }
     admitted = admission.call
     organizationId = admitted.key.organizationId
-    // Checked before `gather`, because its findings could not be recorded afterwards.
+    // Checked before `gather`, because its findings could not be recorded.
     if (typeof dependencies.gates?.eventLog.refuses() === 'number')
       return end(verdict, refuseAtOnce(dependencies, admitted, awayNow(dependencies)))
     leave = dependencies.overload.enter(admitted.key.organizationId)
@@ -93,7 +93,7 @@ export const answerCall = async (
   }
 }
 
-/** There is no room for the call, or no event log: nothing is read, written or waited for. It is counted, and recorded with others. */
+/** For a call without room, or while the event log is unavailable: counts the refusal without reading or waiting for anything. */
 const refuseAtOnce = (
   { refusedCalls, ledger }: CallDependencies,
   { key, form, atMs }: AdmittedCall,
@@ -110,7 +110,6 @@ const refuseAtOnce = (
 
 const awayNow = ({ gates }: CallDependencies): Refusal => temporarilyUnavailable(retryAfterSeconds(gates))
 
-/** From the parameters of an admitted call to its result. */
 const perform = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -138,10 +137,8 @@ const perform = async (
   }
 }
 
-/** Another request under the key wrote the call first. */
 type WrittenBefore = { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
 
-/** Parses, gathers, decides, and records what was decided. */
 const make = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -162,13 +159,13 @@ const make = async (
     )
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
-    // From here on the append decides.
+    // From here on, the append decides whether the balance can pay.
     reservation.release()
   }
   if (isUnaffordable(findings)) return findings.unaffordable
   const decision = form.decide(findings, parsed.input)
   if ('refusal' in decision) return refuse(dependencies, call, decision.refusal)
-  // Before anything is charged: a result that cannot be written out must not cost anything.
+  // Rendered before the charge, because a result that cannot be rendered must cost nothing.
   const rendered = renderResult(form, decision)
   return identity.kind === 'charged'
     ? deliverAgain(dependencies, call, identity, rendered)
@@ -178,7 +175,7 @@ const make = async (
 const isUnaffordable = (findings: unknown): findings is Unaffordable =>
   typeof findings === 'object' && findings !== null && 'unaffordable' in findings
 
-/** The call as `gather` sees it. A call that was paid for before is not reserved again. */
+/** The call as `gather` sees it. A call that is already paid reserves nothing. */
 const callerOf = (
   { key, atMs, requestId }: AdmittedCall,
   identity: Identity,
@@ -197,7 +194,7 @@ const callerOf = (
   }
 }
 
-/** Records the answer with its charge, and writes out what it was charged. */
+/** Records the answer with its charge, and adds the charge to a result that shows it. */
 const charge = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -222,7 +219,7 @@ const charge = async (
   }
 }
 
-/** The charge is in the ledger, the answer is no longer kept: the call was made again, and is recorded as a free replay. */
+/** For a charged call whose answer is no longer stored: the call was made again and is recorded as a free replay. */
 const deliverAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -235,7 +232,7 @@ const deliverAgain = async (
   return { kind: 'replayed', status: 200, body: bodyOf(call, rendered), credits }
 }
 
-/** A failed call is recorded as failed, if the ledger takes it; the answer is sent either way. */
+/** Records a failed call as failed, if the ledger accepts it. The answer is sent either way. */
 const failed = async (
   dependencies: CallDependencies,
   call: Call,
@@ -251,11 +248,11 @@ const failed = async (
   const refusal = away ? awayNow(dependencies) : internalError()
   if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')
   if (admitted === null) return { kind: 'failed', refusal }
+  // Not recorded or logged while the event log is unavailable: a line for every call would bury the cause.
   const remaining = away
     ? await balanceTold(dependencies, admitted)
     : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(
         (cause: unknown) => {
-          // While the log is unavailable nothing can be recorded, and a line for every call would bury the cause.
           logger.warn({ err: cause, requestId }, 'a failed call could not be recorded')
           return ledger.knownBalance(admitted.key.organizationId)
         },

@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 
-/** How slowly an answer may be read that is made while it is sent. */
+/** How slowly a reader may read an answer that is produced while it is sent. */
 export type ReaderBounds = {
-  /** A reader that takes nothing for this long is given up. */
+  /** A reader that reads nothing for this long is abandoned. */
   readonly silenceMaxMs: number
   /** How long a reader may keep the answer waiting in total. */
   readonly graceMs: number
-  /** On top of that. */
+  /** Adds time in proportion to the size. */
   readonly bytesPerSecondMin: number
 }
 
@@ -18,16 +18,15 @@ const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, byte
 export type Write = (text: string) => Promise<void>
 
 /**
- * An answer that is written piece by piece, as it is read. When the reader is too slow or has left, the answer is cut off and
- * `produce` fails at its next piece, so it releases its connection and its place in time. Time spent making the next piece does
- * not count.
+ * An answer that is produced piece by piece, as it is read. If the reader is too slow or has left, the answer is cut off and `produce`
+ * fails at its next piece, which releases its connection. Time spent producing a piece does not count.
  */
 export const streamed = (
   produce: (write: Write) => Promise<void>,
   { silenceMaxMs, graceMs, bytesPerSecondMin }: ReaderBounds = readerBounds,
 ): PassThrough => {
   const body = new PassThrough()
-  // It may fail before anyone reads it: the reader finds it failed.
+  // The body may fail before it is read; the reader then gets the error.
   body.on('error', () => undefined)
   let bytes = 0
   let waitedMs = 0
@@ -44,20 +43,17 @@ export const streamed = (
       await Promise.race([once(body, 'drain'), once(body, 'close')]).finally(() => clearTimeout(late))
       waitedMs += performance.now() - sinceMs
     }
-    if (body.destroyed) throw new Error('the answer was given up: its reader is too slow or has left')
+    if (body.destroyed) throw new Error('the answer was abandoned: its reader is too slow or has left')
   }
   produce(write).then(
     () => body.end(),
-    // The answer is incomplete. Cutting the connection shows that to the reader.
+    // Cuts the connection, so that the reader sees that the answer is incomplete.
     (error: unknown) => body.destroy(error instanceof Error ? error : new Error(String(error))),
   )
   return body
 }
 
-/**
- * Answers with a file that is written while it is sent. Rejects with what goes wrong before its first piece; after that, the file is cut
- * off. When the reader leaves, its next piece fails.
- */
+/** Answers with a file that is produced while it is sent. Rejects with errors before the first piece; a later error cuts the file off. */
 export const sendFile = async (
   reply: FastifyReply,
   { name, type }: { readonly name: string; readonly type: string },

@@ -2,11 +2,11 @@ import type { Logger } from 'pino'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
- * Requests without a valid key, as the logs show them: the first of a minute one by one, the others as one line with
- * how many there were of each kind. So they cannot fill the disk. All of them are counted in the metrics.
+ * Logs requests without a valid key: the first ones of a minute individually, the others as one line with a count per reason, so that
+ * they cannot fill the disk. The metrics count all of them.
  */
 export type UnauthenticatedRequests = {
-  /** `about` holds nothing that is secret: never the header itself. */
+  /** `about` contains no secret, and never the header itself. */
   turnedAway(reason: AuthenticationFailure, about: Readonly<Record<string, unknown>>): void
 }
 

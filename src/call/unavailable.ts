@@ -4,18 +4,17 @@ import type { GatheringOptions } from '../concurrency/gathering.ts'
 import { Unavailable } from '../event-log/port.ts'
 
 /**
- * SQLSTATE of a server that cannot work now (PostgreSQL, appendix A): connections (08), resources such as a full disk (53),
- * operators and a start that is under way (57), errors of its files (58), and a read-only standby (25006). Any other
- * code means that the statement is wrong.
+ * SQLSTATEs of a server that cannot work now (PostgreSQL, appendix A): connections (08), resources such as a full disk (53), shutdown
+ * and startup (57), file errors (58), and a read-only standby (25006). Any other code means that the statement is wrong.
  */
 const awaySqlState = /^(08|53|57|58)|^25006$/
 
-/** Messages of pg, without a code, for a connection that breaks or cannot be made in time. */
+/** Messages of pg that have no code, for a connection that breaks or cannot be opened in time. */
 const awayMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/
 const awayCode = /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/
 
-/** Whether an error of any origin means that the database cannot be asked now. */
+/** Whether an error means that the database is unavailable. */
 export const isDatabaseAway = (error: unknown): boolean => {
   if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isDatabaseAway)
   if (error instanceof pg.DatabaseError) return awaySqlState.test(error.code ?? '')
@@ -25,31 +24,28 @@ export const isDatabaseAway = (error: unknown): boolean => {
 }
 
 /**
- * For `catch` behind a question to the database: one that cannot be reached is an outage, which the caller is asked to wait
- * out; one that refuses the statement is a bug of ours, and is thrown as it is.
+ * For `catch` after a database query. An unreachable database becomes `Unavailable`; a refused statement is our bug and is thrown
+ * unchanged.
  */
 export const unavailableWhenAway = (error: unknown): never => {
   if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !isDatabaseAway(error)))
     throw error
-  throw new Unavailable('the database cannot be asked now', { cause: error })
+  throw new Unavailable('the database is unavailable', { cause: error })
 }
 
-/** The same for work that does more than ask the database: other errors are thrown as they are. */
+/** The same for work that does more than query the database: other errors are thrown unchanged. */
 export const unavailableIfAway = (error: unknown): never => {
-  throw isDatabaseAway(error) ? new Unavailable('the database cannot be asked now', { cause: error }) : error
+  throw isDatabaseAway(error) ? new Unavailable('the database is unavailable', { cause: error }) : error
 }
 
-/** Calls of one statement; those that wait for the next, and how long at most. */
+/** Limits of a shared statement: its calls, the calls that wait for the next one, and their longest wait. */
 const sharedStatementCallsMax = 128
 const sharedStatementWaitingMax = 2_048
 const sharedStatementWaitMaxMs = 1_000
-/** Of the pool's connections, which others need as well. */
+/** Connections of the pool that shared statements use, because others need the pool as well. */
 const sharedStatementsUnderWayMax = 2
 
-/**
- * For statements that calls share: how many calls go into one, and when a call is refused instead of waiting longer for the
- * database.
- */
+/** Options for statements that calls share. A call is refused instead of waiting longer for the database. */
 export const sharedStatements = (what: string): Omit<GatheringOptions<unknown, unknown>, 'run'> => ({
   batchMax: sharedStatementCallsMax,
   underWayMax: sharedStatementsUnderWayMax,

@@ -3,28 +3,28 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Gates } from './dependencies.ts'
 
 /**
- * How long a caller waits for a 503: at most 12 s, and one of them is for work that no timer bounds. Every question of a call must be
- * answered within the rest; late work may still finish, without its caller.
+ * A caller waits at most 12 s for a 503; one second of this is for work without a timer. Each query of a call must be answered within
+ * the rest. Late work may still finish, without its caller.
  */
 const callWaitMaxMs = 11_000
 
-/** The part of it that is kept for the refusal. */
+/** The part of `callWaitMaxMs` that is reserved for the refusal. */
 export const refusalWaitMs = 500
 
-/** The rest of it for a call that started then, on the clock of `performance.now()`. */
+/** The remaining wait of a call. `startedMs` is a time of `performance.now()`. */
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
-/** Retry-After equals the duration of the outage so far, within these bounds. */
+/** Retry-After equals the duration of the outage so far, up to this maximum. */
 const retryAfterMostSeconds = 30
 
-/** When a caller who is refused now should come again. */
+/** When a caller who is refused now should try again. */
 export const retryAfterSeconds = (gates: Gates | undefined): number => {
   const shutMs = Math.max(gates?.eventLog.shutForMs() ?? 0, gates?.database.shutForMs() ?? 0)
   return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))
 }
 
-/** Waits for work, but no longer than that. Late work continues without its caller. */
+/** Waits for work, but throws `Unavailable` after `waitMs`. Late work continues without its caller. */
 export const unavailableWhenLate = <Value>(
   work: Promise<Value>,
   { waitMs, what }: { readonly waitMs: number; readonly what: string },

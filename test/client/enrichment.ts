@@ -362,7 +362,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 405: the route does not take this method. */
+    /** @description 405: the route does not accept this method. */
     REQ_005: {
       /** @constant */
       error: 'bad_request'
@@ -3374,7 +3374,7 @@ export interface operations {
           }
         }
       }
-      /** @description There will be an answer. Ask again after `Retry-After`. */
+      /** @description The result is not ready yet. Repeat the request after `Retry-After`. */
       202: {
         headers: {
           'Retry-After': components['headers']['RetryAfter']
