@@ -1,7 +1,7 @@
-/** Opened resources, to be closed in the reverse order. */
+/** Open resources, closed in reverse order. */
 export type Closing = {
   add(close: () => unknown): void
-  /** Closes the last one first. If one fails, the others are still closed. Throws `AggregateError` after all were tried. */
+  /** Closes the last resource first. If one fails, still closes the others, and then throws `AggregateError`. */
   close(): Promise<void>
 }
 
@@ -22,10 +22,7 @@ export const createClosing = (): Closing => {
   }
 }
 
-/**
- * Returns the result of `open`. If it fails half-way, the resources it has added are closed, and the error of `open` is thrown, not
- * those of closing.
- */
+/** Returns the result of `open`. If `open` fails, closes the resources it has added, and throws the error of `open`. */
 export const openingWith = async <Opened>(open: (closing: Closing) => Promise<Opened>): Promise<Opened> => {
   const closing = createClosing()
   try {

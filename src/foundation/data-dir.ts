@@ -9,7 +9,7 @@ export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_D
   resolve(KEY_DIR ?? join(DATA_DIR, 'keys'))
 
 const reasons: Readonly<Record<string, string>> = {
-  ENOENT: 'its file system makes no directories',
+  ENOENT: 'its file system cannot create directories',
   ENOTDIR: 'a part of it is a file',
   EEXIST: 'a part of it is a file',
   EACCES: 'this user may not write there',
@@ -21,8 +21,8 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 /**
- * Creates the directory that a variable names and its missing parents (mode 0700), and checks that it can be written
- * to. Throws `ConfigError` naming the variable and the reason.
+ * Creates the directory that a variable names, with its missing parents (mode 0700), and checks that it is writable. Throws `ConfigError`
+ * with the variable and the reason.
  */
 export const makeDataDir = async (
   dataDir: string,
@@ -43,14 +43,14 @@ export const makeDataDir = async (
 }
 
 /**
- * As `mkdir` with `recursive`, which never returns where a file system answers ENOENT although the parent exists,
- * as /proc does. Its depth is bounded by the length of a path.
+ * Creates a directory and its parents. Node's recursive `mkdir` never returns on a file system such as /proc, which answers ENOENT although
+ * the parent exists. The length of a path limits the recursion.
  */
 const makeDirectory = async (path: string): Promise<void> => {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // It may be a file; the caller checks that.
+    // The path may be a file; the caller checks that.
     if (codeOf(error) === 'EEXIST') return
     if (codeOf(error) !== 'ENOENT') throw error
     await makeDirectory(dirname(path))

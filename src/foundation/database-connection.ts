@@ -1,20 +1,19 @@
-/** A connection for migrations: to a server that answers, is recent enough, and is not recovering. */
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 
-/** Also the time an operator at the command line waits for a server that does not answer. */
+/** Also how long an operator at the command line waits for a server that does not answer. */
 const connectTimeoutMs = 10_000
-/** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
+/** Longer than any migration of another process, and than any lock that a migration waits for. */
 export const lockTimeoutMs = 600_000
 
-/** A server the service cannot work with, or cannot reach. `message` names it and the reason, never the password. */
+/** A server that cannot be reached or used. `message` names the server and the reason, never the password. */
 export class DatabaseUnfit extends Error {
   override name = 'DatabaseUnfit'
 }
 
 const oldestVersion = 160_000
 
-/** Older servers lack features that statements here use. Those statements would fail one by one, in the middle of calls. */
+/** Throws `DatabaseUnfit` for an old server: statements would otherwise fail one by one, in the middle of calls. */
 export const refuseOld = async (client: pg.Client): Promise<void> => {
   const { rows } = await client.query<{ number: number; version: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
@@ -58,13 +57,13 @@ const connected = async (url: string): Promise<pg.Client> => {
       lock_timeout: lockTimeoutMs,
       application_name: 'migrate',
     })
-    // Without a listener a lost connection would end the process; the pending query rejects anyway.
+    // Without a listener, a lost connection would end the process; the pending query rejects anyway.
     client.on('error', () => {})
     await client.connect()
     return client
   } catch (cause) {
     await client?.end().catch(() => {})
-    // The text that could not be parsed is not quoted, because the password may be in it.
+    // The unparsable text is not quoted, because it may contain the password.
     if (client === undefined) throw new DatabaseUnfit('it is not the URL of a database', { cause })
     throw new DatabaseUnfit(
       `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
@@ -73,7 +72,7 @@ const connected = async (url: string): Promise<pg.Client> => {
   }
 }
 
-/** A host with several addresses fails with an error for each of them, and has no message of its own. */
+/** If a host has several addresses, the error contains one error for each address and no message of its own. */
 const reasonOf = (error: unknown): string => {
   const first = error instanceof AggregateError ? error.errors[0] : error
   return first instanceof Error ? first.message : String(first)

@@ -1,26 +1,25 @@
 /**
- * The rights of roles in the database. The role that migrates owns the schema; the service's own role reads and writes the tables it
- * works with, owns the schemas of read models and jobs, and can only append to the event log. If both are the same role,
- * nothing is separated.
+ * The rights of roles in the database. The role that migrates owns the schema. The service's role reads and writes its tables, owns the
+ * schemas of read models and jobs, and can only append to the event log. If both are one role, nothing is separated.
  *
- * All of it is repeated at every migration, which costs a few queries if nothing changed: a dump that was restored, or a role
- * that was created again, has lost it.
+ * Every migration repeats this, because a restored dump or a recreated role has lost its rights. If nothing changed, that costs a few
+ * queries.
  */
 import pg from 'pg'
 
-/** Schemas that the service's role owns, because their tables are created and dropped while it runs. */
+/** Schemas that the service's role owns, because it creates and drops their tables at run time. */
 const serviceSchemas = ['projections', 'pgboss'] as const
-/** Tables it may only read. The event log is written by `append_batch`, which has its owner's rights. */
+/** Tables that the service's role may only read. `append_batch` writes the event log with its owner's rights. */
 const readOnly = ['log_head', 'log_streams', 'log_segments', 'schema_migrations']
 
 const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
-/** A role that lacks the rights it needs. `message` names it and the remedy. */
+/** A role lacks rights that it needs. `message` names the role and the remedy. */
 export class RoleUnfit extends Error {
   override name = 'RoleUnfit'
 }
 
-/** The role a connection URL names, environment and defaults included. */
+/** The role in a connection URL, or else pg's default, which may be an environment variable. */
 const roleOf = (url: string): { name: string; password: string } => {
   const { user, password } = new pg.Client({ connectionString: url })
   return { name: user ?? '', password: typeof password === 'string' ? password : '' }
@@ -28,7 +27,7 @@ const roleOf = (url: string): { name: string; password: string } => {
 
 type Roles = { readonly owner: string; readonly service: string; readonly schema: string }
 
-/** In one transaction, on a connection of the schema's owner, while no other process migrates. */
+/** Runs in one transaction. Needs a connection of the schema's owner, and no other process may migrate. */
 export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promise<void> => {
   const { name: service, password } = roleOf(serviceUrl)
   await client.query('begin')
@@ -48,7 +47,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
     await client.query('rollback').catch(() => undefined)
     if (!(error instanceof pg.DatabaseError) || error.code !== insufficientPrivilege) throw error
     throw new RoleUnfit(
-      `"${client.user}" may not arrange what the service's role may do: ${error.message}. It should own the database: alter database ${client.database} owner to ${client.user}`,
+      `"${client.user}" may not change the rights of the service's role: ${error.message}. Make it the owner of the database: alter database ${client.database} owner to ${client.user}`,
       { cause: error },
     )
   }
@@ -56,7 +55,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
 
 const insufficientPrivilege = '42501'
 
-/** A process with only the owner's URL would take over the schemas of the running service, and stop it. */
+/** A process that only has the owner's URL would take over the schemas of the running service and stop it. */
 const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
   const { rows } = await client.query<{ service: string }>(
     `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
@@ -74,12 +73,12 @@ const says = async (client: pg.Client, condition: string, values: unknown[] = []
   return rows[0]?.yes === true
 }
 
-/** Creates the role if it is missing and can be created; refuses a role that separates nothing. */
+/** Creates the role if it is missing. Refuses a role that could change the event log. */
 const makeRole = async (client: pg.Client, { owner, service }: Roles, password: string): Promise<void> => {
   if (!(await says(client, 'exists (select from pg_roles where rolname = $1)', [service]))) {
     if (!(await says(client, 'select rolsuper or rolcreaterole from pg_roles where rolname = current_user')))
       throw new RoleUnfit(
-        `there is no role "${service}", and "${owner}" may not make it. As a superuser: create role ${service} login password '…'; grant ${service} to ${owner}`,
+        `there is no role "${service}", and "${owner}" may not create it. As a superuser: create role ${service} login password '…'; grant ${service} to ${owner}`,
       )
     await client.query(
       `create role ${client.escapeIdentifier(service)} login nosuperuser nocreatedb nocreaterole noreplication password ${client.escapeLiteral(password)}`,
@@ -88,7 +87,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   const owns = `pg_has_role($1, current_user, 'member') or pg_has_role($1, (select relowner from pg_class where oid = 'log_segments'::regclass), 'member')`
   if (await says(client, owns, [service]))
     throw new RoleUnfit(
-      `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that does. Name one of its own, which is made if it does not exist`,
+      `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that does. Use a separate role, which is created if it does not exist`,
     )
   if (await says(client, `pg_has_role(current_user, $1, 'set')`, [service])) return
   await client.query(`grant ${client.escapeIdentifier(service)} to current_user`).catch((cause: unknown) => {
@@ -99,7 +98,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   })
 }
 
-/** Everything in the service's schemas that it does not own yet. Parts of a table change owner together with the table. */
+/** Objects in the service's schemas that it does not own yet. Parts of a table change owner together with the table. */
 const strangers = `
   select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
     from pg_class c
@@ -160,8 +159,8 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
 }
 
 /**
- * Lets statements omit the schema: tables that the service creates go into `projections`. Stored in the database, also for people who
- * use psql. The owner's own schema comes first for the owner. Otherwise the service could put a table of its own before one there.
+ * Allows statements to omit the schema, also in psql, because the path is stored in the database. Tables that the service creates go into
+ * `projections`. For the owner, its own schema comes first, so that the service cannot hide a table there behind one of its own.
  */
 const setPaths = async (client: pg.Client, { owner, service, schema }: Roles): Promise<void> => {
   const { rows } = await client.query<{ database: string; mine: boolean }>(

@@ -11,10 +11,7 @@ import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
 
 export type Database = {
   readonly url: string
-  /**
-   * The same database with the role that owns its schema: for migrations and for `vacuum`. The service's own role may not
-   * vacuum tables it does not own; PostgreSQL then only warns and skips them.
-   */
+  /** The URL of the role that owns the schema, for migrations and for `vacuum`, which only warns about tables of another role. */
   readonly migrationUrl: string
   readonly pool: pg.Pool
 }
@@ -24,10 +21,10 @@ type OnLost = ((error: Error) => void) | undefined
 const poolMax = 8
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
-/** After a failover, a connection that is kept forever would continue to ask the old server. */
+/** Limits how long a connection may still lead to the old server after a failover. */
 const connectionLifetimeSeconds = 60
 
-/** Opens the operator's database, or starts the embedded one, and migrates it. Throws `ConfigError`. */
+/** Opens the operator's database or starts the embedded one, and migrates it. Throws `ConfigError`. */
 export const openDatabase = async (
   config: Config,
   {
@@ -57,7 +54,7 @@ export const openDatabase = async (
     application_name: 'read-models',
   })
   pool.on('error', (error) => {
-    // The server may end connections that are being closed.
+    // The server may end a connection that is being closed.
     if (!pool.ending) logger.warn({ err: error }, 'idle database connection lost')
   })
   closing.add(() => pool.end())
@@ -66,8 +63,8 @@ export const openDatabase = async (
 }
 
 /**
- * Reads the database as the role that owns its schema: nothing is migrated, and no embedded PostgreSQL is created. `look` is
- * called with null if there is no database yet. Throws as `openDatabase` if the database cannot be reached.
+ * Reads the database as the role that owns its schema. Migrates nothing, and creates no embedded PostgreSQL: if there is no database
+ * yet, `look` gets null. Throws as `openDatabase`.
  */
 export const beforeMigrations = async <Found>(
   config: Config,
@@ -85,10 +82,7 @@ export const beforeMigrations = async <Found>(
   }
 }
 
-/**
- * The migrations that `openDatabase` would apply, by name; none is applied. Throws as `openDatabase` if the database's history is not
- * a beginning of ours.
- */
+/** The names of the migrations that `openDatabase` would apply; applies none. Throws as `openDatabase`. */
 export const migrationsToApply = (
   config: Config,
   options: { readonly logger: Logger; readonly waitMs: number },
@@ -108,7 +102,7 @@ const locateDatabase = async (
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 
-/** An unsuitable database is reported as a bad value of the variable that names it. */
+/** Reports an unsuitable database as a bad value of the variable that names it. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
     await migrate(options)

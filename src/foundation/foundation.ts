@@ -27,37 +27,33 @@ import { refuseMarked } from './installation-mark.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
 
-/** The parts every process needs, server and command line alike: database, event log, secrets, ledger. */
+/** The parts that every process needs, server and command line alike. */
 export type Foundation = Database & {
   readonly embedded: boolean
   readonly eventLog: EventLog
-  /** Shut while the event log, or the database, does not answer. */
+  /** Shut while the event log or the database does not answer. */
   readonly gates: Gates
   readonly secrets: Secrets
   readonly installationKey: InstallationKey
-  /** The SECRET_KEYs this process was started with. */
   readonly secretKeys: readonly SecretKey[]
   readonly epochKeys: EpochKeys
-  /** The list of erased people, which a restore reads. */
+  /** Erased people, for restores. */
   readonly erasures: ErasureFile
-  /** Signed checkpoints of the whole event log, and proofs up to them. */
   readonly checkpoints: Checkpoints
-  /** The tiles they are made from. */
   readonly treeStore: TreeStore
   readonly ledger: Ledger
-  /** With the other processes that write the same ledgers. */
   readonly competition: Competition
-  /** Of the disk of the embedded PostgreSQL. It watches nothing if the database is the operator's own. */
+  /** Watches the disk of the embedded PostgreSQL, or nothing if the database is the operator's own. */
   readonly diskSpace: DiskWatch
-  /** What the ledger's own reads and appends show about calls with Idempotency-Keys. */
+  /** What this process's reads and appends of the ledger show about calls with Idempotency-Keys. */
   readonly keyedEvents: KeyedEvents
   /** The name of the event log, without secrets. */
   readonly eventLogName: string
-  /** Closes everything, the embedded PostgreSQL last if this process owns it. */
+  /** Closes everything, and the embedded PostgreSQL last if this process owns it. */
   close(): Promise<void>
 }
 
-/** The files of KEY_DIR, which are in no backup. */
+/** The files in KEY_DIR, which no backup contains. */
 const keyDirectory = (config: Config, secretKey: InstallationKey) => {
   const dir = keyDirOf(config)
   const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
@@ -73,7 +69,7 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
-/** The same for code that answers requests: while a server does not answer, requests to it are refused immediately. */
+/** For code that answers requests: refuses queries immediately while their server does not answer. */
 export const gated = (foundation: Foundation): Foundation => ({
   ...foundation,
   pool: gatedPool(foundation.pool, foundation.gates.database),
@@ -86,13 +82,13 @@ type FoundationOptions = {
   /** As for `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
-  /** Opens even if the installation was closed, or is not completely restored: for the commands that do that. */
+  /** Opens even a closed or partly restored installation, for the commands that close or restore it. */
   readonly anyMark?: boolean
-  /** Slots of the backup that is being restored: the installation key is wrapped again under the given SECRET_KEYs. */
+  /** Slots from the backup that is being restored: the installation key is wrapped again with the given SECRET_KEYs. */
   readonly restored?: readonly KeySlot[]
-  /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
+  /** How long to wait for a database that another process starts or that is recovering; a minute by default. */
   readonly waitMs?: number
-  /** Set only by the service: called once if the embedded PostgreSQL ends by itself. */
+  /** Set only by the service. Called once if the embedded PostgreSQL ends by itself. */
   readonly onLost?: (error: Error) => void
 }
 
@@ -114,7 +110,7 @@ export const openFoundation = (
     const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, onLost, closing })
     const { pool } = database
-    // Before anything is written: a restore that continues finds the database unchanged.
+    // Checked before anything is written, so that a continued restore finds the database unchanged.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, {
@@ -170,7 +166,7 @@ export const openFoundation = (
 /** One gate for each server that calls depend on. If the event log is in the database, both are the same gate. */
 type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
-/** For connecting and for the query, each. Longer than the gate waits, because a late answer is also an answer. */
+/** Limits connecting and the query, each. Longer than the gate waits, because a late answer still counts. */
 const askedMs = 3_000
 
 type GatesOptions = {
@@ -196,7 +192,7 @@ const openGates = (
   return { database, eventLog: log, close }
 }
 
-/** On a separate connection: one that was made before an outage may never answer again. */
+/** Uses a separate connection, because one from before an outage may never answer again. */
 const askDatabase = async (url: string): Promise<void> => {
   const client = new pg.Client({
     connectionString: url,
@@ -209,14 +205,14 @@ const askDatabase = async (url: string): Promise<void> => {
     await client.connect()
     await client.query('select 1')
   } catch (error) {
-    // An error from the server is an answer, for example that it has no connection left. Starting and stopping are not.
+    // Any error from the server is an answer, such as "too many connections", unless the server is starting or stopping.
     if (!(error instanceof pg.DatabaseError) || error.code?.startsWith('57P') === true) throw error
   } finally {
     client.end().catch(() => undefined)
   }
 }
 
-/** The same pool, which refuses queries while the database does not answer. Both are closed together. */
+/** The same pool, but it refuses queries while the database does not answer. Closing one closes both. */
 const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>
@@ -224,12 +220,12 @@ const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
       gate.refuses() === null ? ask(...given) : Promise.reject(new GateShut('the database does not answer'))
   return Object.create(pool, {
     query: { value: gated((...given: [pg.QueryConfig]) => gate.watch(pool.query(...given))) },
-    // An idle connection is returned without asking the server, so getting one does not show that the server answers.
+    // Getting an idle connection sends nothing to the server, so it does not show that the server answers.
     connect: { value: gated(() => pool.connect()) },
   })
 }
 
-/** The same log, whose requests the gate watches. Appends are sent even if the gate is shut: see `ledger/write/commit.ts`. */
+/** Reports the log's answers to the gate. Appends are sent even if the gate is shut: see `ledger/write/commit.ts`. */
 const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   ...eventLog,
   append: (...given) => gate.watch(eventLog.append(...given)),
@@ -238,7 +234,7 @@ const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   at: (...given) => gate.watch(eventLog.at(...given)),
 })
 
-/** The same log for code that answers requests: it is not asked while it does not answer. */
+/** For code that answers requests: refuses reads while the event log does not answer. */
 const gatedLog = (eventLog: EventLog, gate: Gate): EventLog => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

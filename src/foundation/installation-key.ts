@@ -16,8 +16,8 @@ import {
 import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 /**
- * The installation key in the event log. The newest event of its stream holds the slots, so the log alone is enough to restore it, and the
- * expected revision separates two rotations: the second one is refused and changes nothing.
+ * The installation key in the event log. The newest event of its stream contains the slots, so the log alone is enough to restore the key.
+ * Of two concurrent rotations, the expected revision allows only one.
  */
 
 type Log = Pick<EventLog, 'append' | 'read'>
@@ -36,7 +36,7 @@ export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<Wr
   return null
 }
 
-/** The same for a log that is in use. */
+/** The same for a log that is in use, which always has a key. */
 export const standingKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey> => {
   const wrapped = await wrappedKeyIn(eventLog)
   if (wrapped === null) throw new Error('the event log has no installation key')
@@ -55,7 +55,7 @@ const readOr = async (
   }
 }
 
-/** Written into an empty log together with its first event. Throws `AppendConflict` if another process changed the slots. */
+/** Appends the slots; in an empty log, after the first event. Throws `AppendConflict` if another process changed the slots. */
 export const appendSlots = async (
   eventLog: Log,
   {
@@ -86,14 +86,14 @@ export const appendSlots = async (
 }
 
 /**
- * Whether the log has its first event; false: it is empty. Throws `ConfigError` if a release before 1.0 wrote it, or one
- * that writes another format. `variable` names the log.
+ * Whether the log has its first event; false: the log is empty. Throws `ConfigError` if the log is older than 1.0 or has another format.
+ * `variable` names the log.
  */
 export const isBegun = async (
   eventLog: Pick<EventLog, 'read'>,
   variable = 'EVENT_LOG_URL',
 ): Promise<boolean> => {
-  // First: prices come after the beginning in every log, so a log with prices and without a beginning is an older one.
+  // Read first: every log gets its first event before prices, so a log that has only prices is an older one.
   const isUsed = (await readOr(eventLog, priceBookStream, { max: 1 })).length > 0
   const [first] = await readOr(eventLog, installationStream, { max: 1 })
   if (first === undefined && !isUsed) return false
@@ -110,8 +110,8 @@ export const isBegun = async (
 }
 
 /**
- * Unwraps the installation key of this event log. An empty log gets a new key; of several processes that start together, one makes it. `restored` are
- * slots of a backup of the same installation: then the key is wrapped again under the given SECRET_KEYs. Throws `ConfigError`.
+ * Unwraps the installation key of this event log. An empty log gets a new key, even if several processes start together. `restored` are slots
+ * from a backup of the same installation: the key is then wrapped again with the given SECRET_KEYs. Throws `ConfigError`.
  */
 export const openInstallationKey = async (
   eventLog: Log,
@@ -132,11 +132,11 @@ export const openInstallationKey = async (
   return open.key
 }
 
-/** One for the current SECRET_KEY, one for the next. */
+/** One for the current SECRET_KEY and one for the next. */
 export const slotsMax = 2
 
 export const wrongKeyText = ({ slots }: WrappedKey): string =>
-  `this installation was set up with another one (${slots.map(({ secret_key }) => secret_key).join(' or ')}), and with this one no issued key would work. Start with that one`
+  `this installation was set up with another key (${slots.map(({ secret_key }) => secret_key).join(' or ')}), and no issued API key would work with this one. Start with that key`
 
 const wrappedOrMade = async (eventLog: Log, secretKeys: readonly SecretKey[]): Promise<WrappedKey> => {
   if (await isBegun(eventLog)) return standingKeyIn(eventLog)

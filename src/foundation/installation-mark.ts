@@ -2,21 +2,21 @@ import type pg from 'pg'
 import { ConfigError } from '../config.ts'
 
 /**
- * A mark that stops every start on a database: its installation was closed by a final backup, or a restore into it is not complete.
- * Calls charged there would be missing in the installation that continues, and it could not be decided afterwards which ledger is right.
+ * A mark that prevents every start on a database, because a final backup closed the installation, or because a restore is not complete.
+ * Calls charged there would be missing in the installation that continues, and nobody could decide later which ledger is right.
  */
 export type InstallationMark = {
-  /** The id of the backup; any id for a final backup that is not made yet. */
+  /** The id of the backup, or any id if the final backup is not made yet. */
   readonly backupId: string
   readonly state: 'left' | 'arriving'
-  /** The file of the final backup; for a restore, the name of the target event log, without secrets. */
+  /** The file of the final backup; for a restore, the name of the target event log without secrets. */
   readonly elsewhere: string
-  /** For a restore: the rows are in the database. */
+  /** For a restore: the database already contains the rows. */
   readonly loaded: boolean
   readonly since: Date
 }
 
-/** Null: the installation may start. */
+/** Null: the installation can start. */
 export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<InstallationMark | null> => {
   const { rows } = await pool.query<InstallationMark>(
     'select backup_id as "backupId", state, elsewhere, loaded, since from installation_mark',
@@ -24,7 +24,6 @@ export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<Installati
   return rows[0] ?? null
 }
 
-/** Replaces the current mark. */
 export const writeMark = async (
   client: Pick<pg.Pool, 'query'>,
   { backupId, state, elsewhere }: Pick<InstallationMark, 'backupId' | 'state' | 'elsewhere'>,
@@ -40,16 +39,16 @@ export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> 
   await client.query('delete from installation_mark')
 }
 
-/** Why nothing starts on this database, and what to do. */
+/** The reason why nothing starts on this database, and the remedy. */
 export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
   state === 'arriving'
     ? [
-        'a backup is being restored here, and that is not complete',
-        'Give the same "backup restore" again: it continues where it stopped. To give that up, name an empty DATA_DIR or database.',
+        'a backup was not completely restored here',
+        'Run the same "backup restore" again to continue where it stopped. To abandon it, use an empty DATA_DIR or database.',
       ]
     : [
         `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
-        'It continues where that backup is restored: name that place. If the file does not exist, give the same "backup create --final" again. ' +
+        'It continues where that backup is restored: use that place. If the file does not exist, run the same "backup create --final" again. ' +
           'To cancel the move before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
           'in a PostgreSQL of your own "delete from installation_mark", run by the owner of the tables, opens this one again.',
       ]

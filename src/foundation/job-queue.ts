@@ -3,12 +3,12 @@ import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** The name under which processes that run jobs are connected. */
+/** The application name on connections of processes that run jobs. */
 export const jobsApplication = 'jobs'
 
 const stopTimeoutMs = 2_000
 
-/** A connection to the queue that requests jobs and runs none. A migration creates its schema, because this role may not. */
+/** Opens a connection that requests jobs and runs none. The queue's schema must exist: a migration creates it. */
 export const openBoss = async (
   url: string,
   logger: Logger,
@@ -27,8 +27,8 @@ export const openBoss = async (
 }
 
 /**
- * Makes processes that run these jobs look for them now. pg-boss does this for a new job, but not for a job that is retried. Without
- * this call they look within 30 s.
+ * Makes the processes that run these jobs look for them now instead of within 30 s. pg-boss wakes them for a new job, but not for one that is
+ * retried.
  */
 export const wakeWorkers = async (pool: Pick<pg.Pool, 'query'>, jobs: readonly string[]): Promise<void> => {
   await pool.query(

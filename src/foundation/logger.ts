@@ -1,26 +1,22 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
 import { prettyFactory } from 'pino-pretty'
 
-/**
- * Log messages go to standard error: readable lines on a terminal, one JSON object a line elsewhere. Standard
- * output is for people and for answers.
- */
+/** Logs to standard error: readable lines on a terminal, otherwise one JSON object per line. Standard output is for results. */
 export const createLogger = (level: string): Logger =>
   pino(
     { level, serializers: { err: loggedError } },
     process.stderr.isTTY ? onTerminal() : pino.destination(2),
   )
 
-/** In colours if the terminal has them and NO_COLOR is not set. */
 const onTerminal = (): DestinationStream => {
   const pretty = prettyLine({ colours: process.stderr.hasColors() })
   return { write: (line) => void process.stderr.write(pretty(line)) }
 }
 
-/** Characters of a JSON text that would move the terminal's cursor. A line break within a stack is kept. */
+/** Characters in JSON text that would move the terminal's cursor. Line breaks in a stack are kept. */
 const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
 
-/** A line of JSON as readable lines. Untrusted text in it cannot control the terminal. */
+/** Turns a line of JSON into readable lines. Untrusted text in it cannot control the terminal. */
 export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: string) => string) => {
   const pretty = prettyFactory({
     colorize: colours,
@@ -32,11 +28,11 @@ export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: 
 }
 
 /**
- * Members that the database client adds to its errors: the client itself, with the key that cancels queries on its connection, and texts
- * of the server that quote rows, which may be about people.
+ * Members that pg adds to its errors and that are not logged: the client with the key that cancels its queries, and server texts that quote
+ * rows, which may contain personal data.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
-/** Errors within errors; deeper ones add nothing. */
+/** Nested errors below this depth are not logged. */
 const depthMax = 4
 
 export const loggedError = (error: unknown, depth = 0): unknown => {
@@ -53,7 +49,7 @@ export const loggedError = (error: unknown, depth = 0): unknown => {
   )
 }
 
-/** Values that libraries pass in place of an error: pg-boss copies its members. Only members that describe it are kept. */
+/** For values that libraries pass instead of an error, such as pg-boss's copies. Keeps only members that describe the error. */
 function plainError(thrown: unknown): unknown {
   if (typeof thrown !== 'object' || thrown === null) return String(thrown)
   const said = Object.entries(thrown).filter(

@@ -1,7 +1,7 @@
 /**
- * Brings a database to the schema this version of the service was written for: plain numbered SQL files, applied once, in order.
+ * Applies numbered SQL files, once and in order, to bring a database to the schema of this version.
  *
- * There are no down migrations: a mistake is corrected by the next migration. Events are not migrated here; they are upcast when read.
+ * There are no down migrations: the next migration corrects a mistake. Events are not migrated, but upcast when they are read.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -13,33 +13,29 @@ import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
 
-/** Any constant serves, if all versions of the runner use the same one. */
+/** Any constant is possible, as long as all versions use the same one. */
 const ADVISORY_LOCK = 7_220_186_521n
 
 export type MigrateOptions = {
-  /** Connection url. Its user must own the schema, unless there is nothing to apply. */
+  /** The connection URL. Its user must own the schema, unless there is nothing to apply. */
   url: string
-  /** The database with the role the service runs as, which is granted the rights it needs. Without it, no role is checked. */
+  /** The URL for the service's role, which gets the rights it needs. Without it, roles are not checked. */
   serviceUrl?: string
-  /** Directory of `0001_name.sql` files; by default the repository's `migrations`. */
+  /** The directory of `0001_name.sql` files; by default the repository's `migrations`. */
   dir?: string
   logger?: { info(fields: object, message: string): void }
-  /** How long to wait for a server that answers that it is starting or recovering. */
+  /** How long to wait for a server that is starting or recovering. */
   waitMs?: number
-  /** Applies the files up to this number only: a backup that an earlier release made is loaded between its files and ours. */
+  /** Applies only the files up to this number. A backup of an earlier release is loaded before the later files are applied. */
   upTo?: number
 }
 
 /**
- * Applies the files the database does not have yet, in order, one transaction each, and returns their names. If there are none: `[]`.
+ * Applies the missing files in order, each in a transaction, and returns their names. Of several concurrent runners, one applies the files and
+ * the others wait. A failed file changes nothing. Files must not contain `begin`, `commit` or anything that cannot run in a transaction.
  *
- * Runners may start at the same moment: one applies, the others wait for it and find nothing left. If a file fails,
- * the database keeps the state of the file before it. The files run as written, so they must not contain `begin`, `commit` or anything that cannot
- * run in a transaction.
- *
- * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
- * database has a number this version does not know (an older version was started on a newer database), or when a file fails;
- * `DatabaseUnfit` when there is no connection, or when a release before 1.0 migrated the database.
+ * Throws an Error with the file and the remedy if the numbers have a gap or a duplicate, if an applied file was edited, if a newer version
+ * migrated the database, or if a file fails. Throws `DatabaseUnfit` without a connection, or if a release before 1.0 migrated the database.
  */
 export const migrate = async ({
   url,
@@ -76,10 +72,7 @@ export const migrate = async ({
   }
 }
 
-/**
- * The files that are still to be applied, without applying any; null: there is no database yet. Throws as `migrate` if the
- * database's history is not a beginning of ours.
- */
+/** The files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws as `migrate`. */
 export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
   const files = await readMigrations(MIGRATIONS_DIR)
   if (client === null) return files.map(({ fileName }) => fileName)
@@ -90,7 +83,6 @@ export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): 
   return judge({ files, applied, dir: MIGRATIONS_DIR }).map(({ fileName }) => fileName)
 }
 
-/** The number of our last file. */
 export const newestMigration = async (): Promise<number> => (await readMigrations(MIGRATIONS_DIR)).length
 
 const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => {
@@ -100,7 +92,7 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
   return rows
 }
 
-/** The schema of the tables, which may not exist yet. The service's own tables are searched in other schemas first, see `arrangeRoles`. */
+/** The schema of the tables, even if they do not exist yet. The search path may begin with another schema: see `arrangeRoles`. */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
@@ -108,10 +100,7 @@ const schemaOf = async (client: pg.Client): Promise<string> => {
   return rows[0]?.schema ?? 'public'
 }
 
-/**
- * True for a role that does not own the schema and need not: the service's own, if everything is applied. The owner
- * continues, because roles may have to be arranged again.
- */
+/** True for the service's own role if everything is applied. The owner continues, because roles may have lost their rights. */
 const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
     `select c.oid is not null as made, pg_has_role(current_user, c.relowner, 'usage') as owns,
@@ -127,7 +116,7 @@ const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): P
   )
 }
 
-/** Held by the session: it spans the transactions of all files and ends with the connection, in every case. */
+/** A session lock: it covers the transactions of all files, and ends with the connection in every case. */
 const lock = async (client: pg.Client): Promise<void> => {
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
@@ -153,7 +142,7 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
         `${path} is not named like a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
       )
     }
-    // A checkout on Windows may have other line ends; the file counts as the same.
+    // A checkout on Windows may have other line ends, but counts as the same file.
     const sql = (await readFile(path, 'utf8')).replaceAll('\r\n', '\n')
     const sha256 = createHash('sha256').update(sql).digest('hex')
     files.push({ number: Number(digits), fileName, path, sql, sha256 })
@@ -174,11 +163,11 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
   return files
 }
 
-/** 1.0 is the first release, and its migrations start at 0001 again. */
+/** The first release is 1.0, and its migrations start at 0001 again. */
 const beforeFirstRelease =
   'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
 
-/** The files left to apply. Throws when the database's history is not a beginning of ours. */
+/** Returns the files to apply. Throws if the database's history is not a beginning of ours. */
 const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))
@@ -209,8 +198,8 @@ const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): 
 }
 
 /**
- * A deferred foreign key that is violated until `KEEP` and checked at commit. So a file that commits by itself fails as a
- * whole, instead of leaving its first half in a database that records the file as not applied.
+ * A deferred foreign key that is violated until `KEEP` and checked at commit. A file that contains a commit therefore fails as a whole,
+ * instead of leaving its first half in the database.
  */
 const PROMISE = `
   create temp table migration_end (number int primary key) on commit drop;
@@ -218,7 +207,7 @@ const PROMISE = `
   insert into pg_temp.migration_start values (1)`
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
-/** One transaction for the file and its row. Settings changed by a file do not affect the next one. */
+/** Applies the file and inserts its row in one transaction. Settings that a file changes do not affect the next one. */
 const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
     await client.query('reset all')
@@ -230,7 +219,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
       file.fileName,
       file.sha256,
     ])
-    // No parameters: the simple protocol takes a whole file of statements.
+    // Has no parameters, because only the simple protocol accepts several statements.
     await client.query(file.sql)
     await client.query(KEEP)
     await client.query('commit')

@@ -2,21 +2,20 @@ import { variableNames } from '../config.ts'
 import { nearest } from './nearest.ts'
 
 /**
- * Variables of the environment that nothing reads and that look as if they were meant for this service. A misspelt variable causes
- * no error: the default applies, and a service may listen on another address or keep its data in another place than its
- * operator expects.
+ * Finds environment variables that are not read but look as if they were meant for this service. A misspelt variable causes no error: its
+ * default applies, and the service may use another address or directory than its operator expects.
  */
 
 type Misspelt = {
   readonly name: string
-  /** The variable it may be meant for; null: it begins like some of ours but is not close to any of them. */
+  /** The variable that was probably meant; null: the name begins like some of ours but is not close to any. */
   readonly meant: string | null
-  /** It was a variable of an earlier version: the replacement. */
+  /** The replacement of a variable of an earlier version. */
   readonly instead?: string
 }
 
 const edge =
-  'processes no longer pass calls to each other; an edge that hashes X-Api-Key keeps a key at one process: src/guides/deployment.md, "How do I put an edge in front?"'
+  'processes no longer forward calls to each other; an edge that hashes X-Api-Key sends all calls of a key to one process: src/guides/deployment.md, "How do I put an edge in front?"'
 const removed: Readonly<Record<string, string>> = {
   PEER_HOST: edge,
   PEER_PORT: edge,
@@ -26,19 +25,19 @@ const removed: Readonly<Record<string, string>> = {
     'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/backup.md, "How do I rotate SECRET_KEY?"',
 }
 
-/** Variables of other programs that run next to this one, and names that look like ours by chance. */
+/** Variables of other programs, and names that look like ours by chance. */
 const others = new Set([
   ...['HOME', 'PORT', 'PATH', 'PROFILE', 'API_HOSTNAME', 'DASHBOARD_HOSTNAME', 'DATABASE_PASSWORD'],
   ...['EVENT_LOG_PASSWORD', 'REDIS_PASSWORD', 'SECRET_KEY_BASE', 'LOGLEVEL', 'HOSTNAME', 'HOSTTYPE'],
 ])
-/** Kubernetes gives every container a variable for each service, with the service's name in it. */
+/** Kubernetes sets variables with the name of each service in every container. */
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
-/** Hardly any other program has variables that begin like this. */
+/** Hardly any other program has variables with these beginnings. */
 const families = /^(?:EVENT_LOG|METRICS|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
 const misspeltMax = 20
 const nameLengthMax = 60
 
-/** At most twenty, in the order of the environment. Only checks that values are set, not what they are. */
+/** Returns at most twenty variables, in the order of the environment. Ignores their values, unless they are empty. */
 export const misspeltVariables = (environment: Readonly<Record<string, string | undefined>>): Misspelt[] => {
   const known = new Set(variableNames)
   const found: Misspelt[] = []
@@ -57,7 +56,6 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
   return found
 }
 
-/** The warning about a variable. */
 export const misspeltText = ({ name, meant, instead }: Misspelt): string => {
   if (instead !== undefined) return `${name} is no longer read: ${instead}`
   return meant === null

@@ -1,11 +1,11 @@
-/** Every word is close to a short one, so fewer changes are allowed for it. */
+/** Every word is close to a short word, so a short word allows fewer changes. */
 const shortLengthMax = 6
-/** A longer text is not a misspelling of ours, and comparing costs the product of both lengths. */
+/** A longer text is not a misspelling of ours, and the cost of comparing is the product of both lengths. */
 const wordLengthMax = 100
 
 /**
- * The word that was probably meant: at most two characters inserted, removed, changed or swapped, one for a short word. Null
- * if no word is that close. Pure.
+ * The known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one in a short word. Null if no
+ * word is that close.
  */
 export const nearest = (word: string, known: readonly string[]): string | null => {
   if (word.length > wordLengthMax) return null
@@ -19,7 +19,7 @@ export const nearest = (word: string, known: readonly string[]): string | null =
   return best?.one ?? null
 }
 
-/** How many characters are to be inserted, removed, changed, or swapped with the next one. */
+/** The number of characters to insert, remove, change, or swap with the next one. */
 const editsBetween = (from: string, to: string): number => {
   let before: number[] = []
   let last = Array.from({ length: to.length + 1 }, (_, i) => i)

@@ -3,7 +3,7 @@ import { ConfigError } from '../config.ts'
 import { type EventLog, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres/index.ts'
 
-/** An event log that an operator named; `variable` names the setting in error messages. */
+/** An event log that an operator specified. `variable` names the setting in error messages. */
 export type NamedEventLog = {
   readonly variable: string
   readonly url: string
@@ -12,17 +12,14 @@ export type NamedEventLog = {
 
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
-/**
- * Opens the log that a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. It sends no request
- * yet. Throws `ConfigError` if the URL cannot be understood.
- */
+/** Opens the log at a URL (`esdb://…` or `postgres://…`), without a request yet. Throws `ConfigError` for an invalid URL. */
 export const openNamed = async (
   { variable, url, prefix }: NamedEventLog,
   logger: Logger,
 ): Promise<EventLog> => {
   try {
     if (isPostgres(url)) return openPostgresEventLog({ url, logger })
-    // Loaded only if it is used: the client and its protocol take memory and a quarter of a second.
+    // Loaded only if needed, because the client and its protocol take memory and a quarter of a second.
     const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
     return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
   } catch (error) {
@@ -32,7 +29,7 @@ export const openNamed = async (
   }
 }
 
-/** Does work that needs an event log the operator named. If the log cannot be used, throws a `ConfigError` of one line. */
+/** Runs work that needs the operator's event log. If the log cannot be used, throws a `ConfigError` of one line. */
 export const telling = async <Value>(
   { variable, url }: NamedEventLog,
   work: () => Promise<Value>,

@@ -19,18 +19,18 @@ import { openNamed, telling } from './open-event-log.ts'
 
 type OwnEventLogOptions = {
   readonly logger: Logger
-  /** Opens even if the read models were folded from another event log: for the commands that correct that. */
+  /** Opens even if the read models were built from another event log, for the commands that correct that. */
   readonly anyEventLog: boolean
-  /** Opens even if the event log was restored from an older copy: for the commands that examine or correct that. */
+  /** Opens even if the event log was restored from an older copy, for the commands that examine or correct that. */
   readonly anyHistory: boolean
-  /** Called before anything is written to the log. An error aborts the start. */
+  /** Called before anything is written to the log. An error stops the start. */
   readonly openKey: (eventLog: EventLog) => Promise<InstallationKey>
   readonly closing: Closing
 }
 
 /**
- * Opens the event log this installation works on, compares it with the read models, and makes sure that it can be written
- * to, that its installation key opens and that a price book is in force. `name` identifies the log, without secrets. Throws `ConfigError`.
+ * Opens this installation's event log and checks that it matches the read models, is writable, opens the installation key and has a price
+ * book in force. `name` identifies the log without secrets. Throws `ConfigError`.
  */
 export const openOwnEventLog = async (
   config: Config,
@@ -43,7 +43,7 @@ export const openOwnEventLog = async (
   const eventLog = await openNamed(named, logger)
   closing.add(() => eventLog.close())
   const key = await telling(named, async () => {
-    // Before the log's name is stored: rows cannot have been folded from a log that never answered.
+    // Checked before the log's name is stored: read models cannot come from a log that never answered.
     await eventLog.head()
     if (!anyEventLog) await sameEventLog(pool, name)
     if (!anyEventLog && !anyHistory) await sameHistory(pool, eventLog)
@@ -59,7 +59,7 @@ export const openOwnEventLog = async (
 export const nameOfEventLog = ({ EVENT_LOG_URL: url, EVENT_LOG_PREFIX: prefix }: Config): string =>
   url === undefined ? 'PostgreSQL' : nameOf(url, prefix)
 
-/** The name of the log the read models were folded from; undefined before the first start. */
+/** The name of the log that the read models were built from; undefined before the first start. */
 export const knownEventLog = async (pool: pg.Pool): Promise<string | undefined> =>
   (await pool.query<{ event_log: string }>('select event_log from installation')).rows[0]?.event_log
 
@@ -67,11 +67,11 @@ export const rememberEventLog = async (pool: pg.Pool, name: string): Promise<voi
   await pool.query('update installation set event_log = $1', [name])
 }
 
-/** Scheme, hosts and path of a connection string, and the prefix: they identify the log and hold no secret. */
+/** Scheme, hosts and path of a connection string, and the prefix: they identify the log and contain no secret. */
 const nameOf = (url: string, prefix = ''): string =>
   `${url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0]}${prefix === '' ? '' : `#${prefix}`}`
 
-/** Positions of another event log mean nothing in this one, so its read models cannot be continued. */
+/** Positions of one event log mean nothing in another, so read models cannot continue with another log. */
 const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
   await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [name])
   const known = await knownEventLog(pool)
@@ -83,7 +83,7 @@ const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
   )
 }
 
-/** A cluster may be named by more, fewer or other seed hosts than before. One host in common makes it the same. */
+/** A cluster may be specified with other seed hosts than before. One common host makes it the same cluster. */
 const shareHost = (known: string, now: string): boolean => {
   if (known.split('#', 2)[1] !== now.split('#', 2)[1]) return false
   const [before, after] = [known, now].map(
@@ -98,7 +98,7 @@ const shareHost = (known: string, now: string): boolean => {
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
-/** Revocations, erasures and charges after the copy was made are only in the rows, so nothing may start on such a log. */
+/** If the log was restored from an older copy, later revocations and charges are only in the read models, so no process may start. */
 const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => {
   const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
   if (stray.length > 0) throw new ConfigError(`EVENT_LOG_URL: ${strayMessage(stray)}`)
@@ -106,13 +106,13 @@ const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => 
 
 const isDefault = ({ approver }: PriceBookPublished): boolean => approver === defaultPriceBook.approver
 
-/** The rules of this release that calls need and a book does not name. */
+/** Rules that calls of this release need and that are missing in a book. */
 const rulesLackedBy = (book: PriceBookPublished): string[] =>
   neededRules().filter((id) => book.rules.every(({ rule }) => rule !== id))
 
 /**
- * An installation starts with the default price book. If it still has that book, the prices of capabilities that this release
- * added are published as its next book. Prices that an operator published are never extended.
+ * Publishes the default price book in a new installation. If that book is still in force, publishes a new version with the rules that this
+ * release added. Never extends prices that an operator published.
  */
 export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger): Promise<void> => {
   const { prices, revision } = await readPricesAsTheyAre(eventLog)
@@ -121,12 +121,12 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
   if (latest !== undefined && !isDefault(latest) && rulesLackedBy(latest).length > 0)
     logger.warn(
       { priceBook: latest.version, from: latest.effective_from, rules: rulesLackedBy(latest) },
-      'a price book does not price these rules: calls they are about are refused until a book with them is proposed and approved ("price propose")',
+      'a price book has no prices for these rules: calls that need them are refused until a book with them is proposed and approved ("price propose")',
     )
   const current = publishedAt(prices, Date.now())
   if (current !== null && (!isDefault(current) || rulesLackedBy(current).length === 0)) return
   const version = nextVersion(prices)
-  // Charges under an earlier default book keep their price. Calls that it did not price were not possible.
+  // Charges under an earlier default book keep their price. Calls without a price were not possible.
   const effective_from = current?.effective_from ?? defaultPriceBook.effective_from
   try {
     await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [
@@ -145,7 +145,7 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
   }
 }
 
-/** Appends the first price book again: that changes nothing, and is refused if the user may not write. */
+/** Appends the first price book again, which changes nothing but fails if the user has no right to write. */
 export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
     if (error instanceof StreamMissing) return []
@@ -154,7 +154,7 @@ export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 
-/** The same log, which also reports a subscription that found it to be another one. */
+/** The same log, but it also reports when a subscription finds that the log was rewritten. */
 export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
   ...eventLog,
   async *subscribe(options) {

@@ -5,29 +5,28 @@ import type { Config } from '../config.ts'
 import { createOutage, type OutageLogger } from '../event-log/outage.ts'
 
 /**
- * The api processes of the installation, in a table to which each live process writes every second. Only the database's clock
- * decides which are alive. It is for people: it shows that processes count rate limits separately, and that their clocks disagree.
+ * The table of the installation's api processes. Each writes its row every second, and only the database's clock decides which are live. The
+ * table only informs people, for example that processes count rate limits separately or that their clocks differ.
  */
 
 export type Process = {
-  /** One run of one process: a ULID. */
+  /** A ULID for one run of one process. */
   readonly id: string
   readonly roles: readonly string[]
-  /** Where it counts rate limits: `redis`, or its own id. */
+  /** `redis`, or the process's own id if it counts rate limits by itself. */
   readonly counters: string
   readonly host: string
   readonly pid: number
-  /** How far its clock was ahead of the database's at its last heartbeat. */
+  /** How far the process's clock was ahead of the database's at its last heartbeat. */
   readonly clockAheadMs: number
 }
 
 const heartbeatMs = 1_000
-/** Five missed heartbeats: a process whose processors are busy is not dead. */
+/** Five missed heartbeats: a busy process is not dead. */
 const liveMs = 5_000
-/** A row further in the future was written before the clock was set back. */
+/** A row further in the future is from before the clock was set back. */
 const aheadMs = 1_000
 const rowsMax = 256
-/** A row this old is deleted. */
 const forgottenMs = 600_000
 const hostLengthMax = 255
 
@@ -59,7 +58,7 @@ type Row = {
   clock_ahead_ms: number
 }
 
-/** The api processes that live. */
+/** The api processes whose heartbeat is recent. */
 export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Process[]> {
   const { rows } = await pool.query<Row>(live)
   return rows.map(({ process_id: id, clock_ahead_ms: clockAheadMs, ...row }) => ({
@@ -70,9 +69,8 @@ export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Proce
 }
 
 export type OwnProcess = {
-  /** The api processes that live, this one among them, as the table had them last. */
+  /** The live api processes, including this one, as last read. */
   known(): readonly Process[]
-  /** Deletes its row. */
   leave(): Promise<void>
 }
 
@@ -82,7 +80,7 @@ type JoinOptions = {
   readonly logger: OutageLogger
 }
 
-/** Writes this process into the table from now on. If the database does not answer, nothing is delayed. */
+/** Adds this process to the table and keeps its row current. Never fails or waits for an unavailable database. */
 export async function joinProcesses({ pool, config, logger }: JoinOptions): Promise<OwnProcess> {
   const id = ulid()
   const counters = config.REDIS_URL === undefined ? id : 'redis'

@@ -7,7 +7,7 @@ import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.t
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 
-/** The SECRET_KEY in DATA_DIR, and the next one while it is being rotated; null where SECRET_KEY is set. */
+/** The files in DATA_DIR with the SECRET_KEY and, during a rotation, the next one; null if SECRET_KEY is set. */
 export const secretKeyFiles = ({
   SECRET_KEY,
   DATA_DIR,
@@ -17,8 +17,8 @@ export const secretKeyFiles = ({
     : null
 
 /**
- * SECRET_KEY, then SECRET_KEY_NEW; if SECRET_KEY is not set, those in the files of DATA_DIR. One or two keys. The embedded default
- * makes one on its first start, but never in a DATA_DIR that already holds data made with another key. Throws `ConfigError`.
+ * SECRET_KEY and, if there is one, SECRET_KEY_NEW; if SECRET_KEY is not set, the keys in files of DATA_DIR. The embedded default makes a key on
+ * its first start, but never in a DATA_DIR that contains data made with another key. Throws `ConfigError`.
  */
 export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
@@ -26,13 +26,13 @@ export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]
   return given ?? [secretKeyOf(await firstKey(config))]
 }
 
-/** The same if it exists. Does not make one. */
+/** The same without making a key; null: there is none. */
 export const knownSecretKeysOf = async (config: Config): Promise<readonly SecretKey[] | null> => {
   const files = secretKeyFiles(config)
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)
   const next = config.SECRET_KEY_NEW ?? (files === null ? null : await keyInFile(files.next))
   const texts = [current, next].filter((text) => text !== undefined && text !== null)
-  // An empty file was never a key. It counts as a key that opens nothing, not as a missing one.
+  // An empty file counts as a key that opens nothing, not as a missing key.
   return current === undefined || current === null ? null : [...new Set(texts)].map(secretKeyOf)
 }
 
@@ -44,12 +44,12 @@ const firstKey = async (config: Config): Promise<string> => {
     )
   if (await holdsData(config.DATA_DIR))
     throw new ConfigError(
-      `SECRET_KEY: it is not set and ${path} is missing, but ${config.DATA_DIR} holds data made with a key. Restore that file or set SECRET_KEY to the old key; nothing was changed.`,
+      `SECRET_KEY: it is not set and ${path} is missing, but ${config.DATA_DIR} contains data made with a key. Restore that file or set SECRET_KEY to the old key; nothing was changed.`,
     )
   return keyMadeIn(path)
 }
 
-/** Null: there is no file. */
+/** Null: the file does not exist. */
 const keyInFile = async (path: string): Promise<string | null> => {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
@@ -60,7 +60,7 @@ const keyInFile = async (path: string): Promise<string | null> => {
   return text?.trim() ?? null
 }
 
-/** A new key in a file, durable when this resolves; if another process made one first, that key. */
+/** Stores a new key in a file, durably. If another process made one first, returns that key. */
 export const keyMadeIn = async (path: string): Promise<string> => {
   const fresh = randomBytes(32).toString('base64url')
   const draft = `${path}.${randomUUID()}.draft`
@@ -91,7 +91,7 @@ export const useNextKeyFile = async ({ current, next }: { current: string; next:
   await syncDirectory(dirname(current))
 }
 
-/** The key is written before the database is made, so a database without a key has lost it. */
+/** The key is written before the database is created, so a database without a key means that the key is lost. */
 const holdsData = (dataDir: string): Promise<boolean> =>
   access(join(placeIn(dataDir).cluster, 'PG_VERSION')).then(
     () => true,

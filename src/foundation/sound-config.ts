@@ -3,10 +3,7 @@ import { type Config, ConfigError, parseConfig } from '../config.ts'
 /** If only one variable of a pair is set, it is invalid. */
 const pairs: Readonly<Record<string, string>> = { TLS_CERT: 'TLS_KEY', TLS_KEY: 'TLS_CERT' }
 
-/**
- * The configuration without invalid variables, and the faults of those, one line for each variable: to examine an
- * installation that does not start.
- */
+/** The configuration without its invalid variables, and a line per fault, to examine an installation that does not start. */
 export const parseSoundConfig = (
   environment: Readonly<Record<string, string | undefined>>,
 ): { readonly config: Config; readonly faults: ReadonlyMap<string, string> } => {
@@ -23,7 +20,7 @@ export const parseSoundConfig = (
         const isSet = (environment[name] ?? '') !== '' && !faults.has(name)
         faults.set(isSet ? name : (pairs[name] ?? name), line)
       }
-      // Every round leaves out one more variable, so the loop ends.
+      // Every round leaves out another variable, so the loop ends.
       if (faults.size === before) throw error
     }
   }

@@ -1,11 +1,11 @@
 import pg from 'pg'
 
-/** Longer than vacuuming takes, but it does not wait forever for a lock that is never released. */
+/** Longer than vacuuming takes, so that it does not wait forever for a lock. */
 const lockTimeoutMs = 60_000
 
 /**
- * Removes deleted rows from tables now instead of at the next autovacuum. Their bytes may stay in free space and in
- * the write-ahead log. Returns why a table could not be vacuumed; null if all were.
+ * Removes deleted rows from tables now instead of at the next autovacuum. Their bytes may remain in free space and in the write-ahead log.
+ * Returns the reason if a table could not be vacuumed, otherwise null.
  */
 export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promise<string | null> => {
   const client = new pg.Client({
@@ -14,7 +14,7 @@ export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promi
     lock_timeout: lockTimeoutMs,
   })
   const skipped: string[] = []
-  // A role that does not own a table only gets a notice, and the statement succeeds.
+  // If a role does not own a table, the statement succeeds with only a notice.
   client.on('notice', ({ severity, message }) => {
     if (severity === 'WARNING') skipped.push(message ?? 'a table was skipped')
   })

@@ -64,7 +64,7 @@ describe('an event log', () => {
   test('does not open with another SECRET_KEY, and the attempt reveals and changes nothing', async () => {
     await open(old)
     await expect(open(next)).rejects.toThrow(ConfigError)
-    await expect(open(next)).rejects.toThrow(`set up with another one (${old.id})`)
+    await expect(open(next)).rejects.toThrow(`set up with another key (${old.id})`)
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 

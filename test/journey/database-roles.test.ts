@@ -201,7 +201,7 @@ describe('a service with its own role', () => {
         DATABASE_URL: service.replace('service_', 'nobody_'),
         DATABASE_MIGRATION_URL: owner,
       }),
-      /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" may not make it\. As a superuser: create role/,
+      /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" may not create it\. As a superuser: create role/,
     ],
   ])(
     'a role %s is refused in one line',

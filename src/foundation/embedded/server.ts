@@ -1,9 +1,9 @@
 /**
  * The embedded PostgreSQL: one server for each data directory, owned by one process at a time.
  *
- * The service owns it while it runs, and a second service is refused. The command line is a guest of a running service;
- * otherwise it owns the server until the command ends, and a service that starts during that time waits for it.
- * `pg_ctl` gives the server a session of its own, so that it outlives signals meant for us, and our death.
+ * The service owns the server while it runs, and a second service is refused. The command line is a guest of a running service. Otherwise
+ * it owns the server until the command ends, and a service that starts in that time waits. `pg_ctl` gives the server its own session, so
+ * that it outlives our signals and our death.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash, randomInt } from 'node:crypto'
@@ -34,20 +34,16 @@ import {
 
 /** Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
 export const startTimeoutMs = 60_000
-/**
- * A fast shutdown writes the changed part of 128 MB of buffers. An immediate one writes nothing; PostgreSQL itself kills children
- * that remain for five seconds.
- */
+/** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but PostgreSQL gives its children five seconds. */
 const stopSeconds = { fast: 30, immediate: 10 } as const
 const databaseName = 'enrichment'
 const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
-/** Copying a database takes moments, and seconds on a slow disk. */
+/** Copying a database takes moments, or seconds on a slow disk. */
 const setUpTimeoutMs = 30_000
-/** How often the service checks that its server still runs. */
 const watchMs = 500
 const pollMs = 50
-/** Each check for a predecessor's remaining processes is a start that fails, so it checks less often. */
+/** Each check for remaining processes of a predecessor is a failed start, so it is done less often. */
 const predecessorPollMs = 200
 /** If five ports picked from 16,384 are all taken, it is no coincidence. */
 const portAttemptsMax = 5
@@ -55,8 +51,8 @@ const portAttemptsMax = 5
 const dynamicPort = () => randomInt(49_152, 65_536)
 
 /**
- * The settings that differ from PostgreSQL's defaults, which are durable and small enough to share a machine with the service.
- * `log_error_verbosity` is terse because the DETAIL line of a failed statement quotes values, and those may be someone's address.
+ * Settings that differ from PostgreSQL's defaults. `log_error_verbosity` is terse because the DETAIL line of a failed statement quotes
+ * values, which may be personal data.
  */
 const serverSettings: Readonly<Record<string, string>> = {
   listen_addresses: '127.0.0.1',
@@ -73,10 +69,8 @@ const serverSettings: Readonly<Record<string, string>> = {
 type Server = { readonly pid: number; readonly port: number }
 
 /**
- * The server process of this cluster, ready or not, by PostgreSQL's own record; null if none runs.
- *
- * `pg_ctl status` is not asked: it takes every process with the recorded pid for the server. After a kill another program
- * may have that pid, and a zombie has it too.
+ * The server process of this cluster, ready or not; null if none runs. `pg_ctl status` would accept any process with the recorded pid,
+ * such as a zombie, or another program that got the pid after a kill.
  */
 const findServer = (place: Place): Server | null => {
   const [pid, , , port] = postmasterLines(place).map(Number)
@@ -95,13 +89,13 @@ const postmasterLines = (place: Place): string[] => {
   }
 }
 
-/** On the server's command line. Derived from the directory itself, so that a copy of a data directory does not find our server. */
+/** Marks the server's command line. Derived from the directory itself, so that a copy of a data directory does not find our server. */
 const nameOf = (place: Place): string => {
   const { dev, ino } = statSync(place.cluster, { bigint: true })
   return `enrichment-${dev}-${ino}`
 }
 
-/** As words; none for a process that no longer exists. Throws if it cannot be read, for example for lack of file descriptors. */
+/** The words of a process's command line; none if the process has ended. Throws if the command line cannot be read. */
 const commandLine = (pid: number): string[] => {
   try {
     const text =
@@ -121,17 +115,17 @@ type ServerOptions = {
     warn(fields: object, message: string): void
   }
   /**
-   * Server settings that override ours, for tests that trade durability for speed. Plain words: `pg_ctl` passes them through
-   * a shell. With `fsync: 'off'` the cluster is also created without waiting for the disk.
+   * Server settings that override ours, for tests that trade durability for speed. Must be plain words, because `pg_ctl` passes them through
+   * a shell. With `fsync: 'off'`, the cluster is also created without waiting for the disk.
    */
   readonly settings?: Readonly<Record<string, string>>
-  /** By default any port that is registered to no one. Called again, five times at most, when a port is taken. */
+  /** By default, picks any unregistered port. Called again, at most five times, if a port is taken. */
   readonly pickPort?: () => number
 }
 
 /**
- * The cluster's server once it accepts connections: one left by a killed owner, or a new one. `startTimeoutMs` at most; a server
- * that still recovers then continues, and the next start finds it. Throws an Error with the remedy and the log's end.
+ * Resolves when the cluster's server accepts connections, be it new or left by a killed owner. Throws after `startTimeoutMs`, with the
+ * remedy and the end of the log. A server that is then still recovering continues, and the next start finds it.
  */
 const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
   const { place } = cluster
@@ -142,7 +136,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     if (performance.now() > deadline)
       throw new Error(
         `PostgreSQL in ${place.cluster} (pid ${found?.pid ?? 'gone'}) has not answered for ${startTimeoutMs / 1_000} s. ` +
-          `If it is recovering, start again later. Else stop it: kill -QUIT ${found?.pid ?? 'PID'}. ${await logTail(place)}`,
+          `If it is recovering, start again later. Otherwise stop it: kill -QUIT ${found?.pid ?? 'PID'}. ${await logTail(place)}`,
       )
     if (found !== null) {
       await delay(pollMs)
@@ -152,7 +146,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     if (failure === null || findServer(place) !== null) continue
     if (/could not bind|could not create any TCP\/IP sockets/.test(failure) && ++portsTaken < portAttemptsMax)
       continue
-    // Children of a killed server notice soon; until then they use the shared memory.
+    // Children of a killed server end soon; until then, they use the shared memory.
     if (!/pre-existing shared memory block/.test(failure) || performance.now() > deadline)
       throw new Error(
         `PostgreSQL could not be started in ${place.cluster}. Its log says why; restore the cluster from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own. ${failure}`,
@@ -161,7 +155,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
   }
 }
 
-/** Null when the server is ready; otherwise the reason: the output of `pg_ctl` and the end of the server's log. */
+/** Null: the server is ready. Otherwise the output of `pg_ctl` and the end of the server's log. */
 const launch = async (
   cluster: Cluster,
   { settings, pickPort = dynamicPort }: ServerOptions,
@@ -178,22 +172,22 @@ const launch = async (
   const { code, output } = await runProgram(
     'pg_ctl',
     ['start', '--silent', '--wait', `--timeout=${seconds}`, `--options=${flags.join(' ')}`],
-    // A file, not a pipe: the server outlives us.
+    // A file instead of a pipe, because the server outlives this process.
     { ...cluster, directory: place.cluster, stdout: log.fd },
   )
   return code === 0 ? null : `${output.trim()} ${await logTail(place, since)}`
 }
 
 /**
- * Another program may have the pid of a killed server, and PostgreSQL would take it for a running one. So the record gets
- * a pid that cannot exist. It is not deleted: its line on shared memory lets PostgreSQL detect a killed server's children.
+ * Another program may have the pid of a killed server, and PostgreSQL would then take that program for a running server. So the file gets a
+ * pid that cannot exist. The file stays, because its line on shared memory helps PostgreSQL to detect the killed server's children.
  */
 const disarmPidFile = async (place: Place): Promise<void> => {
   const [pid, ...lines] = postmasterLines(place)
   if (pid !== undefined) await writeFile(postmasterFile(place), ['2147483647', ...lines].join('\n'))
 }
 
-/** Fast shutdown, then immediate shutdown. Throws when the server outlives both, naming its pid. */
+/** Tries a fast and then an immediate shutdown. Throws an Error with the pid if the server survives both. */
 const stopServer = async (cluster: Cluster): Promise<void> => {
   const { place } = cluster
   for (const [mode, seconds] of Object.entries(stopSeconds)) {
@@ -210,11 +204,10 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
 
 // ---- connections ----
 
-/** Password included: a secret. */
+/** The URL contains the password, so it is a secret. */
 const urlOf = ({ password }: Pick<Cluster, 'password'>, port: number, database: string): string =>
   `postgresql://${superuser}:${password}@127.0.0.1:${port}/${database}`
 
-/** Runs one statement on a separate connection. */
 const query = async (url: string, statement: string, timeoutMs: number) => {
   const client = new pg.Client({
     connectionString: url,
@@ -230,14 +223,14 @@ const query = async (url: string, statement: string, timeoutMs: number) => {
   }
 }
 
-/** True only for a server that accepts this password: another server on the same port does not. */
+/** True only for a server that accepts this password, so not for another server on the same port. */
 const answers = (url: string): Promise<boolean> =>
   query(url, 'select 1', answerTimeoutMs).then(
     () => true,
     () => false,
   )
 
-/** Its password is derived from the owner's, and does not reveal it: one secret less to keep. */
+/** The role's password is derived from the owner's without revealing it, so that no other secret must be stored. */
 export const serviceUrlOf = (url: string): string => {
   const service = new URL(url)
   service.username = serviceRole
@@ -248,8 +241,8 @@ export const serviceUrlOf = (url: string): string => {
 }
 
 /**
- * Whether there is a cluster and its server process runs; it may not answer yet. Starts nothing, and connects to nothing. The
- * URL holds the password. Throws if this user may not read the password: the service runs as another user.
+ * Whether there is a cluster whose server process runs; the server may not be ready. Starts nothing and connects to nothing. The URL
+ * contains the password. Throws if this user may not read the password.
  */
 export const runningPostgres = async (
   dataDir: string,
@@ -265,37 +258,35 @@ export const runningPostgres = async (
 // ---- who owns it ----
 
 type EmbeddedPostgresOptions = ServerOptions & {
-  /** Directory of the cluster and its files; created (mode 0700) when missing. */
+  /** The directory of the cluster and its files, created (mode 0700) if it is missing. */
   readonly dataDir: string
-  /** How long to wait for the process that owns the server: to answer, or to end. */
+  /** How long to wait until the process that owns the server is ready or ends. */
   readonly waitMs?: number
-  /** Set only by the service: called once if its server ends by itself. */
+  /** Set only by the service. Called once if the server ends by itself. */
   readonly onLost?: ((error: Error) => void) | undefined
 }
 
 export type EmbeddedPostgres = {
-  /** URL of the database `enrichment` for its owner, who has all rights. The password is in it: a secret. */
+  /** The URL of the database `enrichment` for its owner, who has all rights. It contains the password, so it is a secret. */
   readonly url: string
-  /** The same for the role the service runs as, which is created when the owner migrates. */
+  /** The same for the service's role, which is created when the owner migrates. */
   readonly serviceUrl: string
-  /** A guest leaves the server to the process that owns it. */
+  /** A guest does not stop the server. */
   readonly role: 'owner' | 'guest'
   /**
-   * For the owner, resolves once the server has ended (fast shutdown, after 30 s immediate shutdown), and throws when it survives
-   * both, naming its pid. May be called any number of times.
+   * For the owner, resolves when the server has ended; throws with its pid if it survives both shutdowns. May be called any number of times.
    */
   stop(): Promise<void>
 }
 
-/** In `postgres.json`. Only true while the lock is held. */
+/** The content of `postgres.json`, valid only while the lock is held. */
 const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.number() })
 
 /**
- * Provides a running PostgreSQL 18 for this data directory: a new one, one left behind by a killed owner, or as a guest the
- * server of a running service. When it resolves, the database `enrichment` accepts connections, on 127.0.0.1 only.
+ * Provides a running PostgreSQL 18 for this data directory: a new server, one left by a killed owner, or as a guest that of a running
+ * service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service, otherwise an Error with the directory and the remedy, and the end of the server's log
- * if the server is the reason.
+ * Throws `ConfigError` for a second service, otherwise an Error with the directory, the remedy and, if the server failed, the end of its log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { waitMs = startTimeoutMs, onLost } = options
@@ -334,7 +325,7 @@ const holderOf = async (place: Place): Promise<z.infer<typeof Running> | null> =
   }
 }
 
-/** Starts the server, or takes over a running one, and keeps the lock until it has stopped. */
+/** Starts the server or takes over a running one, and keeps the lock until the server has stopped. */
 const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { logger, settings, onLost } = options
   const { dataDir } = place
@@ -381,14 +372,14 @@ const owned = (
 ): EmbeddedPostgres => {
   const { place } = cluster
   const unwatch = onLost === undefined ? () => undefined : watch(place, onLost)
-  // Runs if the process exits without `stop`, but not if a signal ends it.
+  // Runs if the process exits without `stop`, but not if a signal ends the process.
   const atExit = () => {
     rmSync(place.json, { force: true })
     try {
       const server = findServer(place)
       if (server !== null) process.kill(server.pid, 'SIGINT')
     } catch {
-      // It ended by itself at this moment.
+      // The server ended by itself in this moment.
     }
   }
   process.once('exit', atExit)
@@ -415,7 +406,7 @@ const owned = (
   }
 }
 
-/** Checks that the server runs, and keeps its log bounded. Returns a function that ends this. */
+/** Checks that the server runs, and limits the size of its log. Returns a function that stops this. */
 const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
   const look = async () => {
     await boundLog(place).catch(() => undefined)
@@ -423,7 +414,7 @@ const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
     try {
       runs = findServer(place) !== null
     } catch {
-      // The next check may find out.
+      // The next check tries again.
     }
     if (runs || !watching) return
     unwatch()
