@@ -4,7 +4,7 @@ import { parseTestKey } from '../keys/test-key.ts'
 import type { DirectoryKey, FoundKey, KeyDirectory } from './key-directory.ts'
 import { type Secrets, sameHmac } from './secrets/secrets.ts'
 
-/** Why a call is not authenticated. The answer says only that the key is invalid or missing (Spec §5.4). */
+/** Why a call is not authenticated. The answer only says that the key is invalid or missing (Spec §5.4). */
 export type AuthenticationFailure =
   | 'missing'
   | 'malformed'
@@ -14,9 +14,8 @@ export type AuthenticationFailure =
   | 'in_doubt'
 
 /**
- * Headers that were verified before, with their key id, per directory: the check of a secret, though fast, is the
- * costliest part of authentication. They are found by hash, so the time of the lookup reveals nothing about a secret. The
- * key's state is read each time.
+ * Key ids of headers that were already verified, per directory, because checking a secret is the costliest part of authentication. A map
+ * finds headers by hash, so the time of a look-up reveals nothing about a secret. The key's state is read each time.
  */
 const verifiedIn = new WeakMap<KeyDirectory, Map<string, string>>()
 const verifiedMax = 10_000
@@ -28,9 +27,9 @@ type Authenticating = {
 }
 
 /**
- * The key behind an `x-api-key` header, or the reason there is none. It reads only memory. If the key's stream has to be
- * read first, it returns a promise, which rejects with `Unavailable` when the event log does not answer. A header sent
- * twice arrives joined by a comma and so is malformed.
+ * The key in an `x-api-key` header, or the reason why there is none. Usually reads only memory; if the key's stream must be read, returns a
+ * promise, which rejects with `Unavailable` if the event log does not answer. A header sent twice arrives joined by a comma, so it is
+ * malformed.
  */
 export const authenticate = (
   header: string | string[] | undefined,
@@ -47,7 +46,7 @@ export const authenticate = (
     if (key === undefined) return 'unknown'
     if (key === 'in_doubt') return key
     if (parsed !== null && !sameHmac(secrets.apiKeyHmac(parsed.secret), key.secretHmac)) return 'wrong_secret'
-    // The key's stream defines what the key may do. A key whose text contradicts it was never issued.
+    // The key's stream defines what the key can do. A key with a contradicting prefix was never issued.
     if (parsed !== null && isTestOrganization(key.organizationId) !== (test !== null)) return 'wrong_secret'
     if (parsed !== null) remember(directory, header, keyId)
     return key.endsAtMs <= nowMs ? 'ended' : key

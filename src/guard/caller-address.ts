@@ -1,14 +1,9 @@
 import { BlockList, isIP, SocketAddress } from 'node:net'
 
-/**
- * The address a request comes from. Behind a trusted proxy it is the address in the proxy's `X-Forwarded-For`. From any
- * other sender the header does not count, because a sender can write anything into it.
- */
-
-/** Whether the forwarded headers of an address count. */
+/** Whether to believe the forwarded headers that an address sends. */
 export type TrustedProxies = (address: string | undefined) => boolean
 
-/** A caller whose address a trusted proxy did not name. It is on no allow-list, and all of them share one limit. */
+/** A caller whose address the trusted proxy did not name. No allow-list contains it, and all such callers share one limit. */
 const unknownAddress = 'unknown'
 
 /** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
@@ -16,8 +11,8 @@ const mappedPrefix = '::ffff:'
 const mappedBits = 96
 
 /**
- * The canonical text of an address without additions by some senders: the port that IIS and Azure append to every hop,
- * brackets, a zone, the IPv6 form of an IPv4 address. Null if it is not an address.
+ * The canonical text of an address, without what some senders add: the port that IIS and Azure append to every hop, brackets, a zone, or the
+ * IPv6 form of an IPv4 address. Null if the text is not an address.
  */
 export const plainAddress = (text: string): string | null => {
   const [, bracketed] = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? []
@@ -32,7 +27,7 @@ export const plainAddress = (text: string): string | null => {
 const isMapped = (canonical: string): boolean =>
   canonical.startsWith(mappedPrefix) && isIP(canonical.slice(mappedPrefix.length)) === 4
 
-/** From CIDR blocks or single addresses that were checked before. A block of IPv6 addresses trusts no IPv4 address. */
+/** `cidrs` are valid blocks or addresses. A block of IPv6 addresses trusts no IPv4 address. */
 export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   const lists = { 4: new BlockList(), 6: new BlockList() }
   for (const cidr of cidrs) {
@@ -52,13 +47,10 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   }
 }
 
-/** `ip` as Fastify finds it: the nearest hop that is not a trusted proxy. */
+/** The caller's address: the nearest hop that is not a trusted proxy, because other senders can write any `X-Forwarded-For`. */
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
-/**
- * The address range of one customer of a network: an IPv4 address, or the 64 leading bits of an IPv6 address, because each customer
- * has 2^64 addresses. Limits by address count per range.
- */
+/** The range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because a customer has 2^64. */
 export const addressBlock = (address: string): string => {
   const plain = plainAddress(address)
   if (plain === null) return unknownAddress

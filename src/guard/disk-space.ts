@@ -2,44 +2,44 @@ import { statfs } from 'node:fs/promises'
 import type { OutageLogger } from '../event-log/outage.ts'
 
 /**
- * Room on the disk that this installation writes to. If PostgreSQL has no room for its next log segment, it stops in the middle
- * of calls. So new calls are refused before that, while calls in progress are still answered.
+ * Watches the disk that this installation writes to. PostgreSQL stops in the middle of calls if it has no room for its next log segment, so
+ * new calls are refused before that. Calls in progress are still answered.
  */
 
 export type DiskSpace = {
-  /** Bytes that a process without special rights may still write. */
+  /** Bytes that a process without special rights can still write. */
   readonly freeBytes: number
   readonly totalBytes: number
-  /** Of bytes or of files, the scarcer of the two: a disk without inodes takes no new file either. */
+  /** The smaller ratio of bytes and of inodes, because a disk without free inodes accepts no new file either. */
   readonly freeRatio: number
 }
 
 type DiskState = 'ok' | 'low' | 'full'
 
 export type DiskWatch = {
-  /** Checks now, and repeatedly until `close`. Never rejects. */
+  /** Checks now, and then repeatedly until `close`. Never rejects. */
   watch(): Promise<void>
-  /** Whether new calls are to be refused. False while nothing is watched. */
+  /** Whether to refuse new calls. False while nothing is watched. */
   isFull(): boolean
   /** The last reading; null: nothing is watched, or the disk was never read. */
   seen(): { readonly space: DiskSpace; readonly state: DiskState } | null
   close(): void
 }
 
-/** The share of the disk, and never less than this many bytes: one segment of PostgreSQL's log takes 16 MiB. */
+/** A limit is a share of the disk, but at least this many bytes. A segment of PostgreSQL's log takes 16 MiB. */
 const limits = {
   low: { ratio: 0.05, bytes: 256 * 1024 * 1024 },
   full: { ratio: 0.01, bytes: 64 * 1024 * 1024 },
 } as const
-/** A state ends only this far above its limit. At the limit itself it would change with every file. */
+/** A state ends only this far above its limit; otherwise every file near the limit would change it. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** Not shorter: too many callers would retry together, and it takes longer than a second to make room on a disk. */
+/** Not shorter: too many callers would retry at once, and nobody frees a disk in a second. */
 export const fullDiskRetrySeconds = 30
 
 /**
- * The directory whose disk has the least room, because each directory may be on its own disk. Missing directories do not count. Throws
- * the error of `statfs` if none can be read.
+ * The reading of the directory whose disk has the least room, because each directory may be on its own disk. Ignores missing directories.
+ * Throws the error of `statfs` if it can read none.
  */
 export const scarcestOf = async (
   dirs: readonly string[],
@@ -56,10 +56,9 @@ export const scarcestOf = async (
 
 const rank = { full: 0, low: 1, ok: 2 } as const
 
-/** Throws the errors of `statfs`. */
 const readDiskSpace = async (path: string): Promise<DiskSpace> => {
   const { bavail, bfree, blocks, bsize, ffree, files } = await statfs(path)
-  // As df counts: space reserved for root is neither used nor free.
+  // Counts as df does: space reserved for root is neither used nor free.
   const usable = blocks - bfree + bavail
   const bytesRatio = usable === 0 ? 0 : bavail / usable
   // Some file systems have no fixed number of files.
@@ -74,13 +73,13 @@ const readDiskSpace = async (path: string): Promise<DiskSpace> => {
 const isBelow = ({ freeBytes, freeRatio }: DiskSpace, state: 'low' | 'full', factor: number): boolean =>
   freeRatio < limits[state].ratio * factor || freeBytes < limits[state].bytes * factor
 
-/** The new state of a disk, given its previous state. */
+/** The new state of a disk; `before` is the previous state. */
 export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskState => {
   if (isBelow(space, 'full', before === 'full' ? leaveFactor : 1)) return 'full'
   return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
 }
 
-/** `dirs`: the directories written to; none if the disk cannot be read from here, for example that of a separate database server. */
+/** `dirs` are the directories that are written to; none if their disk cannot be read from this host. */
 export const createDiskWatch = ({
   dirs,
   logger,
@@ -105,7 +104,7 @@ export const createDiskWatch = ({
       if (state !== before) tell(logger, dirs[0], seen)
       failed = false
     } catch (error) {
-      // The last state is kept: a failed reading does not show how much room there is.
+      // Keeps the last state, because a failed reading does not show how much room there is.
       if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: the free space cannot be read')
       failed = true
     }

@@ -10,43 +10,42 @@ import { isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { type AllowList, allowList, isAllowed } from './allow-list.ts'
 import { foldRecorded, readKeyStream } from './key-stream-reader.ts'
 
-/** A key ready for use: its state, and the values every call needs, computed once. */
+/** The state of a key, and values that every call needs, computed once. */
 export type DirectoryKey = KeyState & {
   readonly endsAtMs: number
-  /** Null: any address may use the key. */
+  /** Null: the key can be used from any address. */
   readonly allowed: AllowList | null
 }
 
-/** `in_doubt`: the key's stream holds an event this release cannot read, which may have ended the key. */
+/** `in_doubt`: the key's stream contains an event that this release cannot read and that may have ended the key. */
 export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
- * The API keys this process was asked for, in memory. A key is read from its own stream in the event log when it is
- * first used, and followed from then on. Authentication then needs no further query, and a revocation reaches every
- * process when its subscription delivers it, well within a second.
+ * The API keys that this process has needed, in memory. A key is read from its stream in the event log when it is first used, and followed
+ * from then on, so a revocation reaches every process well within a second.
  *
- * The state of a key never comes from a read model. Late, edited or missing rows only cost or save a lookup, and no row lets
- * a key in. Reading every key at the start instead would require a read of the whole log.
+ * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never let a key in.
+ * Reading all keys at startup would mean reading the whole log.
  */
 export type KeyDirectory = {
-  /** The current key; a promise if the log has to be asked, which rejects with `Unavailable` when it does not answer. */
+  /** The current key. Returns a promise if the log must be read, which rejects with `Unavailable` if the log does not answer. */
   get(keyId: string): FoundKey | Promise<FoundKey>
   readonly caughtUp: Promise<void>
   stop(): Promise<void>
 }
 
 export type OpenKeyDirectory = KeyDirectory & {
-  /** Why a valid key may be refused, or a revocation may arrive late; null while all is well. */
+  /** Why a valid key may be refused, or a revocation may take effect late; null while all is well. */
   failure(): Error | null
-  /** Keys that are not revoked and whose stream holds an event that this process, or the projector, cannot read. */
+  /** Keys that are not revoked and whose stream contains an event that this process, or the projector, cannot read. */
   doubtful(): readonly string[]
-  /** The current list of streams with events that the projector could not turn into rows. Their keys are checked immediately. */
+  /** `streams` are those with events that the projector set aside. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>
 }
 
-/** Well-formed ids that belong to no key. About 1 MB. */
+/** Limits the stored well-formed ids that belong to no key, to about 1 MB. */
 const missingMax = 10_000
-/** Lookups of ids that are not known to exist: anyone can invent a million, and each would be a query to the log. */
+/** Limits look-ups of unknown ids: anyone can invent a million ids, and each look-up is a query to the log. */
 const strangersBurst = 500
 const strangersPerSecond = 100
 const readMaxMs = 5_000
@@ -54,24 +53,19 @@ const readMaxMs = 5_000
 type Keys = {
   readonly eventLog: EventLog
   readonly logger: Logger
-  /** The keys read so far, by id, and the answer for each. */
+  /** The keys read so far, by id, and the answer about each. */
   readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
-  /** Ids that the read model or the log has named. */
+  /** Ids that the read model or the log contains. */
   readonly named: Set<string>
   readonly missing: LRUCache<string, true>
-  /** The reads under way, by id. */
   readonly loading: Map<string, Loading>
-  /** Keys in doubt because their stream holds an unreadable event. */
   readonly unreadable: Set<string>
 }
 
-/** `heard`: the highest revision the subscription delivered while the stream was being read; nothing is noted once `over`. */
+/** `heard`: the highest revision that the subscription delivered during the read. Ignored once `over`. */
 type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
 
-/**
- * `listed` are the ids the read model knows: their lookups are not limited. Any other id is a stranger, and
- * strangers are looked up at a bounded rate.
- */
+/** `listed` are the ids in the read model. Look-ups of other ids are limited. */
 export const openKeyDirectory = async ({
   eventLog,
   listed,
@@ -94,7 +88,7 @@ export const openKeyDirectory = async ({
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
   let parked: ReadonlySet<string> = new Set()
 
-  // Determined before any stream is read: events recorded in between are delivered twice, never missed.
+  // Read before any stream: events recorded in between are delivered twice, but never missed.
   const following = follow({
     eventLog,
     after: await eventLog.head(),
@@ -114,7 +108,7 @@ export const openKeyDirectory = async ({
 
   return {
     get: (keyId) => {
-      // Without the subscription the known state may be out of date, and a revoked key must stay refused.
+      // Without the subscription, the known state may be out of date, and a revoked key must stay refused.
       const heardOf = following.failure() === null
       const stream = known.get(keyId)
       if (stream !== undefined) return heardOf ? stream.found : look(keys, keyId)
@@ -138,13 +132,13 @@ export const openKeyDirectory = async ({
   }
 }
 
-/** The key whose stream this is; null for another application's stream on a shared log, because no key has such an id. */
+/** The key of a stream; null for another application's stream on a shared log, because no key has such an id. */
 const keyIdOf = (stream: string): string | null => {
   const id = stream.slice(keyStream('').length)
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
 }
 
-/** Notes an event the subscription delivered. */
+/** Applies an event that the subscription delivered. */
 const hear = (keys: Keys, recorded: RecordedEvent): void => {
   const { stream: name, revision } = recorded
   const keyId = keyIdOf(name)
@@ -187,29 +181,26 @@ const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
   return own.found
 }
 
-/** Reads a key in doubt that is not known yet, so that it is known and logged before the key is used. */
+/** Reads an unknown key in doubt, so that it is logged before the key is used. */
 const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
   if (keys.known.has(keyId)) return
   await look(keys, keyId).catch((error: unknown) =>
-    keys.logger.error(
-      { err: error, stream: keyStream(keyId) },
-      "an API key's stream cannot be looked at now",
-    ),
+    keys.logger.error({ err: error, stream: keyStream(keyId) }, "an API key's stream cannot be read now"),
   )
 }
 
 const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> => {
   const { eventLog, known, missing } = keys
   let stream = await readKeyStream(eventLog, keyId, known.get(keyId))
-  // Again for events that were recorded after the read and delivered during it. Ends, because it only reads forward.
+  // Repeated for events that were delivered during the read. It ends, because it only reads forward.
   while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
-  // Events that were delivered since are not in it.
+  // The read is too late: it may lack events that were delivered since.
   if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
   if (stream.revision === -1) {
     missing.set(keyId, true)
     return undefined
   }
-  // The subscription may have been faster.
+  // The subscription may have been faster than this read.
   const now = known.get(keyId)
   return now !== undefined && now.revision >= stream.revision ? now.found : keep(keys, keyId, stream)
 }
@@ -225,7 +216,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
     ? undefined
     : {
         ...state,
-        // From the moment the revocation is delivered, regardless of the revoking host's clock.
+        // A revocation counts from its delivery, regardless of the clock of the host that revoked the key.
         endsAtMs: revoked ? Number.NEGATIVE_INFINITY : endsAtMs(state),
         allowed: state.allowedCidrs.length === 0 ? null : allowList(state.allowedCidrs),
       }
@@ -235,7 +226,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
 export const mayCallFrom = (key: DirectoryKey, address: string): boolean =>
   key.allowed === null || isAllowed(key.allowed, address)
 
-/** Allows `burst` at first, and `perSecond` from then on. */
+/** Allows `burst` uses at first, and `perSecond` from then on. */
 const createAllowance = (burst: number, perSecond: number): { take(): boolean } => {
   let left = burst
   let atMs = performance.now()

@@ -6,14 +6,9 @@ import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
 import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
 import { allowList } from './allow-list.ts'
 
-/** An API key, read from its own stream, which is short and the only authority on the key. */
-
 const pageMax = 1_000
 
-/**
- * Folds the events after `known`. Throws `Unavailable` when the log cannot be read now; returns an empty stream if
- * there is none.
- */
+/** Reads the events after `known`; returns an empty stream if there are none. Throws `Unavailable` if the log does not answer. */
 export const readKeyStream = async (
   eventLog: Pick<EventLog, 'read'>,
   keyId: string,
@@ -32,7 +27,7 @@ export const readKeyStream = async (
   }
 }
 
-/** Folds one recorded event of the key's stream. After a gap or an unreadable event, the key is in doubt. */
+/** Folds one recorded event of the key's stream. A gap or an unreadable event puts the key in doubt. */
 export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStream => {
   const { revision } = recorded
   if (revision > stream.revision + 1) return foldKeyStream(stream, null, { revision, effectiveAt: '' })
@@ -40,7 +35,7 @@ export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStr
   return foldKeyStream(stream, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
 }
 
-/** The event, if every member that guards depend on is valid: valid JSON does not prove that the members are there. */
+/** Null: the event lacks a valid member that guards depend on. Valid JSON does not prove that the members exist. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & KeyEvent) | null => {
   try {
     const event = decodeEvent(recorded)

@@ -3,12 +3,12 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 
 const lookEveryMs = 2_000
-/** More streams than this with events set aside mean a broken release, not broken events, and listing more would not help. */
+/** If more streams have events set aside, the release is broken, and a longer list would not help. */
 const streamsMax = 1_000
 
 /**
- * Reports the streams whose events the projector has set aside for a projection that guards access: immediately, and every
- * two seconds. The rows of such a stream do not match its events, so no decision may use them.
+ * Reports, immediately and every two seconds, the streams with events that the projector has set aside for a projection that guards access.
+ * The rows of such a stream do not match its events, so no decision may use them.
  */
 export const watchParked = async ({
   pool,
@@ -34,7 +34,7 @@ export const watchParked = async ({
       if (!said.has(stream))
         logger.fatal(
           { projection, stream, error },
-          'an event of a projection that guards was set aside: its stream is read from the event log itself',
+          'an event of a projection that guards access was set aside: its stream is now read from the event log',
         )
     said = new Set(rows.map(({ stream }) => stream))
     await tell([...said])
@@ -49,7 +49,7 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // The last state is kept. Other parts also report that the database is down.
+        // Keeps the last state. Other parts also report that the database is down.
         if (!away) logger.error({ err: error, projection }, 'parked events cannot be read')
         away = true
       }

@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib'
 
 /**
- * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public; the
- * secret (32, at least 190 random bits) is shown once and stored only as an HMAC; the checksum (6, base62 of the CRC-32
- * of everything before it) detects a mistyped text, or a scanner's guess, without any lookup.
+ * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32, at least 190
+ * random bits) is shown once and stored only as an HMAC. The checksum (6, base62 of the CRC-32 of everything before it) detects mistyped
+ * texts and guesses without a look-up.
  */
 export const publicIdLength = 16
 const secretLength = 32
@@ -21,10 +21,7 @@ const checksum = (body: string): string => {
   return text
 }
 
-/**
- * Base62 text from random bytes, without bias: bytes of 248 and above are skipped. Returns fewer characters than
- * asked when the bytes run out; callers pass twice as many as characters.
- */
+/** Base62 text from random bytes, without bias, because bytes from 248 are skipped. The text is shorter if there are too few bytes. */
 const base62From = (bytes: Uint8Array, length: number): string => {
   let text = ''
   for (const byte of bytes) {
@@ -34,10 +31,7 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/**
- * Composes a text from randomness (at least 128 bytes). `givenId` takes the place of the random id. Throws when the bytes do not
- * suffice.
- */
+/** Composes a text from at least 128 random bytes. `givenId` replaces the random id. Throws if there are too few bytes. */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,
@@ -53,7 +47,7 @@ export const composeToken = (
 
 const afterPrefix = /^[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/
 
-/** Splits a well-formed text with a correct checksum; null for anything else, without a lookup or an HMAC. */
+/** Splits a well-formed text with a correct checksum; null for any other text. */
 export const parseToken = (prefix: string, text: string): { id: string; secret: string } | null => {
   if (!text.startsWith(prefix) || !afterPrefix.test(text.slice(prefix.length))) return null
   const secretAt = prefix.length + publicIdLength + 1

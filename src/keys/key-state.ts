@@ -28,8 +28,8 @@ export type KeyEvent = DomainEventOf<
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
 
 /**
- * Folds one event of a key's stream. For a key that was never issued, events leave it undefined. A key is issued, rotated
- * and revoked once: a second such event may end the key earlier, but never later.
+ * Folds one event of a key's stream. The state stays undefined until the key is issued. A repeated rotation or revocation can end the key
+ * earlier, but never later.
  */
 export const evolveKey = (
   state: KeyState | undefined,
@@ -74,7 +74,7 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
 
 type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
 
-/** When the key stops working, in milliseconds since the epoch; Infinity if never. */
+/** When the key stops working, in Unix milliseconds; Infinity: never. */
 export const endsAtMs = (key: KeyState): number => {
   const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) =>
     at === null ? [] : [Date.parse(at)],
@@ -82,14 +82,14 @@ export const endsAtMs = (key: KeyState): number => {
   return Math.min(Number.POSITIVE_INFINITY, ...ends)
 }
 
-/** A key operation that the key's state does not allow. `message` is for the operator who asked. */
+/** The key's state does not allow an operation. `message` is for the operator. */
 export type KeyRefusal = { refused: string }
 
-/** A grace period is for the change to a new key, not for having two. */
+/** A grace period is for changing to a new key, not for using two keys. */
 export const graceDaysMax = 90
 const graceMsMax = graceDaysMax * 86_400_000
 
-/** A live key gets a successor and works until `graceUntil`; an ended or already rotated key is refused. */
+/** Gives a live key a successor; the key works until `graceUntil`. Refuses a key that has ended or was already rotated. */
 export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },
@@ -97,7 +97,7 @@ export const rotateKey = (
   if (key.successorId !== null)
     return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
   if (Date.parse(graceUntil) - Date.parse(at) > graceMsMax)
-    return { refused: `a rotated key works on for ${graceDaysMax} days at most` }
+    return { refused: `a rotated key keeps working for ${graceDaysMax} days at most` }
   if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} has ended: revoked or expired` }
   return {
     type: 'ApiKeyRotated',
@@ -105,7 +105,7 @@ export const rotateKey = (
   }
 }
 
-/** A revoked key gets a successor, if it has none. It is named here before it is issued. */
+/** Gives a revoked key a successor, unless it has one. The successor is not issued yet. */
 export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent | KeyRefusal => {
   if (key.revokedAt === null) return { refused: `key ${key.keyId} is not revoked` }
   if (key.successorId !== null)
@@ -116,7 +116,7 @@ export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent 
   }
 }
 
-/** Any key can be revoked once. */
+/** Revokes a key, which is possible once. */
 export const revokeKey = (key: KeyState, reason: string): KeyEvent | KeyRefusal =>
   key.revokedAt === null
     ? { type: 'ApiKeyRevoked', data: { key_id: key.keyId, reason } }

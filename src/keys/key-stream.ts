@@ -1,14 +1,14 @@
 import { evolveKey, type KeyEvent, type KeyState } from './key-state.ts'
 
-/** An API key's stream as far as it was folded: the state of the key, and whether it is certain. */
+/** The folded part of an API key's stream. */
 export type KeyStream = {
-  /** The last event folded in; −1 before the first. */
+  /** The revision of the last folded event; −1: none. */
   readonly revision: number
-  /** Undefined: no event that was read issues the key. */
+  /** Undefined: no readable event issues the key. */
   readonly state: KeyState | undefined
-  /** An event that was read revokes the key. No other event of the stream can undo that. */
+  /** A readable event revokes the key. No other event can undo that. */
   readonly revoked: boolean
-  /** The first event that cannot be read. It may have ended the key. */
+  /** The revision of the first unreadable event, which may have ended the key. */
   readonly unreadableAt: number | null
 }
 
@@ -19,7 +19,7 @@ export const emptyKeyStream: KeyStream = {
   unreadableAt: null,
 }
 
-/** Folds the next event. Null is an event that cannot be read: it counts as a revision and leaves the key in doubt. */
+/** Folds the next event. Null is an unreadable event, which counts as a revision and puts the key in doubt. */
 export const foldKeyStream = (
   stream: KeyStream,
   event: KeyEvent | null,
@@ -34,5 +34,5 @@ export const foldKeyStream = (
         revoked: stream.revoked || event.type === 'ApiKeyRevoked',
       }
 
-/** It is unknown whether the key still works. A revocation settles that. */
+/** Whether it is unknown if the key still works. A revocation removes the doubt. */
 export const isInDoubt = ({ revoked, unreadableAt }: KeyStream): boolean => !revoked && unreadableAt !== null

@@ -290,7 +290,7 @@ describe('a directory that does not match the data', () => {
     await expect(seal(process())).rejects.toThrow(/the key 717-.{8} that/)
     nowMs -= epochMs
     await pool.query('delete from epoch_keys where epoch = 717')
-    await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed and is there again`)
+    await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed and exists again`)
   })
 
   test('that is newer than a restored database is used: destroyed keys stay destroyed', async () => {

@@ -120,7 +120,7 @@ describe('a grace period', () => {
 
   test('lasts 90 days at most', () => {
     expect(rotatedFor(90)).toMatchObject({ type: 'ApiKeyRotated' })
-    expect(rotatedFor(90, 1)).toEqual({ refused: 'a rotated key works on for 90 days at most' })
+    expect(rotatedFor(90, 1)).toEqual({ refused: 'a rotated key keeps working for 90 days at most' })
   })
 })
 

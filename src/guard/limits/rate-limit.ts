@@ -2,11 +2,11 @@ import type { RateLimitExceeded } from '../../events/calls.ts'
 import type { DirectoryKey } from '../key-directory.ts'
 
 /**
- * Per-key rate limits: fixed windows that open with the first call. A denied call consumes nothing from any window,
- * so a caller who keeps trying passes when the window ends.
+ * Rate limits per key, in fixed windows that open with the first call. A denied call uses up nothing, so a caller who keeps trying gets
+ * through when the window ends.
  *
- * Calls refused for another reason (permission, address) have their own window: they can neither use up a
- * partner's quota nor flood the event log.
+ * Calls refused because of permission or address have a separate window, so that they neither use up a partner's quota nor fill the event
+ * log.
  */
 
 export type RatePolicy = RateLimitExceeded['policy']
@@ -20,25 +20,20 @@ type WindowState = {
 }
 
 export type RateVerdict = {
-  /** The window that denies the call; null lets it pass. */
+  /** The window that denies the call; null: the call may pass. */
   readonly exceeded: WindowState | null
   readonly windows: readonly WindowState[]
 }
 
 export type RateLimiter = {
-  /**
-   * Counts a call against the key's windows, or denies it and counts nothing. `perSecond` adds a window of one second,
-   * which is shared by all capabilities that have such a limit.
-   */
+  /** Counts a call in the key's windows, or denies it and counts nothing. `perSecond` adds a window that all such capabilities share. */
   take(key: DirectoryKey, perSecond?: number): Promise<RateVerdict>
-  /** Counts a refusal against the key's window of refusals. */
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
 }
 
 const minuteSeconds = 60
 const daySeconds = 86_400
 
-/** A window in the form that headers and refusals show. */
 const windowState = (
   counted: { readonly used: number; readonly leftMs: number },
   { policy, limit, windowSeconds }: Window,
@@ -50,10 +45,9 @@ const windowState = (
   resetSeconds: Math.max(1, Math.ceil(counted.leftMs / 1000)),
 })
 
-/** A window in which a call is counted. */
 export type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 
-/** The windows of a call, shortest first. `perSecond` is the capability's own limit, if it has one. */
+/** The windows of a call, shortest first. `perSecond` is the limit of the call's capability, if it has one. */
 export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefined): readonly Window[] => {
   const minute: Window = { policy: 'minute', limit: limits.requests_per_minute, windowSeconds: minuteSeconds }
   const day: Window = { policy: 'day', limit: limits.requests_per_day, windowSeconds: daySeconds }
@@ -62,44 +56,40 @@ export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefine
     : [{ policy: 'second', limit: perSecond, windowSeconds: 1 }, minute, day]
 }
 
-/** The window of a key's calls that are refused for another reason. */
+/** The window for calls that are refused for a reason other than a rate limit. */
 export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   policy: 'refused',
   limit: limits.requests_per_minute,
   windowSeconds: minuteSeconds,
 })
 
-/** The counters' answer about a call: 1 if it is denied, then for each window the used count and the remaining milliseconds. */
+/** 1 if the call is denied, otherwise 0; then, for each window, the used count and the remaining milliseconds. */
 export type Counted = readonly number[]
 
-/** The verdict for the requested windows. Throws if the answer does not fit them. */
+/** The verdict for these windows. Throws if the number of results does not match. */
 export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length)
-    throw new Error('the answer of the counters does not fit the question')
+    throw new Error('the counters returned a wrong number of results')
   let exceeded: RateVerdict['exceeded'] = null
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0
     const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // If several windows are full, the last and longest is named.
+    // If several windows are full, the last and longest one is named.
     if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })
   return { exceeded, windows: states }
 }
 
-/** Counters of this process. */
 type Counters = {
-  /** Counts a call in every window, or in none when one of them is full. */
   take(keyId: string, windows: readonly Window[]): Counted
 }
 
 type Counter = { used: number; endsAtMs: number }
 
 /**
- * There are as many counters as keys. There is no await between check and count, so no other call comes between
- * them.
- *
- * `clock` is monotonic: with the time of day, a window would end early or late when the time is corrected.
+ * There is no await between check and count, so no other call is counted in between. `clock` is monotonic, because corrections of the time
+ * of day would end a window early or late.
  */
 const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
@@ -133,7 +123,7 @@ const createCounters = (clock: { now(): number } = performance): Counters => {
   }
 }
 
-/** Counts in this process alone: the embedded default. `redis-rate-limiter.ts` has counters that processes share. */
+/** Counts in this process only, which is the embedded default. `redis-rate-limiter.ts` shares counters between processes. */
 export const createRateLimiter = (counters: Counters = createCounters()): RateLimiter => {
   const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict =>
     verdictOf(counters.take(keyId, windows), windows)

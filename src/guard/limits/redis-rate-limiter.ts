@@ -14,26 +14,22 @@ import {
 } from './rate-limit.ts'
 
 /**
- * Rate limits in Redis, with counters that all processes share.
+ * Rate limits with counters in Redis that all processes share.
  *
- * Limits protect capacity, not money: only the ledger decides what is charged. So a call waits for Redis only briefly. A call
- * that Redis does not answer in time, or answers with an error, is counted in its own process instead: every call is counted
- * somewhere, and none fails because of Redis. While Redis is down, a key may make as many calls in each process as normally in all together.
+ * Limits protect capacity, not money, because only the ledger decides what is charged. So a call waits for Redis only briefly, and if Redis
+ * fails, the process counts the call itself. While Redis is down, a key can make as many calls in each process as normally in all together.
  *
- * One script counts all windows of a call in one round trip. `rate-limiter-flexible` handles one window at a time and refunds
- * the points of a denied call: four commands instead of one, with moments between them in which another
- * process sees points that will be refunded.
+ * One script counts a call in all its windows in one round trip. `rate-limiter-flexible` would count one window at a time and refund denied
+ * calls, and other processes would briefly see the points before the refund.
  */
 
-/** Waiting longer would cost the call more than the shared counter is worth. */
+/** A longer wait would cost the call more than the shared counter is worth. */
 const answerDefaultMaxMs = 50
-/** How long a starting process waits for the connection. */
 const startMaxMs = 1_000
 
 /**
- * Takes one from every window, or from none when one of them is full; a window opens with the first call it takes.
- * KEYS: the windows. ARGV: limit and length in milliseconds of each. Returns whether the call is denied, then for each
- * window the used count and the remaining time. Redis runs scripts one at a time, so no other call comes between.
+ * Counts a call in every window, or in none if one of them is full. A window opens with the first call in it. KEYS are the windows; ARGV are the
+ * limit and the length in milliseconds of each. Returns `Counted`. Redis runs one script at a time, so no other call is counted in between.
  */
 const takeScript = `
 local denied, used, left = 0, {}, {}
@@ -54,30 +50,29 @@ end
 return answer
 `
 
-/** Events about shared counters, for operations. */
 export type RateLimiterObserver = {
-  /** Redis answered before and no longer does: this process counts alone. */
+  /** Called when Redis stops answering and this process starts to count alone. */
   degraded(): void
 }
 
 export type SharedRateLimiter = RateLimiter & {
-  /** Whether Redis answered the last time it was asked. */
+  /** Whether Redis answered the last request. */
   shared(): boolean
   close(): void
 }
 
 type Options = {
-  /** Holds a password: never logged. */
+  /** Contains a password: never log it. */
   readonly url: string
-  /** Counts the calls that Redis does not count. */
+  /** Counts the calls for which Redis does not answer. */
   readonly local: RateLimiter
   readonly logger: Logger
   readonly observe?: RateLimiterObserver
-  /** Milliseconds a call waits for its answer; 50 by default. */
+  /** How long a call waits for Redis; 50 ms by default. */
   readonly answerMaxMs?: number
 }
 
-/** Resolves once Redis is connected, or after a second without it: a missing Redis never prevents startup. */
+/** Resolves when Redis is connected, or after a second without it: a missing Redis never prevents startup. */
 export async function openRedisRateLimiter(options: Options): Promise<SharedRateLimiter> {
   const { url, local, logger, observe, answerMaxMs = answerDefaultMaxMs } = options
   const redis = await openRedis({
@@ -97,7 +92,7 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
     if (closed) return
     if (shared) observe?.degraded()
     shared = false
-    // Not the client's own error: it carries the command, which may be the one with the password.
+    // The client's own error is not logged, because it contains the command, which may include the password.
     outage.failed(new Error(reason))
   }
   redis.on('ready', works)
@@ -106,14 +101,14 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
   await once(redis, 'ready', { signal: AbortSignal.timeout(startMaxMs) }).catch(() => undefined)
   if (redis.status !== 'ready') fails('it does not answer')
 
-  /** A call whose answer came too late may be counted in both places. */
+  /** A call whose answer is late may be counted in both places. */
   const take = async (
     { keyId }: DirectoryKey,
     windows: readonly Window[],
     instead: () => Promise<RateVerdict>,
   ): Promise<RateVerdict> => {
     const args: (string | number)[] = []
-    // The braces keep a key's windows together in a cluster.
+    // The braces keep all windows of a key on one node of a cluster.
     for (const { policy } of windows) args.push(`enrichment:rate:{${keyId}}:${policy}`)
     for (const { limit, windowSeconds } of windows) args.push(limit, windowSeconds * 1_000)
     try {

@@ -6,38 +6,37 @@ import { codeOf, syncDirectory } from '../../event-log/directory.ts'
 import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
- * Epoch keys as files of one directory, which all processes of an installation share.
+ * Epoch keys as files in a directory that all processes of an installation share.
  *
  *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
- *   716-Zr3kP0aQ.destroyed    that key was here and was destroyed on purpose (empty)
+ *   716-Zr3kP0aQ.destroyed    that key was destroyed on purpose (empty)
  *
- * A key appears complete and only once: it is written and synced under another name, then linked to its own, which fails if
- * another process was first. The mark of a destroyed key is written before the key is removed. So a key that is missing
- * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key also disappears
- * as a whole: its name is removed before its bytes, so a process that reads it at that time, or after a kill, never finds it damaged.
+ * A key appears once and complete: it is written and synced under another name, then linked to its own, which fails if another process was
+ * first. The mark of a destroyed key is written before the key is removed, so a missing key without a mark is lost: the directory is not
+ * mounted, is the wrong one, or was restored from a copy. A key's name is removed before its bytes, so a key is never found damaged.
  *
- * The sealing key is derived from the file's bytes and the installation key together: neither is enough alone. The key's id is
- * derived from both too, so a damaged file, or one of another installation, is recognized.
+ * The sealing key and the key's id derive from the file's bytes and the installation key together, so neither is enough alone, and a file that
+ * is damaged or from another installation is recognized.
  */
 export type EpochKeyFiles = {
-  /** The keys that are here and those that were destroyed, by id. */
+  /** The existing keys, and the ids of destroyed keys. */
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
-  /** Null: there is none. For values that are opened in synchronous code: each process reads a key once. */
+  /** Null: there is no such key. Synchronous, because values are opened in synchronous code; a process reads each key once. */
   readSync(epoch: number): EpochKey | null
-  /** Makes a key, unless another process was first: then that process's key counts. */
+  /** Makes a key, unless another process was first: that process's key then counts. */
   create(epoch: number): Promise<void>
-  /** May be called again after an interruption. */
+  /** Can be repeated after an interruption. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
 }
 
 export type EpochKey = {
-  /** `<epoch>-<eight characters>`. Everything sealed under the key begins with it. */
+  /** `<epoch>-<eight characters>`. Every value sealed under the key begins with it. */
   readonly id: string
   readonly epoch: number
   sealer(purpose: string): Sealer
 }
 
-/** The keys cannot be used. `message` gives the reason and the remedy, and is shown after "KEY_DIR: ". */
+/** The keys cannot be used. `message` contains the reason and the remedy, and follows "KEY_DIR: ". */
 export class EpochKeyFault extends Error {
   override name = 'EpochKeyFault'
 }
@@ -47,7 +46,7 @@ const idPattern = /^(\d{1,6})-[A-Za-z0-9_-]{8}$/
 const keyFile = /^(\d{1,6})\.key$/
 const destroyedFile = /^(\d{1,6}-[A-Za-z0-9_-]{8})\.destroyed$/
 
-/** Null if it is not a key's id. */
+/** Null if the text is not the id of a key. */
 export const epochOfKeyId = (id: string): number | null => {
   const found = idPattern.exec(id)?.[1]
   return found === undefined ? null : Number(found)
@@ -55,13 +54,12 @@ export const epochOfKeyId = (id: string): number | null => {
 
 type KeyDirectory = {
   readonly dir: string
-  /** Makes the directory, mode 0700. Called when a key is made; reading never makes one. */
+  /** Makes the directory, mode 0700. Called only when a key is made. */
   readonly makeDir: () => Promise<void>
-  /** Derived from the installation key. */
   readonly salt: Buffer
 }
 
-/** If `secretKey` is a text, the key derived from it is used. */
+/** A `secretKey` that is a text is replaced by the key derived from it. */
 export const createEpochKeyFiles = ({
   secretKey: source,
   ...rest
@@ -87,7 +85,7 @@ const parsed = ({ dir, salt }: KeyDirectory, epoch: number, text: string): Epoch
   const bytes = Buffer.from(encoded, 'base64url')
   if (id === undefined || bytes.length !== keyBytes || id !== idOf(salt, epoch, bytes))
     throw new EpochKeyFault(
-      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Name this installation's own directory.`,
+      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Specify this installation's own directory.`,
     )
   const sealers = new Map<string, Sealer>()
   return {
@@ -129,7 +127,7 @@ const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
   try {
     return parsed(directory, epoch, first)
   } catch (error) {
-    // It was opened before another process destroyed it, and read afterwards: its name no longer exists.
+    // Another process destroyed the key during the read: its name no longer exists.
     if (text() === null) return null
     throw error
   }
@@ -166,17 +164,17 @@ const destroyKey = async (
   await syncDirectory(dir)
   const isHere = readKey(directory, epoch)?.id === id
   for (const name of await namesIn(directory)) {
-    // A process that died while it made the key, or while it destroyed it, left a file that may be the key.
+    // A process that died while making or destroying the key may have left its bytes in such a file.
     if (!(isHere && name === `${epoch}.key`) && !name.startsWith(`.${epoch}-`)) continue
     await overwrite(dir, name, epoch).catch((error: unknown) => {
-      // Another process destroys it too.
+      // Another process is also destroying the key.
       if (codeOf(error) !== 'ENOENT') throw error
     })
   }
   await syncDirectory(dir)
 }
 
-/** For `catch`: a missing file counts as none; any other fault of the directory is reported with the directory's name. */
+/** For `catch`: a missing file counts as none; any other error is reported with the name of the directory. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {
@@ -200,7 +198,7 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Removes its name first, then its bytes, for disks that write in place. No promise depends on overwriting the bytes. */
+/** Removes the name first and then the bytes, for disks that write in place. No promise depends on overwriting the bytes. */
 const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
   const nameless = join(dir, `.${epoch}-${randomUUID()}`)
   await rename(join(dir, name), nameless)

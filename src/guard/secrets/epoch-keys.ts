@@ -6,42 +6,38 @@ import { destroyedByMs, epochOf } from './epochs.ts'
 import type { EpochSealer } from './secrets.ts'
 
 /**
- * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end,
- * `epoch-key-files.ts` the files in KEY_DIR.
+ * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end, `epoch-key-files.ts` the files
+ * in KEY_DIR.
  *
- * The database records which keys its data are under (`epoch_keys`). A key it names that is neither in the directory nor
- * marked there as destroyed is lost. Until that is settled, nothing is sealed and no key is made: a new key next to data
- * that need an old key would hide the loss. A database that names no keys is new. A database restored from before
- * a key was destroyed finds the mark: data under that key cannot be opened, as promised. A process may die after it made a key and
- * before the database recorded it. Nothing is under that key then, and the next process uses it.
+ * The table `epoch_keys` lists the keys that the database's data are sealed under. A listed key that is neither in the directory nor marked
+ * there as destroyed is lost. While a key is lost, nothing is sealed and no key is made, because a new key would hide the loss. A database
+ * without listed keys is new. If a process dies after it made a key and before it listed the key, the next process uses that key.
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
-  /** The key to seal under now, made if this process is the first to need it. Rejects with `EpochKeyFault`. */
+  /** The key to seal with now, made if no process has made it yet. Rejects with `EpochKeyFault`. */
   current(): Promise<EpochKey>
-  /** Checks that the current key is available, now and repeatedly. Rejects with `EpochKeyFault`. */
+  /** Checks now, and then repeatedly, that the current key is available. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
-  /** For readiness. Null while the current key is available. */
+  /** For readiness; null while the current key is available. */
   failure(): Error | null
-  /** Every key that exists, or should. */
+  /** Every key that exists or should exist. */
   list(): Promise<readonly KnownKey[]>
   /** Destroys a key that is no longer needed, or records that it is destroyed. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** The time from which no one can open a value that is sealed and deleted today. */
+  /** When the last copy of a value that is sealed and deleted today can no longer be opened by anyone. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }
 
-/**
- * `present`: in the directory. `destroyed`: on purpose, but the database has not recorded it yet. `lost`: missing for an unknown reason.
- */
+/** `present`: in the directory. `destroyed`: on purpose, but not yet recorded in the database. `lost`: missing for an unknown reason. */
 type KnownKey = {
   readonly id: string
   readonly epoch: number
   readonly state: 'present' | 'destroyed' | 'lost'
 }
 
-/** How often a process checks whether the key still exists, or the next epoch has begun. */
+/** How often a process checks whether the key still exists and whether the next epoch has begun. */
 const watchMsDefault = 5_000
 const uniqueViolation = '23505'
 
@@ -53,9 +49,8 @@ type Settings = {
   readonly watchMs: number
 }
 
-/** The state of this process. */
 type Held = Settings & {
-  /** Read once. Keys that are destroyed in the meantime are removed at the next check. */
+  /** Keys that were read. The next check removes those that were destroyed in the meantime. */
   readonly opened: Map<string, EpochKey>
   key: EpochKey | null
   fault: Error | null
@@ -117,7 +112,7 @@ const lostKeys = async (settings: Settings): Promise<readonly KnownKey[]> =>
 
 const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
   const { pool, files, logger } = settings
-  // A second check: a key may be destroyed between the database's answer and the directory's.
+  // Checked twice, because a key may be destroyed between the query and the reading of the directory.
   if ((await lostKeys(settings)).length > 0) {
     const lost = await lostKeys(settings)
     if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
@@ -132,7 +127,7 @@ const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
   return made
 }
 
-/** Values sealed under a key that is only in memory would be lost with the process. */
+/** A value sealed under a key that is only in memory would be lost with the process. */
 const isStillThere = (held: Held, { id, epoch }: EpochKey): boolean => {
   if (performance.now() - held.seenAtMs < held.watchMs) return true
   const there = held.files.readSync(epoch)?.id === id
@@ -167,20 +162,20 @@ const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
 
 const fail = (held: Held, error: unknown): void => {
   const next = error instanceof Error ? error : new Error(String(error))
-  // A caller receives the fault as an error. A fault found between calls is logged here, once.
+  // Callers receive the fault as an error. A fault found between calls is logged here, once.
   if (held.watching !== undefined && held.fault?.message !== next.message)
     held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
   held.fault = next
 }
 
-/** A key that was removed from the directory is also removed from memory. The current key must not be missing. */
+/** Removes keys from memory that are no longer in the directory, and checks that the current key exists. */
 const look = async (held: Held): Promise<void> => {
   const { key, opened, clock } = held
   try {
     const { keys } = await held.files.list()
     const present = new Set(keys.map(({ id }) => id))
     for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
-    // The key of a past epoch was destroyed, as planned.
+    // The key of a past epoch is destroyed as planned, so only a missing current key is a fault.
     if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
       fail(held, new EpochKeyFault(lostMessage([key])))
     await current(held)
@@ -230,7 +225,7 @@ const settleDestroyed = async (
   { pool, files, logger, opened }: Held,
   { id, epoch, state }: KnownKey,
 ): Promise<void> => {
-  // If the key was destroyed, a process that was killed may have left its bytes.
+  // A killed process may have left the bytes of a destroyed key.
   if (state !== 'lost') await files.destroy({ id, epoch })
   opened.delete(id)
   await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
@@ -244,7 +239,7 @@ const lastCopyGoneByMs = async (held: Held): Promise<number> => {
   return destroyedByMs(Math.max(epochOf(held.clock.now()), ...epochs))
 }
 
-/** Called before anything is sealed under the key, so that the database knows every key its data may be under. */
+/** Called before anything is sealed under the key, so that the database lists every key that its data may need. */
 const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
   let refused: unknown
   try {
@@ -260,15 +255,15 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
-  // If two processes register the same key at the same time, the epoch's index may refuse one of them before it sees the other's row.
+  // If two processes register the same key at once, the epoch's index may refuse one of them before it sees the other's row.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
-      `its key of epoch ${epoch} is not the one that other processes use. All processes share one directory: name that one.`,
+      `its key of epoch ${epoch} is not the one that other processes use. All processes must share one directory: specify that one.`,
       { cause: refused },
     )
   if (rows[0]?.destroyed === true)
     throw new EpochKeyFault(
-      `the key ${id} was destroyed and is there again. Set this host's clock right, or put the directory of today back, not a copy of it.`,
+      `the key ${id} was destroyed and exists again. Correct this host's clock, or put back the current directory instead of an older copy.`,
     )
 }
 

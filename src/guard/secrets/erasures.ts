@@ -1,16 +1,16 @@
 /**
- * The erased people, in a file of KEY_DIR. A backup is older than later erasures, and restores the people they erased. KEY_DIR is in no
- * backup, and is needed to restore one, so this list is available when the old rows return.
+ * The erased people, in a file in KEY_DIR. Restoring a backup brings back people who were erased after it was made. No backup contains KEY_DIR,
+ * and a restore needs it, so this list is available when the old rows return.
  *
- * A line is a time and the keyed hashes of one person's identifiers, under the installation key: it identifies no one.
+ * A line has a time and the keyed hashes of one person's identifiers, made with the installation key, so it identifies nobody.
  */
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export type ErasureFile = {
-  /** On the disk when it resolves. Rejects if it cannot be written: then the erasure is not done. */
+  /** Resolves when the entry is on the disk. If it rejects, the erasure is not done. */
   add(hmacs: readonly string[], at: Date): Promise<void>
-  /** Everyone who was ever erased. Rejects if the file cannot be read: then no one may be served. */
+  /** Everyone who was ever erased. If it rejects, data about people must not be used. */
   list(): Promise<readonly Erased[]>
 }
 
@@ -24,7 +24,6 @@ export const createErasureFile = ({
   makeDir,
 }: {
   readonly dir: string
-  /** Makes the directory, mode 0700. */
   readonly makeDir: () => Promise<void>
 }): ErasureFile => {
   const path = join(dir, fileName)
@@ -34,7 +33,7 @@ export const createErasureFile = ({
       await makeDir()
       const file = await open(path, 'a', 0o600)
       try {
-        // A process that was killed while it wrote left a line without an end, so this one starts on a new line.
+        // Starts on a new line, because a killed process may have left a line without an end.
         await file.write(`\n${at.toISOString()} ${hmacs.join(',')}\n`)
         await file.sync()
       } finally {

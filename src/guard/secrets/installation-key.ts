@@ -2,23 +2,23 @@ import { createSecretKey, hash, randomBytes } from 'node:crypto'
 import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
- * One random key per installation. Every HMAC, seal and cookie key derives from it. It is stored only wrapped with SECRET_KEY, in a
- * slot; a second slot holds it under the next SECRET_KEY while SECRET_KEY is being rotated.
+ * One random key per installation, from which every HMAC, seal and cookie key derives. It is stored only wrapped with SECRET_KEY, in a slot.
+ * While SECRET_KEY is being rotated, a second slot contains it wrapped with the next SECRET_KEY.
  */
 
-/** A SECRET_KEY. `id`: 12 hexadecimal digits that identify it to people and do not reveal it. */
+/** `id`: 12 hexadecimal digits that identify a SECRET_KEY to people without revealing it. */
 export type SecretKey = InstallationKey & { readonly id: string }
 
-/** The installation key under the SECRET_KEY with this id, sealed (AES-256-GCM). Safe to store anywhere. */
+/** The installation key, sealed (AES-256-GCM) with the SECRET_KEY that has this id. Safe to store anywhere. */
 export type KeySlot = { readonly secret_key: string; readonly wrapped: string }
 
-/** `text` has at least 32 characters of high entropy. */
+/** `text` must have at least 32 characters of high entropy. */
 export const secretKeyOf = (text: string): SecretKey => {
   const { derive } = derivingFrom(text)
   return { derive, id: hash('sha256', checkOf({ derive }), 'hex').slice(0, 12) }
 }
 
-/** A check value: equal for the same key, and useless to someone who searches for the key. */
+/** A value that is equal for equal keys and does not help anyone who searches for the key. */
 export const checkOf = ({ derive }: InstallationKey): string => derive('check').toString('base64url')
 
 const keyBytes = 32
@@ -31,19 +31,18 @@ const wrap = (key: string, secretKey: SecretKey): KeySlot => ({
   wrapped: wrapperOf(secretKey).seal(key, contextOf(secretKey.id)),
 })
 
-/** Makes an installation key. From now on it exists only in this slot. */
+/** Makes an installation key, which exists only in this slot. */
 export const newKeySlot = (secretKey: SecretKey): KeySlot =>
   wrap(randomBytes(keyBytes).toString('base64url'), secretKey)
 
 type OpenSlot = {
   readonly key: InstallationKey
-  /** The SECRET_KEY that opened the slot. */
   readonly by: SecretKey
-  /** The same installation key in a slot of another SECRET_KEY. */
+  /** The same installation key in a slot for another SECRET_KEY. */
   wrapFor(secretKey: SecretKey): KeySlot
 }
 
-/** The installation key, opened with the first of the SECRET_KEYs that fits one of the slots; null if none does. */
+/** The installation key, opened with the first SECRET_KEY that matches a slot; null: none matches. */
 export const openSlots = (slots: readonly KeySlot[], secretKeys: readonly SecretKey[]): OpenSlot | null => {
   for (const by of secretKeys)
     for (const slot of slots) {

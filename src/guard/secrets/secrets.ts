@@ -11,7 +11,7 @@ import {
 } from 'node:crypto'
 import type { RowSeal } from '../../../projections/projection.ts'
 
-/** One random key per installation (`installation-key.ts`). The key itself is never exposed. */
+/** One random key per installation (`installation-key.ts`), which is never exposed. */
 export type InstallationKey = {
   /** A key of 32 bytes for one purpose. */
   derive(purpose: string): Buffer
@@ -19,55 +19,55 @@ export type InstallationKey = {
 
 const purposeSalt = 'enrichment-ledger'
 
-/** `secret` has at least 32 characters of high entropy. */
+/** `secret` must have at least 32 characters of high entropy. */
 export const derivingFrom = (secret: string): InstallationKey => ({
   derive: (purpose) => Buffer.from(hkdfSync('sha256', secret, purposeSalt, purpose, 32)),
 })
 
 /**
- * Keyed hashes under keys derived from the installation key, one per purpose: the hash of an address reveals nothing about
- * a key's secret, and without the installation key the event log cannot be searched for an address.
+ * Keyed hashes and seals. Each purpose has its own key, derived from the installation key, so the hash of an address reveals nothing about
+ * an API key, and the event log cannot be searched for an address without the installation key.
  */
 export type Secrets = {
-  /** HMAC-SHA-256 of an API key's secret part, base64url. It is stored instead of the secret. */
+  /** HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** The secret that signs cookies: the HMAC of a text that is not an API key's secret, so that no one knows it. */
+  /** The secret that signs cookies, derived from `text`. */
   cookieSecret(text: string): string
-  /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
+  /** HMAC-SHA-256 of the secret part of an operator token, base64url. */
   operatorTokenHmac(secret: string): string
-  /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
+  /** HMAC-SHA-256 of an address, base64url. The event log contains it instead of the address. */
   addressHmac(address: string): string
-  /** HMAC-SHA-256 of a mail domain, base64url: a recipient that does not exist there is derived from it. */
+  /** HMAC-SHA-256 of a mail domain, base64url, for deriving a recipient that does not exist there. */
   recipientHmac(text: string): string
-  /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log identify a person by it. */
+  /** HMAC-SHA-256 of a person's identifier, base64url, by which requests, erasures and the event log identify the person. */
   identifierHmac(identifier: string): string
-  /** HMAC-SHA-256 of a request's content: equal for equal requests, and useless to someone who guesses at the request. */
+  /** HMAC-SHA-256 of a request's content. It is equal for equal requests, and useless for guessing a request. */
   requestHmac(text: string): Buffer
   /** HMAC-SHA-256 of a row of a read model, base64url. */
   readonly rowSeal: RowSeal
-  /** The same for the digest of a re-rate's plan, when no signing key is available. */
+  /** The same for the digest of a re-rate's plan, if no signing key is available. */
   readonly planSeal: RowSeal
-  /** For values that others keep for us, such as cookies. Personal data stored here is sealed under epoch keys, which are destroyed. */
+  /** For values that others store for us, such as cookies. Personal data that we store is sealed under epoch keys instead. */
   sealer(purpose: string): Sealer
 }
 
-/** Authenticated encryption (AES-256-GCM). `context` is not stored: it is needed again to open. */
+/** Authenticated encryption (AES-256-GCM). `context` is not stored, and is needed again to open. */
 export type Sealer = {
-  /** base64url of nonce, ciphertext and tag; different every time. */
+  /** Returns base64url of nonce, ciphertext and tag, which is different every time. */
   seal(text: string, context: string): string
-  /** Null for a text that was not sealed here under this context, or was changed. */
+  /** Null for a text that was changed, or not sealed here with this context. */
   open(sealed: string, context: string): string | null
 }
 
-/** The same under the key of the current epoch (`epoch-keys.ts`), which is destroyed later. Sealed texts begin with the key's id and a dot. */
+/** The same with the key of the current epoch (`epoch-keys.ts`), which is later destroyed. Sealed texts begin with the key's id and a dot. */
 export type EpochSealer = {
   /** Rejects with `Unavailable` while the current key is not available. */
   seal(text: string, context: string): Promise<string>
-  /** Null also for a text that was sealed under a destroyed key. */
+  /** Null also for a text whose key was destroyed. */
   open(sealed: string, context: string): string | null
 }
 
-/** If `source` is a text, the key derived from it is used. */
+/** A `source` that is a text is replaced by the key derived from it. */
 export const createSecrets = (source: string | InstallationKey): Secrets => {
   const { derive } = typeof source === 'string' ? derivingFrom(source) : source
   const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
@@ -102,7 +102,7 @@ const sealOf = (key: Buffer): RowSeal => {
 const nonceBytes = 12
 const tagBytes = 16
 
-/** Seals under a 256-bit key. */
+/** `key` has 256 bits. */
 export const sealerOf = (key: KeyObject): Sealer => ({
   seal: (text, context) => {
     const nonce = randomBytes(nonceBytes)
@@ -129,9 +129,8 @@ const blockBytes = 64
 const messageBytesMax = 512
 
 /**
- * HMAC-SHA-256 (RFC 2104) of short texts in base64url: the two hashes of its definition, over one buffer. `createHmac`
- * builds two native objects for each text, which costs twice as much as the hashing and is paid on every call.
- * Longer texts go to `createHmac`.
+ * HMAC-SHA-256 (RFC 2104) of short texts in base64url, computed as two hashes over one buffer. Every call needs it, and `createHmac` costs twice
+ * as much as the hashing, because it builds two native objects for each text. Longer texts use `createHmac`.
  */
 export const shortHmac = (key: Buffer): ((text: string) => string) => {
   const secretKey = createSecretKey(key)
