@@ -1,8 +1,8 @@
 /**
  * The facts about an address from its text alone: its canonical form, its family, and whether it can have a place.
  *
- * It accepts exactly what `node:net` `isIP` accepts, less zone ids, and judges by `net.BlockList`, because a textual check lets
- * `::ffff:a00:1` through but refuses `10.0.0.1`.
+ * Accepts what `isIP` of `node:net` accepts, except zone ids. `net.BlockList` judges addresses, because a textual check that refuses
+ * `10.0.0.1` would allow `::ffff:a00:1`.
  */
 import { BlockList, isIP } from 'node:net'
 import {
@@ -13,28 +13,25 @@ import {
   type RegistryBlock,
 } from './iana.ts'
 
-/** An address a database can be asked for: never a mapped, NAT64 or 6to4 form. */
+/** An address to look up in a database: never a mapped, NAT64 or 6to4 form. */
 export type LookupAddress = { family: 4 | 6; text: string }
 
 export type ParsedAddress = {
-  /** RFC 5952 form; IPv4-mapped addresses print as `::ffff:8.8.8.8`. */
+  /** The RFC 5952 form; an IPv4-mapped address has the form `::ffff:8.8.8.8`. */
   canonical: string
-  /** The family of the submitted text, also when an IPv4 address is embedded in it. */
+  /** The family of the submitted text, even if an IPv4 address is embedded in it. */
   type: 'IPv4' | 'IPv6'
-  /** The address to look up: the embedded IPv4 address of a mapped, NAT64 or 6to4 form, otherwise itself. */
+  /** The address to look up: the IPv4 address inside a mapped, NAT64 or 6to4 form, otherwise the address itself. */
   lookup: LookupAddress
-  /** False for special-purpose and unallocated addresses, which no database may answer for. */
+  /** False for special-purpose and unallocated addresses, which must not be looked up. */
   reachable: boolean
 }
 
-/**
- * Parses and classifies one address. Null means malformed (the caller answers IP_001): any text that `net.isIP`
- * refuses, and any zone id. src/guides/partners.md, "How do I look up an IP address?".
- */
+/** Parses and classifies an address. Null: `net.isIP` refuses the text, or it has a zone id (the caller answers IP_001). */
 export function parseAddress(text: string): ParsedAddress | null {
   const family = isIP(text)
   if (family === 0 || text.includes('%')) return null
-  // A strict dotted quad has one spelling, so the text is already canonical.
+  // A strict dotted quad has only one form, so the text is already canonical.
   if (family === 4)
     return { canonical: text, type: 'IPv4', lookup: { family, text }, reachable: isReachableIPv4(text) }
   const written = formatIPv6(text)
@@ -48,10 +45,10 @@ export function parseAddress(text: string): ParsedAddress | null {
   return { canonical, type: 'IPv6', lookup, reachable: isReachableIPv4(dotted) }
 }
 
-/** RFC 5952 text of an IPv6 address, without the dotted form of section 5. @throws TypeError for any other text. */
+/** The RFC 5952 form of an IPv6 address, without the dotted form of section 5. Throws a TypeError for any other text. */
 export const formatIPv6 = (text: string): string => new URL(`http://[${text}]`).hostname.slice(1, -1)
 
-/** The eight 16-bit groups of an IPv6 text that `formatIPv6` wrote. */
+/** The eight 16-bit groups of an IPv6 address in the form that `formatIPv6` returns. */
 export function groupsOf(written: string): number[] {
   const [head = [], tail = []] = written
     .split('::')
@@ -59,11 +56,10 @@ export function groupsOf(written: string): number[] {
   return [...head, ...new Array<number>(8 - head.length - tail.length).fill(0), ...tail]
 }
 
-/** The IPv4 address of two groups, the high and the low one. */
 export const dottedOf = (high: number, low: number): string =>
   [high >>> 8, high & 255, low >>> 8, low & 255].join('.')
 
-/** The CIDR blocks of one family. Each family needs its own list: in a shared list an IPv4 address is checked as the mapped IPv6 one. */
+/** CIDR blocks of one family. A shared list would check an IPv4 address as the mapped IPv6 address. */
 export function blocksOf(prefixes: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
   const list = new BlockList()
   for (const prefix of prefixes) {
@@ -80,7 +76,7 @@ const embeddings = ipv6Embedding.map(({ prefix, ipv4AtBit }) => ({
 
 const mapped = blocksOf(['::ffff:0:0/96'], 'ipv6')
 
-/** The IPv4 address inside a mapped, NAT64 or 6to4 address; null when there is none. */
+/** The IPv4 address inside a mapped, NAT64 or 6to4 address; null: there is none. */
 function embeddedIPv4(written: string): string | null {
   const found = embeddings.find(({ blocks }) => blocks.check(written, 'ipv6'))
   if (found === undefined) return null
@@ -104,11 +100,11 @@ const ipv6 = {
   lookedUp: listed(ipv6SpecialPurpose, 'ipv6', true),
 }
 
-/** An exception outranks the wider block around it. */
+/** An exception takes precedence over the wider block that contains it. */
 const isReachableIPv4 = (text: string): boolean =>
   !ipv4.refused.check(text, 'ipv4') || ipv4.lookedUp.check(text, 'ipv4')
 
-/** Everything that no registry was assigned is refused. */
+/** Refuses all space that is not assigned to a registry. */
 const isReachableIPv6 = (text: string): boolean =>
   (ipv6.allocated.check(text, 'ipv6') && !ipv6.refused.check(text, 'ipv6')) ||
   ipv6.lookedUp.check(text, 'ipv6')

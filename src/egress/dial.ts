@@ -4,11 +4,11 @@ import type { EgressGuard } from './guard.ts'
 import type { ResolveHost } from './hosts.ts'
 
 /**
- * One connection to a stranger's web server: the host is resolved once, each address is judged by the guard, and the
- * connection is made to the addresses that passed, while TLS checks the certificate against the name.
+ * A connection to a stranger's web server. The host is resolved once, the guard judges each address, and only permitted addresses are dialled.
+ * TLS checks the certificate against the name.
  */
 
-/** Why there is no answer; `detail` as described in `PageAnswer`. */
+/** Why there is no answer; `PageAnswer` describes `detail`. */
 export type NoPage = {
   readonly kind: 'refused' | 'timeout' | 'too_large' | 'unreachable' | 'too_many_redirects'
   readonly detail: string
@@ -17,28 +17,28 @@ export type NoPage = {
 export type Dialling = {
   readonly guard: EgressGuard
   readonly resolveHost: ResolveHost
-  /** Certificate authorities in PEM to trust instead of the built-in ones. */
+  /** Certificate authorities in PEM that replace the built-in ones. */
   readonly ca?: string
 }
 
-/** `deadline` is the reason `signal` aborts, unless the caller aborted it. */
+/** `signal` aborts at `deadline`, or earlier if the caller aborts it. */
 type Target = { readonly url: URL; readonly signal: AbortSignal; readonly deadline: AbortSignal }
 
 export const urlLengthMax = 2_048
 const connectTimeoutMsDefault = 3_000
 const headerBytesMax = 16_384
 const addressesDialledMax = 4
-/** Until the next address is dialled. Node's 250 ms give up on another continent's first address. */
+/** The wait before the next address is dialled. Node's 250 ms are too short for another continent. */
 const attemptTimeoutMs = 600
 
-/** The fault of a URL, ignoring its host; null for a URL that may be dialled if the guard allows it. */
+/** What is wrong with a URL, apart from its host; null: the URL can be dialled if the guard permits it. */
 export const refusalOf = (url: URL): string | null => {
   if (url.href.length > urlLengthMax) return 'url'
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
   return url.username === '' && url.password === '' ? null : 'userinfo'
 }
 
-/** The addresses of the host that may be dialled. Ports other than the scheme's own are for exempt addresses. */
+/** The host's addresses that may be dialled. Only exempt addresses may use another port than the scheme's own. */
 export const addressesToDial = async (
   { url, signal, deadline }: Target,
   { guard, resolveHost }: Dialling,
@@ -52,13 +52,13 @@ export const addressesToDial = async (
       : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
   const permitted = addresses.filter((address) => guard.mayDial(address))
   if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
-  // WHATWG URLs leave the port empty if it is the scheme's own.
+  // A WHATWG URL has an empty port if the port is the scheme's own.
   const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
   if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
 }
 
-/** A client that connects to these addresses, even if the host's name resolves to others by then. The caller has to destroy it. */
+/** A client that connects to these addresses, whatever the host's name resolves to by then. The caller must destroy it. */
 export const clientTo = (
   url: URL,
   {
@@ -77,13 +77,13 @@ export const clientTo = (
       timeout: connectTimeoutMs ?? connectTimeoutMsDefault,
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
-      // Explicit, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not switch this check off.
+      // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED in the environment cannot switch this check off.
       rejectUnauthorized: true,
       ...(ca === undefined ? {} : { ca }),
     },
     allowH2: false,
     maxHeaderSize: headerBytesMax,
-    // The deadline covers both.
+    // The request's deadline covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -102,7 +102,7 @@ const lateness = (deadline: AbortSignal): NoPage => ({
   detail: deadline.aborted ? 'deadline' : 'aborted',
 })
 
-/** Only a request that cannot be written is thrown, because that is a bug here. Servers make parsers fail in unnamed ways. */
+/** Throws only if the request cannot be written, which is our bug. Servers can make parsers fail with unknown errors. */
 export const failureToReach = (
   error: unknown,
   { signal, deadline }: Pick<Target, 'signal' | 'deadline'>,

@@ -2,37 +2,35 @@ import { type Answer, type DecodedPacket, decode, encode, RECURSION_DESIRED } fr
 import { parseAddress } from './address.ts'
 
 /**
- * One DNS question as a message, and the meaning of the answer. Pure: bytes in, values out. `dns-packet` reads and writes
- * the wire format (RFC 1035). The bytes come from strangers, so this code decides which of them to trust: an
- * answer to another question does not count, records of another name are ignored, and a name can hold no syntax.
+ * One DNS question as a message, and the meaning of its answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
+ * trusted: an answer to another question does not count, records of other names are ignored, and names cannot contain syntax.
  */
 
 export type DnsType = 'A' | 'AAAA' | 'MX'
 export type DnsQuestion = { readonly id: number; readonly name: string; readonly type: DnsType }
 
-/** `value` is an address, or the host name of an exchanger; only MX records have a priority, others have 0. */
+/** `value` is an address, or the host name of an exchanger. Only MX records have a priority; others have 0. */
 export type DnsRecord = { readonly value: string; readonly priority: number }
 
 /**
- * The result of a question. `ttlSeconds` is how long the zone allows it to be cached: the least along the chain of
- * aliases, or RFC 2308's negative TTL; null for a negative answer without one.
- * Codes are those of `node:dns`: ESERVFAIL, EREFUSED, ETIMEOUT, …
+ * `ttlSeconds` is how long the answer can be cached: the shortest TTL along the chain of aliases, or RFC 2308's negative TTL. It is null for a
+ * negative answer without a TTL. Codes are those of `node:dns`: ESERVFAIL, EREFUSED, ETIMEOUT, …
  */
 export type DnsAnswer =
   | { readonly kind: 'records'; readonly records: readonly DnsRecord[]; readonly ttlSeconds: number }
   | { readonly kind: 'not_found' | 'no_data'; readonly ttlSeconds: number | null }
   | { readonly kind: 'failed'; readonly code: string }
 
-/** `truncated`: the answer did not fit into a datagram and has to be requested over TCP. */
+/** `truncated`: the answer did not fit into a datagram and must be requested over TCP. */
 export type DnsResponse = DnsAnswer | { readonly kind: 'truncated' }
 
 const headerOctets = 12
-/** RFC 1035 §2.3.4; the text of a name is one octet shorter than its 254 octets before the root label. */
+/** RFC 1035 §2.3.4. The text of a name is one octet shorter than its 254 octets before the root label. */
 const nameLengthMax = 253
 const labelPattern = /^[a-z0-9_-]{1,63}$/i
-/** More than any mail domain has, in one message with its authorities. */
+/** More than any mail domain has in a message, authorities included. */
 const recordsReadMax = 256
-/** Resolvers refuse longer chains of aliases themselves. */
+/** Resolvers refuse longer chains of aliases. */
 const aliasesMax = 8
 
 const noSuchName = 3
@@ -43,18 +41,18 @@ const errorCodes: Readonly<Record<number, string>> = {
   5: 'EREFUSED',
 }
 
-/** An invalid answer. */
+/** For an invalid answer. */
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
-/** The query as bytes; null for a name that is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
+/** The query as bytes; null: the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
 export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =>
   name.length <= nameLengthMax && name.split('.').every((label) => labelPattern.test(label))
     ? encode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [{ name, type }] })
     : null
 
 /**
- * Null when the message does not answer this question: another id, another name, a query. The caller keeps waiting
- * then, because otherwise a stranger could end the wait. An invalid message that answers the question is EBADRESP.
+ * Null for a message that does not answer this question, such as one with another id or name. The caller then keeps waiting, so that a
+ * stranger cannot end the wait. An invalid answer to the question is EBADRESP.
  */
 export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsResponse | null => {
   if (message.length < headerOctets || message.readUInt16BE(0) !== question.id) return null
@@ -71,7 +69,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   return conclude(packet, question, code === noSuchName)
 }
 
-/** Null for a message that cannot be read, and for one that announces too many records. */
+/** Null for a message that cannot be read or that announces too many records. */
 const decoded = (message: Buffer): DecodedPacket | null => {
   const records = message.readUInt16BE(6) + message.readUInt16BE(8) + message.readUInt16BE(10)
   if (records > recordsReadMax) return null
@@ -88,7 +86,7 @@ const answersQuestion = ({ questions = [] }: DecodedPacket, { name, type }: DnsQ
       hostName(asked.name) === name.toLowerCase() && asked.type === type && (asked.class ?? 'IN') === 'IN',
   )
 
-/** Follows the aliases from the requested name. Records of any other name are ignored, because they were not requested. */
+/** Follows the aliases from the requested name, and ignores records of other names. */
 const conclude = (
   { answers = [], authorities = [] }: DecodedPacket,
   { name, type }: DnsQuestion,
@@ -110,20 +108,20 @@ const conclude = (
     if (records.length < mine.length) return badResponse
     return { kind: 'records', records, ttlSeconds: Math.min(ttlSeconds, ...mine.map(ttlOf)) }
   }
-  // RFC 2308 §5: the negative TTL is the last field of the SOA, capped by the record's own TTL.
+  // RFC 2308 §5: the negative TTL is the last field of the SOA record, limited by the record's own TTL.
   const [negativeTtlSeconds = null] = authorities.flatMap((one) =>
     one.type === 'SOA' ? [Math.min(ttlOf(one), one.data.minimum ?? 0)] : [],
   )
   if (isUnknownName) return { kind: 'not_found', ttlSeconds: negativeTtlSeconds }
-  // Without an SOA, name servers are a referral (RFC 2308 §2.2), and an alias alone is half an answer. The server does
-  // not resolve for us, and nothing is known.
+  // Without an SOA record, name servers are a referral (RFC 2308 §2.2), and an alias alone is half an answer. The server does
+  // not resolve names, so nothing is known.
   const isResolved = owner === asked && !authorities.some((one) => one.type === 'NS')
   return negativeTtlSeconds !== null || isResolved
     ? { kind: 'no_data', ttlSeconds: negativeTtlSeconds }
     : badResponse
 }
 
-/** Null for an invalid address: the wire format lets a record be shorter than its address. */
+/** Null for an invalid address, because the wire format allows a record to be shorter than its address. */
 const recordOf = (answer: Answer): DnsRecord | null => {
   if (answer.type === 'MX')
     return { priority: answer.data.preference ?? 0, value: hostName(answer.data.exchange) }
@@ -141,8 +139,8 @@ const ttlOf = (answer: Answer): number => {
 }
 
 /**
- * A name in lower case, without the root's dot; empty for the root itself. Characters that host names may not hold become
- * `\DDD`, so that nothing in a name can be taken for syntax elsewhere.
+ * A name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in decimal, so that
+ * they cannot be mistaken for syntax elsewhere.
  */
 const hostName = (name: string): string =>
   name === '.'

@@ -14,27 +14,24 @@ import {
 } from './dns-message.ts'
 
 /**
- * One question to recursive resolvers over the network. It has no cache and keeps no state: `dns.ts` has those.
+ * Asks recursive resolvers one question. Has no cache and no state: `dns.ts` has those.
  *
- * Every attempt has its own socket, which gives it a random port in addition to the random id. The socket is connected to the server, so that
- * the kernel drops packets from anywhere else. A truncated answer is requested again over TCP. A server that answers
- * SERVFAIL or REFUSED has answered: the next server is asked, and the same one is not asked again.
+ * Every attempt has its own socket, and so a random port in addition to the random id. The socket is connected, so that the kernel drops packets
+ * from other addresses. A truncated answer is requested again over TCP. SERVFAIL or REFUSED counts as an answer: the next server is asked, and
+ * that server is not asked again.
  */
 type DnsServer = { readonly address: string; readonly port: number }
 
-/** Rounds over the servers that did not answer. */
+/** Rounds over the servers that have not answered. */
 const roundsMax = 2
 const serversMax = 3
-/** For a reply over TCP. No domain's mail exchangers need a tenth of it. */
+/** For a reply over TCP. No domain's mail exchangers need a tenth of this. */
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
-/**
- * The servers to ask, the first three of them: `ip`, `ip:port` or `[ipv6]:port`. Null means the system's. Throws a TypeError naming a text that
- * is none of these.
- */
+/** The first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError that names an invalid text. */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
-  if (texts?.length === 0) throw new TypeError('there has to be a DNS server')
+  if (texts?.length === 0) throw new TypeError('at least one DNS server is needed')
   return (texts ?? getServers()).slice(0, serversMax).map((text) => {
     const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(text) ?? []
     const address = isIP(text) === 0 ? (bracketed ?? plain ?? '') : text
@@ -47,13 +44,10 @@ export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[
 
 const silence = { kind: 'failed', code: 'ETIMEOUT' } as const satisfies DnsAnswer
 
-/** `attemptTimeoutMs` is how long one server may take to answer, `deadlineMs` how long all of them together. */
+/** `attemptTimeoutMs` limits the wait for one server, `deadlineMs` the wait for all servers together. */
 type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
 
-/**
- * The servers' answer, in at most `deadlineMs`. Never throws: an error is `failed`, with EBADNAME for a text that is not a
- * host name, and ETIMEOUT when none of them answered.
- */
+/** Never throws: errors are `failed`, with EBADNAME if the name is not a host name and ETIMEOUT if no server answered within `deadlineMs`. */
 export const askServers = async (
   servers: readonly DnsServer[],
   name: string,
@@ -70,7 +64,7 @@ export const askServers = async (
       if (timeoutMs <= 0) return failure
       const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
       if (answer.kind !== 'failed') return answer
-      // An error from one server is more informative than the timeout of another.
+      // An error from one server says more than the timeout of another.
       if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
       failure = answer
@@ -97,7 +91,7 @@ const askServer = async (server: DnsServer, question: DnsQuestion, timeoutMs: nu
   }
 }
 
-/** Rejects with the error of the socket. */
+/** Rejects with the socket's error. */
 type Ask = (
   server: DnsServer,
   question: DnsQuestion,

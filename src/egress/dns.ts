@@ -4,55 +4,51 @@ import type { DnsAnswer, DnsType } from './dns-message.ts'
 import { askServers, dnsServers } from './dns-query.ts'
 
 /**
- * DNS with a cache that honours TTLs: nothing is answered beyond its TTL, and identical questions
- * in progress are sent upstream once.
+ * DNS with a cache that respects TTLs. Identical questions in progress are sent upstream once.
  *
- * `node:dns` uses only the system's servers. Its binding drops the TTL of MX records and of negative answers, takes a
- * referral for "there is no mail server", and does not share questions. `dns.lookup` would fill the thread pool that file
- * reads and key derivation share: four slow names are enough.
+ * `node:dns` uses only the system's servers, drops the TTLs of MX records and of negative answers, mistakes a referral for "there is no mail
+ * server", and does not share questions. `dns.lookup` would fill the thread pool that file reads and key derivation need: four slow names are
+ * enough.
  */
 export type Dns = {
   /**
-   * Never throws. `signal` ends the wait with `failed` and ECANCELLED; the question continues for others and the cache.
-   * Records come in no particular order. EBUSY: too many different questions are in progress.
+   * Never throws. Records are in no particular order. EBUSY: too many different questions are in progress. When `signal` aborts, returns
+   * `failed` with ECANCELLED, and the question continues for other callers and the cache.
    */
   resolve(name: string, type: DnsType, options?: { readonly signal?: AbortSignal }): Promise<DnsAnswer>
-  /** For metrics. */
   status(): DnsStatus
 }
 
-/** The outcome of a question that the cache could not answer. `busy`: too many others were in progress. */
+/** The outcome of a question that the cache could not answer. `busy`: too many questions were in progress. */
 type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
 
-/** Since it was created. */
 type DnsStatus = {
   readonly queries: Readonly<Record<DnsOutcome, number>>
-  /** Questions answered from memory. */
   readonly cacheHits: number
 }
 
-/** Even with slow servers, there is an answer or a failure within this time. */
+/** Every question has an answer or a failure within this time, even if servers are slow. */
 const questionDeadlineMs = 5_000
-/** A resolver that does not answer in this time has probably lost the datagram. */
+/** A resolver that has not answered in this time has probably lost the datagram. */
 const attemptTimeoutMsDefault = 1_500
-/** The zone's owner may allow a TTL of a day, but forgetting earlier costs one question. */
+/** A zone may allow a day, but an earlier end of the cache entry costs only one question. */
 const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
-/** How long a failure, or a negative answer without a TTL, is not asked for again (RFC 2308 §5 forbids more). */
+/** How long a failure, or a negative answer without a TTL, is cached (RFC 2308 §5 forbids longer). */
 const failureTtlSeconds = 5
-/** If a zone's servers do not answer, every call about it holds a dozen places for seconds. */
+/** If the servers of a zone do not answer, each call about it occupies a dozen places for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
-/** For names and values together: hostile zones with long answers displace entries, but do not exhaust the process's memory. */
+/** For names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
 const charactersMax = 8 * 1024 * 1024
-/** The cost of a record in addition to its text. */
+/** Added to the length of a record's text. */
 const recordCharacters = 32
-/** For one answer. MX records with the highest priority values are dropped first; addresses in the order they come. */
+/** The records kept of one answer: MX records by priority, addresses in their order. */
 const recordsKept = 32
 
 type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }
 
-/** `servers` as for `dnsServers`. `clock` counts milliseconds and should never go back (`performance`). */
+/** `servers` as for `dnsServers`. `clock` counts milliseconds and should be monotonic (`performance`). */
 export const createDns = ({
   servers: texts,
   clock,
@@ -121,7 +117,7 @@ export const createDns = ({
 
 const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
 
-/** Null for a text that is not a host name; no server was asked. */
+/** Null: the name is not a host name, and no server was asked. */
 const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {
   if (answer.kind !== 'failed') return answer.kind
   if (answer.code === 'EBADNAME') return null

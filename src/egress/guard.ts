@@ -2,33 +2,30 @@ import { BlockList, isIP } from 'node:net'
 import { blocksOf, dottedOf, groupsOf, type ParsedAddress, parseAddress } from './address.ts'
 
 /**
- * The addresses this process may connect to when a stranger named the target: in a domain, a URL, a DNS answer. It judges
- * addresses, never names: a name is resolved once, each of its addresses is judged here, and the address that passed
- * is dialled. A name that is resolved again afterwards has not been judged.
+ * Decides which addresses this process may connect to if a stranger chose the target. The guard judges addresses, never names: a name is
+ * resolved once, each of its addresses is judged, and a permitted address is dialled. Resolving the name again would give unjudged addresses.
  */
 export type EgressGuard = {
   /**
-   * True for an address in allocated, global, unicast space that leads out of this network, and for an exempt address.
-   * Mapped, NAT64 and 6to4 forms are judged by the IPv4 address inside, ISATAP forms by both. Any text that is not an
-   * address, zone ids included, is false.
+   * True for an exempt address, and for one in allocated, global, unicast space outside this network. Mapped, NAT64 and 6to4 forms are judged by
+   * the IPv4 address inside, ISATAP forms by both. False for text that is not an address, including zone ids.
    */
   mayDial(address: string): boolean
-  /** True for an address the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
+  /** True for an address that the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
   exempts(address: string): boolean
-  /** The operator exempted some address. */
+  /** Whether the operator exempted any address. */
   readonly exemptsAny: boolean
 }
 
 /**
- * `allow` are CIDR blocks or single addresses that are exempt: tests, servers on the premises. Throws a TypeError naming
- * the first that is neither.
+ * `allow` are exempt CIDR blocks or addresses, for tests and internal servers. Throws a TypeError that names the first invalid one.
  *
- * An IPv4 block exempts the mapped form of its addresses too, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1
- * itself. It does not exempt their NAT64 and 6to4 forms: those leave towards a translator, whose 10.0.0.1 is another
- * address. Mapped addresses count as IPv4 alone, so that no IPv6 block, `::/0` included, opens an IPv4 network.
+ * An IPv4 block also exempts the mapped forms of its addresses, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1. It does not exempt their
+ * NAT64 and 6to4 forms, which lead to a translator with another 10.0.0.1. Mapped addresses count only as IPv4, so that no IPv6 block, not even
+ * `::/0`, opens an IPv4 network.
  */
 export const createEgressGuard = ({ allow }: { allow: readonly string[] }): EgressGuard => {
-  // One list for both would check IPv4 addresses against IPv6 blocks in their mapped form.
+  // A shared list would check IPv4 addresses against IPv6 blocks in their mapped form.
   const exempt = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const cidr of allow) addBlock(exempt, cidr)
 
@@ -47,15 +44,15 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
 }
 
 /**
- * Addresses of public space at which a cloud serves its own machines, including credentials and start scripts. All other
- * known ones (169.254.169.254 and those next to it, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
- * or reserved. These addresses can still be looked up: this list is only about dialling.
+ * Public addresses at which clouds serve their own machines, for example with credentials and start scripts. The other known ones
+ * (169.254.169.254 and its neighbours, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private or reserved. This list is only for
+ * dialling; its addresses can be looked up.
  */
 const platforms = blocksOf(
   [
-    // Azure: WireServer, from which a machine takes its certificates and extensions.
+    // Azure WireServer, from which machines get certificates and extensions.
     '168.63.129.16/32',
-    // IBM Cloud: infrastructure and service endpoints, routed inside only.
+    // IBM Cloud infrastructure and service endpoints, which are only routed inside.
     '161.26.0.0/16',
     '166.8.0.0/14',
   ],
@@ -71,9 +68,8 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
 }
 
 /**
- * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), under any
- * prefix: a machine with such an interface sends the packet there. Null for other addresses. The bits for the meaning of the
- * IPv4 address are ignored.
+ * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix, because a
+ * machine with such an interface sends the packet there. Null for other addresses. Ignores the bits that classify the IPv4 address.
  */
 const tunnelledTo = (canonical: string): string | null => {
   if (isMapped(canonical)) return null
@@ -81,7 +77,7 @@ const tunnelledTo = (canonical: string): string | null => {
   return (flags & 0xfcff) === 0 && mark === 0x5efe ? dottedOf(high, low) : null
 }
 
-/** The canonical text of a mapped address, and of no other address, has this prefix followed by a dotted quad. */
+/** Only the canonical text of a mapped address is this prefix followed by a dotted quad. */
 const isMapped = (canonical: string): boolean => canonical.startsWith('::ffff:') && canonical.includes('.')
 
 const addBlock = (exempt: { ipv4: BlockList; ipv6: BlockList }, cidr: string): void => {
@@ -93,7 +89,7 @@ const addBlock = (exempt: { ipv4: BlockList; ipv6: BlockList }, cidr: string): v
   const wellFormed =
     parsed !== null && rest.length === 0 && /^\d{1,3}$/.test(prefix ?? '0') && bits <= bitsMax
   if (!wellFormed) throw new TypeError(`"${cidr}" is not an address or a CIDR block such as 10.0.0.0/8`)
-  if (isMapped(parsed.canonical)) throw new TypeError(`"${cidr}" has to be written as an IPv4 block`)
+  if (isMapped(parsed.canonical)) throw new TypeError(`"${cidr}" must be written as an IPv4 block`)
   const version = family === 4 ? 'ipv4' : 'ipv6'
   exempt[version].addSubnet(address, bits, version)
 }

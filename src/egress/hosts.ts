@@ -1,24 +1,21 @@
 import { isIP } from 'node:net'
 import type { Dns } from './dns.ts'
 
-/**
- * The addresses of a host name, IPv4 first: mail hosts judge IPv6 senders harder, and more of the world is reachable
- * over IPv4. `code` is why some of them may be missing; it can come along with addresses, when one family failed.
- */
+/** IPv4 addresses come first, because mail hosts trust IPv6 senders less and more hosts are reachable over IPv4. */
 export type HostAddresses = {
   readonly addresses: readonly string[]
-  /** For example ESERVFAIL. Null when both families were answered: then no address means there is none. */
+  /** Why addresses may be missing, such as ESERVFAIL; null: both families were answered. */
   readonly code: string | null
 }
 
 export type ResolveHost = (host: string, signal: AbortSignal) => Promise<HostAddresses>
 
-/** RFC 6761 §6.3: these names mean this machine, even if a DNS server answers otherwise. */
+/** RFC 6761 §6.3: these names mean this machine, whatever DNS servers answer. */
 export const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host)
 
 /**
- * Asks DNS, and never the hosts file or the thread pool. Literals are their own address; `localhost` is the loopback,
- * so that only a guard with an exemption lets it be dialled.
+ * Uses DNS, never the hosts file or the thread pool. A literal is its own address. `localhost` is the loopback address, which only a guard with
+ * an exemption permits.
  */
 export const hostsOf =
   (dns: Dns): ResolveHost =>

@@ -1,19 +1,17 @@
 /**
- * The IANA address registries that decide which addresses may be dialled or looked up, as data. `address.ts` makes block lists of them.
+ * The IANA registries that decide which addresses may be dialled or looked up.
  *
- * Refresh them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was given
- * to APNIC. A prefix missing here is answered `success: false`, which costs a caller nothing but the answer; a
- * prefix wrongly listed would sell a made-up city, so the tables lean towards leaving out.
+ * Update them by hand when IANA changes a registry; the allocation table last changed when APNIC got 2410::/12. If a prefix is missing here,
+ * calls about it are answered `success: false`. If a prefix were wrongly listed, a made-up city would be sold, so doubtful prefixes are left out.
  */
 
-/** One registry row: the block, its registered name, the defining document, and whether we look it up. */
+/** One row of a registry. `lookedUp`: addresses in the block can be looked up. */
 export type RegistryBlock = { prefix: string; name: string; reference: string; lookedUp: boolean }
 
 /**
- * IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190), with multicast (RFC 5771).
- * Source: iana.org/assignments/iana-ipv4-special-registry, from public copies, 2026-11-21.
- * 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but name a service at the nearest
- * router and so have no place: they stay refused with the rest of 192.0.0.0/24.
+ * IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190), with multicast (RFC 5771), from public copies of
+ * iana.org/assignments/iana-ipv4-special-registry, 2026-11-21. 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but
+ * stay refused with 192.0.0.0/24, because they mean a service at the nearest router and so have no place.
  */
 export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: '0.0.0.0/8', name: 'This network', reference: 'RFC 791', lookedUp: false },
@@ -37,13 +35,11 @@ export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
 ]
 
 /**
- * IANA IPv6 Special-Purpose Address Registry (RFC 6890, RFC 8190), with the deprecated and multicast blocks of
- * RFC 4291. Source: iana.org/assignments/iana-ipv6-special-registry, taken from public copies on 2026-11-21;
- * the newest row is 100:0:0:1::/64 (RFC 9780, 2025).
- * Blocks that embed an IPv4 address and are unwrapped are in `ipv6Embedding`. Rows outside 2000::/3 are refused
- * anyway; they are listed so that the tests can walk the registry.
- * Teredo is refused although it embeds an IPv4 address, because database files alias 2001::/32 by the address of
- * the Teredo *server*, not of the client.
+ * IANA IPv6 Special-Purpose Address Registry (RFC 6890, RFC 8190), with the deprecated and multicast blocks of RFC 4291, from public copies of
+ * iana.org/assignments/iana-ipv6-special-registry, 2026-11-21. The newest row is 100:0:0:1::/64 (RFC 9780, 2025).
+ *
+ * `ipv6Embedding` has the blocks that embed an IPv4 address. Rows outside 2000::/3 are refused anyway, but tests check the whole registry.
+ * Teredo is refused although it embeds an IPv4 address, because database files map 2001::/32 to the Teredo *server*, not to the client.
  */
 export const ipv6SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: '::/96', name: 'Unspecified, loopback, IPv4-compatible', reference: 'RFC 4291', lookedUp: false },
@@ -73,7 +69,7 @@ export const ipv6SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: 'ff00::/8', name: 'Multicast', reference: 'RFC 4291', lookedUp: false },
 ]
 
-/** Blocks whose addresses carry an IPv4 address, and the bit at which it starts. */
+/** Blocks whose addresses contain an IPv4 address, and the bit at which it starts. */
 export const ipv6Embedding = [
   { prefix: '::ffff:0:0/96', name: 'IPv4-mapped', reference: 'RFC 4291', ipv4AtBit: 96 },
   { prefix: '64:ff9b::/96', name: 'NAT64 well-known prefix', reference: 'RFC 6052', ipv4AtBit: 96 },
@@ -81,10 +77,9 @@ export const ipv6Embedding = [
 ] as const
 
 /**
- * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 given to a regional registry.
- * Source: iana.org/assignments/ipv6-unicast-address-assignments, taken from public copies on 2026-11-21; the
- * newest row known is 2410::/12 (2024-11-01).
- * Everything else in 2000::/3 is unallocated; no prefix is longer than /23.
+ * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 that regional registries have, from public copies of
+ * iana.org/assignments/ipv6-unicast-address-assignments, 2026-11-21. The newest known row is 2410::/12 (2024-11-01). The rest of 2000::/3 is
+ * unallocated; no prefix is longer than /23.
  */
 export const ipv6Allocated: readonly string[] = [
   '2001:200::/23',

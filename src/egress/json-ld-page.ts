@@ -1,16 +1,16 @@
-/** Finds the JSON-LD of one page, within limits. Nothing here limits time: it runs in the page's thread (`json-ld.ts`). */
+/** Finds the JSON-LD of one page. `json-ld.ts` runs this in a separate thread and limits its time. */
 import { Parser } from 'htmlparser2'
 import { jsonLdLimits, type PageRead, type PageToRead } from './json-ld.ts'
 import { isJsonObject, type JsonObject } from './json-ld-nodes.ts'
 
 type PageReader = (nodes: readonly JsonObject[]) => unknown
 
-/** The part of a page in which a `<meta charset>` is looked for, as browsers do (HTML Standard §13.2.3.2). */
+/** The part of a page that is searched for `<meta charset>`, as in browsers (HTML Standard §13.2.3.2). */
 const charsetWithinBytes = 1_024
-/** Characters parsed before it is checked whether enough blocks were seen. */
+/** Characters to parse before checking whether enough blocks were found. */
 const writeCharacters = 64 * 1024
 
-/** Calls the reader with the nodes of the page. A reader that throws makes the page malformed. */
+/** Calls the reader with the nodes of the page. If the reader throws, the page is malformed. */
 export const readPage = (page: PageToRead, reader: PageReader): PageRead => {
   try {
     return read(page, reader)
@@ -33,7 +33,7 @@ const read = ({ html, charset }: PageToRead, reader: PageReader): PageRead => {
   return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', answer: reader(nodes) }
 }
 
-/** Malformed bytes become U+FFFD; the reader of the text decides what to do with them. */
+/** Malformed bytes become U+FFFD. */
 const decoded = (html: Uint8Array, charset: string | null): string => {
   const head = Buffer.from(html.buffer, html.byteOffset, Math.min(html.length, charsetWithinBytes))
   const declared = /<meta\b[^<>]*?\bcharset\s*=\s*(?:["']\s*)?([A-Za-z0-9_:.-]{1,40})/i.exec(
@@ -44,13 +44,13 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
     try {
       return new TextDecoder(label).decode(html)
     } catch {
-      // An unknown charset.
+      // The charset is unknown.
     }
   }
   return ''
 }
 
-/** The text of the first JSON-LD blocks. A block without an end tag is ignored: the page may have been cut there. */
+/** The text of the first JSON-LD blocks. Ignores a block without an end tag, because the page may have been cut there. */
 const blocksOf = (html: string): string[] => {
   const blocks: string[] = []
   let pieces: string[] | null = null
@@ -79,7 +79,7 @@ const blocksOf = (html: string): string[] => {
 const bounded = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.slice(0, jsonLdLimits.textCharactersMax) : value
 
-/** Undefined if it is not JSON. Two common errors of real pages are accepted: CDATA marks and raw line ends within texts. */
+/** Undefined if the block is not JSON. Accepts two common errors: CDATA marks, and raw line ends within texts. */
 const parsed = (block: string): unknown => {
   const text = withoutCdata(block.trim())
   for (const candidate of [text, text.replaceAll(/\p{Cc}/gu, ' ')]) {
@@ -92,7 +92,7 @@ const parsed = (block: string): unknown => {
   return undefined
 }
 
-/** Without `<![CDATA[` … `]]>`, which may be within comments. */
+/** Removes `<![CDATA[` … `]]>`, which may be inside comments. */
 const withoutCdata = (text: string): string => {
   const opening = /^(\/\/|\/\*)?\s{0,9}<!\[CDATA\[\s{0,9}(\*\/)?/.exec(text)?.[0]
   const end = text.lastIndexOf(']]>')
@@ -101,7 +101,7 @@ const withoutCdata = (text: string): string => {
   return inside.endsWith('//') || inside.endsWith('/*') ? inside.slice(0, -2) : inside
 }
 
-/** Level by level and not by recursion, because depth is the limit being checked. */
+/** Works level by level instead of recursively, because it checks the depth. */
 const depthWithin = (value: unknown, depthMax: number): boolean => {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

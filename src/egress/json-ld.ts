@@ -1,58 +1,50 @@
 /**
- * The JSON-LD of a web page (`<script type="application/ld+json">`), read without trusting the page.
+ * Reads the JSON-LD of a web page (`<script type="application/ld+json">`) without trusting the page.
  *
- * A page is hostile: markup can be built to keep a parser busy. It is therefore parsed in a separate thread that is
- * killed when its time is up, one thread per page, so that nothing of one page is left for the next. The reader that the
- * caller names interprets the page in the same thread and within the same time: the main thread only gets
- * the reader's answer, and never raw text of the page.
+ * Hostile markup can keep a parser busy, so each page is parsed in a separate thread, which is killed when its time is up and shares nothing
+ * with the next page. The caller's reader interprets the page in the same thread and within the same time, so the main thread gets only the
+ * reader's answer and never raw text of the page.
  */
 import { Worker } from 'node:worker_threads'
 
-/**
- * A module that exports `read`, a `ReadNodes`, and its input in addition to the nodes. Input and answer are copied
- * between threads (structured clone).
- */
+/** `module` exports `read`, a `ReadNodes`. Its `input` and its answer are copied between threads (structured clone). */
 type NodeReader = { readonly module: URL; readonly input: unknown }
 
 type JsonLd<Answer> =
-  /** The page has JSON-LD, and the reader answered. */
   | { readonly kind: 'found'; readonly answer: Answer }
-  /** The page has no JSON-LD. */
   | { readonly kind: 'none' }
-  /** Its time was up, or too many pages were being read already. */
+  /** The time was up, or too many pages were being read. */
   | { readonly kind: 'too_slow' }
-  /** Its JSON-LD is not JSON within the limits, or it took too much memory. */
+  /** The JSON-LD is not JSON within the limits, or reading it took too much memory. */
   | { readonly kind: 'malformed' }
 
-/** The part of a page that is read. The rest is ignored, as if the page ended there. */
+/** Only this part of a page is read. The rest is ignored, as if the page ended there. */
 export const jsonLdLimits = {
-  /** Of the page. */
+  /** The limit for the page. */
   htmlBytesMax: 2 * 1024 * 1024,
   blocksMax: 5,
-  /** Characters of all blocks of a page together. A block that exceeds the rest is skipped. */
+  /** The limit for all blocks of a page together. A block that exceeds the rest is skipped. */
   blockCharactersMax: 512 * 1024,
-  /** Objects and lists within each other. */
+  /** Objects and lists inside each other. */
   depthMax: 32,
   nodesMax: 500,
-  /** For one text; the rest of it is cut off. No reader keeps more. */
+  /** The limit for one text; the rest of it is cut off. No reader stores longer texts. */
   textCharactersMax: 16_384,
 } as const
 
-/** From the moment a thread has the page until the reader has answered. A large honest page takes tens of milliseconds. */
+/** From when a thread has the page until the reader answers. A large honest page takes tens of milliseconds. */
 export const jsonLdTimeMaxMs = 1_000
 
-/** Loading a thread and its reader takes about 150 ms; more than this means that the machine has no time for pages. */
+/** Loading a thread and its reader takes about 150 ms. If it takes longer than this, the machine is too busy for pages. */
 const threadStartMaxMs = 5_000
-/** More would take processor time from calls that do not need a page. */
+/** More threads would take processor time from calls that do not need a page. */
 const threadsMax = 2
 const waitingMax = 32
 const threadHeapMaxMb = 64
 
-/** The message to a thread, once it reports that it is ready. */
+/** Sent to a thread when the thread is ready. */
 export type PageToRead = { readonly html: Uint8Array<ArrayBuffer>; readonly charset: string | null }
-/** The data a thread is started with: its reader. */
 export type PageThread = { readonly module: string; readonly input: unknown }
-/** The messages of a thread. */
 export type PageRead =
   | { readonly kind: 'ready' }
   | { readonly kind: 'found'; readonly answer: unknown }
@@ -63,10 +55,8 @@ let threads = 0
 const waiting: (() => void)[] = []
 
 /**
- * Reads the JSON-LD of a page. Takes at most `jsonLdTimeMaxMs` of parsing and reading and settles by the deadline.
- *
- * `deadlineMs` is on the `performance.now()` clock. `charset` is from the Content-Type; without it the page's own
- * `<meta charset>` counts, then UTF-8. Rejects only if a thread cannot be started, which is not the page's fault.
+ * Reads the JSON-LD of a page before `deadlineMs`, a time of `performance.now()`. `charset` is from the Content-Type; otherwise the page's
+ * `<meta charset>` or UTF-8 is used. Rejects only if a thread cannot be started, which is not the page's fault.
  */
 export const readJsonLd = async <Answer>(
   html: Uint8Array,
@@ -78,7 +68,7 @@ export const readJsonLd = async <Answer>(
 ): Promise<JsonLd<Answer>> => {
   if (!(await takeTurn(deadlineMs))) return { kind: 'too_slow' }
   try {
-    // A separate copy, because a Buffer may be a window on memory that others use.
+    // Copied, because a Buffer may share its memory with others.
     const page = new Uint8Array(html.subarray(0, jsonLdLimits.htmlBytesMax))
     const thread = { module: reader.module.href, input: reader.input }
     return (await readInThread({ html: page, charset }, thread, deadlineMs)) as JsonLd<Answer>
@@ -88,7 +78,7 @@ export const readJsonLd = async <Answer>(
   }
 }
 
-/** Waits for one of the threads. False: the deadline came first, or too many wait already. */
+/** Waits for a thread. False: the deadline came first, or too many are waiting. */
 const takeTurn = (deadlineMs: number): Promise<boolean> => {
   const remainingMs = deadlineMs - performance.now()
   if (remainingMs <= 0) return Promise.resolve(false)
@@ -116,16 +106,16 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
     const worker = new Worker(new URL('./json-ld-worker.ts', import.meta.url), {
       execArgv: [],
       workerData: thread,
-      // It needs nothing of ours, and must not see secrets.
+      // The thread needs none of our variables, and must not see secrets.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: threadHeapMaxMb, stackSizeMb: 4 },
     })
     const settle = (how: () => void): void => {
       clearTimeout(timer)
       worker.removeAllListeners()
-      // A thread that is ended may still report a failure; without a listener that would end the process.
+      // A thread that is being ended may still report an error, which would end the process without a listener.
       worker.on('error', () => undefined)
-      // Settled only when the thread has ended: it is counted until then.
+      // Settles only when the thread has ended, because it counts until then.
       worker.terminate().then(how, how)
     }
     const tooSlow = (): void => settle(() => resolve({ kind: 'too_slow' }))
@@ -145,7 +135,7 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
       ),
     )
     worker.on('exit', (code) =>
-      settle(() => reject(new Error(`a thread that reads pages ended with code ${code} and said nothing`))),
+      settle(() => reject(new Error(`a thread that reads pages ended with code ${code} without an answer`))),
     )
   })
 

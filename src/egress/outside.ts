@@ -4,26 +4,26 @@ import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
-/** The ways out of this process, by who chose the address: only the operator's own choices may be exempt from the guard. */
+/** The ways out of this process. Only addresses that the operator chose can be exempt from the guard. */
 export type Outside = {
-  /** For addresses that partners and strangers name. It exempts none. */
+  /** For addresses from partners and strangers. Exempts none. */
   readonly guard: EgressGuard
-  /** For addresses in the operator's configuration: `EGRESS_ALLOW` exempts some. */
+  /** For addresses in the operator's configuration. `EGRESS_ALLOW` exempts some. */
   readonly operatorGuard: EgressGuard
-  /** For mail servers, which the domain of an e-mail address names: `SMTP_ALLOW` exempts some. */
+  /** For mail servers, which depend on the domain of an e-mail address. `SMTP_ALLOW` exempts some. */
   readonly mailGuard: EgressGuard
   readonly dns: Dns
-  /** For pages of strangers: at most `pagesMax` at a time, the others wait. */
+  /** For strangers' pages: at most `pagesMax` at a time; other requests wait. */
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
-  /** For a source the operator chose: as many at a time as the caller asks for. */
+  /** For a source that the operator chose, with any number of requests at a time. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
-  /** For messages to partners: as many at a time as the caller sends. */
+  /** For messages to partners, with any number at a time. */
   readonly post: (request: PostRequest) => Promise<PostAnswer>
   /** For messages to the operator's own webhooks. */
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** A hostile page may take this many times its decoded maximum before it is released. */
+/** Until it is released, a hostile page may use this many times its maximum decoded size. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 
@@ -58,7 +58,7 @@ export const createOutside = ({
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, dialling)
       } finally {
-        // The place is passed on directly, so that no other request takes it in between.
+        // Passes the place on directly, so that no other request takes it in between.
         const [first] = waiting
         if (first === undefined) fetching -= 1
         else {
@@ -70,7 +70,7 @@ export const createOutside = ({
   }
 }
 
-/** True once a place was passed on; false when the request's time was up before. */
+/** True when a place was passed on; false if the request's time was up before. */
 const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageRequest): Promise<boolean> =>
   new Promise((resolve) => {
     const done = (placed: boolean): void => {

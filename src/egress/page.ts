@@ -13,51 +13,47 @@ import {
 } from './dial.ts'
 
 /**
- * One page from a stranger's web server, with every dimension bounded: time, bytes on the wire, bytes after
- * decompression, headers, redirects, and above all the addresses it may connect to.
+ * One page from a stranger's web server, with limits for time, bytes before and after decompression, headers and redirects, and above all for
+ * the addresses that may be dialled (`dial.ts`). A redirect is a new page, so everything is checked again.
  *
- * The host is resolved once, each address is judged by the guard, and the connection is made to the addresses that
- * passed, while TLS checks the certificate against the name. A redirect is a new page: everything is checked again.
- * It is not `fetch`, which resolves names, follows redirects and unpacks by itself, without a limit. Connections are not
- * reused and proxy variables of the environment are not read: both would dial addresses that were not judged.
- *
- * Failures outside are answers and never thrown.
+ * `fetch` is not used, because it resolves names, follows redirects and unpacks without a limit. Connections are not reused and proxy variables
+ * are not read, because both would dial unjudged addresses. Outside failures are returned, never thrown.
  */
 export type PageRequest = {
   readonly url: string
-  /** `host`, `accept` and `accept-encoding` are set here. On another origin all but `user-agent` and `accept-language` are dropped. */
+  /** `host`, `accept` and `accept-encoding` are set here. A redirect to another origin keeps only `user-agent` and `accept-language`. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Media types worth reading, such as `text/html`, in lower case. */
+  /** The media types to read, in lower case, such as `text/html`. */
   readonly accept: readonly string[]
-  /** For everything together: names, redirects, the last byte of the body. */
+  /** The limit for everything together: names, redirects and the last byte of the body. */
   readonly deadlineMs: number
   readonly connectTimeoutMs?: number
   readonly wireBytesMax?: number
   readonly decodedBytesMax?: number
   readonly redirectsMax?: number
-  /** Called before anything else happens to a redirect's target. Default: every target that the guard allows. */
+  /** Called before anything else happens with a redirect's target. By default, the guard alone decides. */
   readonly mayRedirectTo?: (url: URL) => boolean
   readonly signal?: AbortSignal
 }
 
 /**
- * `page`: for any status; the body is empty if there is none, and if a status other than 2xx comes with
- * another media type. `detail` is a word for logs and tests:
+ * `page`: for any status. The body is empty if there is none, or if a status other than 2xx comes with another media type. `detail` is a word for
+ * logs and tests:
  *
  * - refused: `url`, `scheme`, `userinfo`, `port`, `address`, `redirect`, `content_type`, `content_encoding`
  * - timeout: `deadline`, `connect`, `dns`, `aborted` (by the caller)
  * - too_large: `headers`, `wire`, `decoded`
- * - unreachable: the code of what failed, such as ENOTFOUND, ECONNREFUSED, Z_DATA_ERROR, or the name of an error without one
+ * - unreachable: the code of the error, such as ENOTFOUND, ECONNREFUSED or Z_DATA_ERROR, or the name of an error without a code
  * - too_many_redirects: the target of the first redirect beyond the limit
  */
 export type PageAnswer =
   | {
       readonly kind: 'page'
       readonly status: number
-      /** Names in lower case; repeated headers joined by commas. */
+      /** Names are in lower case; repeated headers are joined by commas. */
       readonly headers: Readonly<Record<string, string>>
       readonly body: Buffer
-      /** After redirects. */
+      /** The URL after redirects. */
       readonly url: string
     }
   | NoPage
@@ -68,10 +64,10 @@ const redirectsMaxDefault = 3
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 const bodilessStatuses = new Set([204, 205, 304])
-/** A secret meant for one origin must not follow a redirect to another. */
+/** Only these headers follow a redirect to another origin, because the others may contain a secret. */
 const headersForAnyone = new Set(['user-agent', 'accept-language'])
 
-/** GETs a page. Only http and https on their default ports; another port only at exempt addresses (`EGRESS_ALLOW`). */
+/** GETs a page over http or https. Only exempt addresses (`EGRESS_ALLOW`) can use another port than the default. */
 export const fetchBounded = async (request: PageRequest, dialling: Dialling): Promise<PageAnswer> => {
   const deadline = AbortSignal.timeout(request.deadlineMs)
   const signal = request.signal === undefined ? deadline : AbortSignal.any([deadline, request.signal])
@@ -121,7 +117,7 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
       headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
       signal,
     })
-    // There is no listener any more when the client is destroyed with an unread body.
+    // When the client is destroyed, an unread body has no other listener.
     response.body.on('error', () => undefined)
     return await answerOf(response, hop)
   } catch (error) {
@@ -157,7 +153,7 @@ const textHeaders = (headers: Dispatcher.ResponseData['headers']): Record<string
     ),
   )
 
-/** Null for a coding that was not requested, including chains of codings: each one multiplies the size of a byte. */
+/** Null for a coding that was not requested. Chains of codings are refused too, because each multiplies the size. */
 const decoderOf = (contentEncoding: string): Transform | null => {
   switch (contentEncoding.trim().toLowerCase()) {
     case '':
@@ -179,7 +175,7 @@ class TooLarge extends Error {
   override name = 'TooLarge'
 }
 
-/** Neither the packed nor the unpacked body is ever held beyond its limit: decoders produce 16 KiB at a time. */
+/** Never stores more of the packed or unpacked body than its limit, because decoders produce 16 KiB at a time. */
 const read = async (body: Readable, decoder: Transform, hop: Hop): Promise<Buffer> => {
   const chunks: Buffer[] = []
   await pipeline(

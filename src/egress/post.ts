@@ -1,17 +1,15 @@
 import { addressesToDial, clientTo, type Dialling, failureToReach, type NoPage, refusalOf } from './dial.ts'
 
 /**
- * One message to a stranger's web server. The answer is its status. The body is not read: we do not need it, and
- * it must not be shown to the person who chose the address. Redirects are not followed: they are an answer like any other, and the
- * message is for the server it was addressed to. As everywhere, failures outside are answers and never thrown.
- *
- * Without TLS only exempt addresses are dialled (`EGRESS_ALLOW`).
+ * Sends a message to a stranger's web server; the answer is the status. The body is not read, because the person who chose the address
+ * must not see it. Redirects are not followed, because the message is only for its addressee. Outside failures are returned, never thrown.
+ * Only exempt addresses (`EGRESS_ALLOW`) are dialled without TLS.
  */
 export type PostRequest = {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
-  /** For everything together: names, connection, status. */
+  /** The limit for everything together: names, connection and status. */
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
 }
