@@ -1,16 +1,14 @@
 /**
- * Keeps calls away from a failing target, so that callers learn it immediately and the target can recover. The caller passes the time,
- * and why each call failed.
- *
- * Written here and not taken from a library: the available ones read the system's clock, and do not record a cause.
+ * Keeps calls away from a failing target, so that callers are refused immediately and the target can recover. Available libraries read the
+ * system's clock and record no cause; here, the caller passes both.
  */
 export type CircuitBreaker<Cause> = {
-  /** Why no call may pass now, and for how long; null to let one pass. After that time, one call at a time may try. */
+  /** Why no call may pass now, and for how long; null: the call may pass. After that time, one call at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
-  /** Closes it, also before its time is over. */
+  /** Closes the breaker, even before its time is over. */
   succeed(): void
-  /** A call that passed had no meaningful outcome, so another call may try. */
+  /** For a call that passed without a meaningful outcome: another call may try. */
   abandon(): void
   state(nowMs: number): BreakerState
 }
@@ -18,26 +16,26 @@ export type CircuitBreaker<Cause> = {
 type BreakerState = 'closed' | 'open' | 'half_open'
 
 type FailureOptions = {
-  /** Failures about the same thing may count as one. */
+  /** Failures about the same thing count as one. */
   readonly about?: string | null
-  /** A trial without a waiting caller: it keeps the breaker open for the same time as before, and no longer. */
+  /** A failed trial without a waiting caller does not lengthen the time for which the breaker stays open. */
   readonly background?: boolean
 }
 
 type BreakerBounds = {
-  /** It opens after this many failures without a success between them. Failures about the same thing count as one. */
+  /** The breaker opens after this many failures without a success between them. */
   readonly failuresMax: number
   readonly openMs: number
   /** Each failed trial of a caller doubles the time, up to this. */
   readonly openMsMax: number
-  /** A trial that has not ended by then is over, because its caller went away. */
+  /** A trial that takes longer is over, because its caller has left. */
   readonly trialMs: number
 }
 
 export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
   let failures = 0
-  /** At most as many as it takes to open. */
+  /** Never larger than `failuresMax`. */
   const failedAbout = new Set<string>()
   const isOneTooMany = (about: string | null): boolean => {
     if (about !== null) {
@@ -58,7 +56,7 @@ export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreak
       return null
     },
     fail: (cause, nowMs, { about = null, background = false } = {}) => {
-      // Calls that were in progress when it opened show nothing new.
+      // Calls that were in progress when the breaker opened show nothing new.
       if (isOpen(nowMs)) return
       if (opened === null && !isOneTooMany(about)) return
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)

@@ -1,26 +1,26 @@
 /**
- * Waiting with an end. Nothing here stops the work itself: it continues, others may still wait for it, and a caller
- * who stopped waiting does not learn its outcome. Pass the work a signal if it has to stop too.
+ * Waiting with an end. The work itself continues, and a caller who has stopped waiting does not learn its outcome. Pass the work a signal if
+ * it must stop too.
  */
 
 /** Runs something once, after the given milliseconds. The returned function cancels it. */
 export type After = (ms: number, run: () => void) => () => void
 
 type Deadline = {
-  /** Milliseconds; without it only the signal ends the wait. */
+  /** In milliseconds. Without it, only the signal ends the wait. */
   readonly waitMs?: number | undefined
   readonly signal?: AbortSignal | undefined
-  /** The timer, for a clock that is not the system's. */
+  /** The timer, if it should not use the system's clock. */
   readonly after?: After
 }
 
-/** By the system's clock. */
+/** Uses the system's clock. */
 export const afterMs: After = (ms, run) => {
   const timer = setTimeout(run, ms)
   return () => clearTimeout(timer)
 }
 
-/** Settles as `work` does, or as `late` does if the deadline comes first, with its value or error. */
+/** Settles as `work` does, or as `late` does if the deadline comes first. */
 export const within = async <Value, Late>(
   work: Promise<Value>,
   { waitMs, signal, after = afterMs }: Deadline,
@@ -39,7 +39,7 @@ export const within = async <Value, Late>(
   }
 }
 
-/** Aborts after the given milliseconds, or with the given signal. */
+/** Aborts after `waitMs`, or when `signal` aborts. */
 export const deadlineSignal = (waitMs: number, signal?: AbortSignal | undefined): AbortSignal => {
   const deadline = AbortSignal.timeout(Math.max(0, Math.ceil(waitMs)))
   return signal === undefined ? deadline : AbortSignal.any([deadline, signal])

@@ -2,13 +2,13 @@ import type { After } from './deadline.ts'
 
 type FairPlacesBounds = {
   readonly placesMax: number
-  /** For all parties together. */
+  /** The limit for all parties together. */
   readonly waitingMax: number
   /** A caller that waits longer is refused. */
   readonly waitMaxMs: number
 }
 
-/** A function that returns the place, to be called once; or why there is none. */
+/** A function that returns the place, to be called once; otherwise the reason why there is no place. */
 type Outcome = (() => void) | 'full' | 'late'
 
 type Waiting = { readonly settle: (outcome: Outcome) => void }
@@ -16,15 +16,14 @@ type Waiting = { readonly settle: (outcome: Outcome) => void }
 type Party = { readonly name: string; held: number; readonly line: Waiting[] }
 
 /**
- * Places that many parties share: a limited number may be taken at a time, and other callers wait for a bounded time in a bounded queue. A free
- * place goes to the party that holds the fewest, and among those to the party that was given one least recently: a party
- * that asks for a hundred times as much waits only for itself. When the queue is full, the newest caller of the party with the
- * most waiting callers is refused.
+ * A limited number of places, shared by many parties. Other callers wait in a queue with a limited length and time. A free place goes to
+ * the party with the fewest places; if several have the fewest, to the one whose last place is longest ago. So a party with a hundred times
+ * as many requests delays only itself. When the queue is full, the newest caller of the party with the most waiting callers is refused.
  */
 export class FairPlaces {
   readonly #bounds: FairPlacesBounds
   readonly #after: After
-  /** Parties with places or waiting callers, in the order in which they were last given a place. */
+  /** Parties with places or waiting callers, in the order in which they last got a place. */
   readonly #parties = new Map<string, Party>()
   #taken = 0
   #waiting = 0

@@ -1,16 +1,15 @@
 /**
- * A limit on calls in progress, shared by parties without a queue. While less than half of it is used, everyone is let
- * in. From then on a party is let in while it has less than its share: the limit, divided by the parties that have anything in
- * progress. So a party that sends too much uses the part that the others do not need, and a newcomer is let in immediately. All together may exceed
- * the limit by one for each party.
+ * A limit on calls in progress, shared by parties without a queue. While less than half of the limit is used, every call enters. After that, a
+ * party's call enters while the party has less than its share: the limit divided by the number of parties with calls in progress. So a busy
+ * party uses the part that the others do not need, and a newcomer enters immediately. Together they may exceed the limit by one per party.
  */
 type FairShare = {
-  /** A function that ends the call, to be called once; null: the party has its share. */
+  /** Returns a function that ends the call, to be called once; null: the party has used its share. */
   enter(party: string): (() => void) | null
   readonly inProgress: number
 }
 
-/** `limit` is called each time, because the capacity may change. */
+/** `limit` is called each time, because the capacity can change. */
 export const createFairShare = (limit: () => number): FairShare => {
   const held = new Map<string, number>()
   let inProgress = 0

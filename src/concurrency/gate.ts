@@ -1,16 +1,16 @@
 import { type After, within } from './deadline.ts'
 
 /**
- * Keeps work away from a server that does not answer, so that callers are refused immediately instead of each waiting for a timeout.
+ * Keeps work away from a server that does not answer, so that callers are refused immediately instead of waiting for a timeout.
  *
- * The circuit breaker next to it lets one caller try when its time is over. Here that caller would wait for ten seconds, so the
- * gate asks the server itself: when work has been under way for a second, or nothing has succeeded for a second, and twice a second
- * while it is shut. Only the answer to that opens it: if a part of the server hangs, some work may still succeed.
+ * `circuit-breaker.ts` allows one caller to try when its time is over, but here that caller would wait for ten seconds. So the gate itself queries
+ * the server when work has taken a second or nothing has succeeded for a second, and twice a second while the gate is shut. Only an answer
+ * to that query opens the gate, because some work may succeed even if a part of the server hangs.
  */
 export type Gate = {
-  /** Notes that work is under way; settles as `work` does. */
+  /** Registers work in progress. Settles as `work` does. */
   watch<Value>(work: Promise<Value>): Promise<Value>
-  /** How long the server has not answered, in milliseconds; null while it answers. Counts the refused work. */
+  /** How long the server has not answered, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
   /** As `refuses`, without counting. */
   shutForMs(): number | null
@@ -25,9 +25,9 @@ export class GateShut extends Error {
 type GateLogger = Readonly<Record<'info' | 'error', (fields: object, message: string) => void>>
 
 type GateOptions = {
-  /** The subject of the log message: the server that does not answer. */
+  /** The server's name, which begins the log messages. */
   readonly what: string
-  /** Sends the server a small query, on a connection that a lost connection does not delay. */
+  /** Sends the server a small query, on a separate connection. */
   readonly ask: () => Promise<unknown>
   readonly logger: GateLogger
   readonly bounds?: GateBounds
@@ -37,16 +37,16 @@ type GateOptions = {
 type GateBounds = {
   /** How often the gate checks the work in progress. */
   readonly lookMs: number
-  /** If work takes this long, or nothing succeeds for this long, the server is asked. */
+  /** The server is queried if work takes this long, or if nothing succeeds for this long. */
   readonly stalledMs: number
   /** How long the server may take to answer. */
   readonly answerMs: number
-  /** The pause between two queries while it is shut. */
+  /** The pause between two queries while the gate is shut. */
   readonly againMs: number
 }
 
 const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
-/** How often the log repeats that it is still shut. */
+/** How often the log repeats that the gate is still shut. */
 const toldAgainMs = 60_000
 
 export const createGate = ({
@@ -58,7 +58,7 @@ export const createGate = ({
 }: GateOptions): Gate => {
   /** The start of each piece of work, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>()
-  /** Since when work was requested without a success; null: the last of it succeeded. */
+  /** When work was first requested without a success since; null: the last work succeeded. */
   let failingSinceMs: number | null = null
   let answeredMs = Number.NEGATIVE_INFINITY
   let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
@@ -71,7 +71,7 @@ export const createGate = ({
     timer ??= setTimeout(look, ms).unref()
   }
 
-  /** Since when there has been reason to doubt the server; null: there is none. */
+  /** Since when the server is in doubt; null: it is not. */
   const doubtfulSinceMs = (): number | null => {
     const [oldest] = underWay
     if (oldest === undefined) return failingSinceMs
@@ -110,7 +110,7 @@ export const createGate = ({
     const doubtful = doubtfulSinceMs()
     if (shut === null && doubtful === null) return
     const stalled = now() - Math.max(doubtful ?? now(), answeredMs) >= bounds.stalledMs
-    // One query at a time. A late answer is an answer too.
+    // Sends one query at a time, because a late answer counts too.
     if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
     else askServer()
   }
@@ -159,7 +159,7 @@ export const createGate = ({
   }
 }
 
-/** Input that has arrived by then counts, even if the event loop was too busy to read it. */
+/** Runs after pending input is read, so that an answer counts even if the event loop was too busy to read it. */
 const afterInput: After = (ms, run) => {
   const timer = setTimeout(() => setImmediate(run), ms)
   return () => clearTimeout(timer)

@@ -1,27 +1,27 @@
 export type GatheringOptions<Ask, Answer> = {
   /**
-   * Answers the requests that `take` returns, one for one and in order. A run that takes late, after getting a connection, also takes requests
-   * that came in the meantime. If it fails, the requests it took fail with it; if it took none, all that wait.
+   * Answers the requests that `take` returns, one by one and in order. A run that calls `take` late, after getting a connection, also gets
+   * requests that arrived in the meantime. If a run fails, the requests it took fail too; if it took none, all waiting ones fail.
    */
   readonly run: (take: () => readonly Ask[]) => Promise<readonly Answer[]>
-  /** Requests of one run. */
+  /** The most requests in one run. */
   readonly batchMax: number
   readonly underWayMax: number
-  /** Requests that wait; one more is refused as `full`. */
+  /** The most waiting requests; another one is refused as `full`. */
   readonly waitingMax: number
-  /** After this many milliseconds a request is refused as `late` instead of taken. */
+  /** A request that waits longer, in milliseconds, is refused as `late`. */
   readonly waitMaxMs?: number
   readonly refusal: (why: 'full' | 'late') => Error
-  /** Whether such a failure also applies to all waiting requests, which would only fail later. */
+  /** Whether such a failure also fails all waiting requests, which would only fail later. */
   readonly failsAll?: (error: unknown) => boolean
 }
 
 /**
- * Many callers, few statements: requests that come in one turn of the event loop, or while the maximum of runs is in
- * progress, go into the next run together, in the order they came. No request waits for others to come.
+ * Joins requests of many callers into few runs. Requests that arrive in one turn of the event loop, or while `underWayMax` runs are in
+ * progress, go into the next run together and in order. No request waits for others to arrive.
  */
 export type Gathering<Ask, Answer> = {
-  /** Settles with the run that takes it. */
+  /** Settles with the run that takes the request. */
   ask(ask: Ask): Promise<Answer>
   /** Resolves when nothing waits and nothing is in progress. Never rejects. */
   settled(): Promise<void>
@@ -71,7 +71,7 @@ export const createGathering = <Ask, Answer>(
     }
   }
 
-  /** Starts one run at a time, and the next one in its own turn, because this run takes all requests it finds. */
+  /** Starts one run per turn of the event loop, because a run takes all requests that it finds. */
   const start = (): void => {
     starting = false
     if (waiting.length === 0 && underWay === 0) whenIdle.resolve()
@@ -84,7 +84,7 @@ export const createGathering = <Ask, Answer>(
     startSoon()
   }
 
-  /** Requests of this turn of the event loop are gathered first. */
+  /** Waits for the other requests of this turn of the event loop. */
   const startSoon = (): void => {
     if (starting) return
     starting = true

@@ -1,7 +1,4 @@
-/**
- * One query at a time: callers during a query, or within `keptMs` after its answer, share that answer. A query that
- * failed is repeated.
- */
+/** Runs one query at a time. Callers during a query, or within `keptMs` after its answer, share the answer. Failures are not kept. */
 export const remembered = <Value>(
   ask: () => Promise<Value>,
   { keptMs = 0, nowMs = () => performance.now() }: { keptMs?: number; nowMs?: () => number } = {},

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** Does `work` in its own transaction. A connection that breaks is closed, and not used again. Throws the errors of `work`. */
+/** Runs `work` in a transaction. Closes a connection that breaks. Throws the errors of `work`. */
 export async function inTransaction<Result>(
   pool: Pick<pg.Pool, 'connect'>,
   work: (client: pg.PoolClient) => Promise<Result>,

@@ -9,29 +9,29 @@ import {
 } from '@opentelemetry/api'
 
 /**
- * The trace a partner's request belongs to, by its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It names a
- * call in the partner's own tools, and nothing else: it decides nothing, and its origin is not proved.
+ * The trace that a partner's request belongs to, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps the
+ * partner to find the call in other tools: it decides nothing, because its origin is not proved.
  *
- * No `traceresponse` is answered: it is not a Recommendation, and `X-Request-Id` names the call already.
+ * Answers have no `traceresponse`, which is not a Recommendation. `X-Request-Id` already identifies the call.
  */
 export type TraceContext = {
   /** 32 lower-case hexadecimal digits, not all zero. */
   readonly traceId: string
-  /** The partner's span, 16 digits. */
+  /** The partner's span, 16 hexadecimal digits. */
   readonly spanId: string
   /** The partner records the trace. */
   readonly sampled: boolean
 }
 
-/** A later version may have more members, after another hyphen. */
+/** A later version may have more members after another hyphen. */
 const traceparent = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?=$|-)/
 const length00 = 55
-/** No version has that many members, and we read none of them. */
+/** Far longer than the header of any version. */
 const charsMax = 512
 
 /**
- * Null if there is no `traceparent`, or it does not follow the Recommendation: such a request is answered like one
- * without. Several headers reach us joined by commas, and so count as none.
+ * Null if there is no valid `traceparent`; the request is then answered as if it had none. Several headers arrive joined by commas, and so are
+ * not valid.
  */
 export const traceContextOf = (header: string | readonly string[] | undefined): TraceContext | null => {
   if (typeof header !== 'string' || header.length > charsMax) return null
@@ -43,15 +43,15 @@ export const traceContextOf = (header: string | readonly string[] | undefined): 
 }
 
 /**
- * Spans of our work, by OpenTelemetry's API: `src/start/run.ts` defines where they go, or the operator brings their own SDK
- * (`node --import`). Without either, a span is an object that does nothing.
+ * Spans of our work, made with OpenTelemetry's API. `src/start/run.ts` configures their export, or the operator loads an SDK (`node --import`).
+ * Without either, a span does nothing.
  *
- * A span's parent is passed as an argument and never looked up, because tracking asynchronous context would cost time on every call. Names and
- * attributes are our own words, figures, and ids of calls: never an e-mail address, an IP address, a key, or any content of a request.
+ * A span's parent is an argument, because tracking asynchronous context would cost time on every call. Names and attributes contain only our
+ * own words, numbers and call ids: never an e-mail address, an IP address, a key, or other content of a request.
  */
 const tracer = trace.getTracer('enrichment-ledger')
 
-/** Begins the span of a request. It belongs to the partner's trace if the request named one. */
+/** Starts the span of a request, in the partner's trace if the request names one. */
 export const startRequestSpan = (name: string, partner: TraceContext | null): Span =>
   tracer.startSpan(
     name,
@@ -70,19 +70,19 @@ export const startRequestSpan = (name: string, partner: TraceContext | null): Sp
 export const endSpan = (span: Span, attributes: () => Attributes, failed: boolean): void => {
   if (!span.isRecording()) return
   span.setAttributes(attributes())
-  // Not the error: its message may quote personal data.
+  // The error is not added, because its message may quote personal data.
   if (failed) span.setStatus({ code: SpanStatusCode.ERROR })
   span.end()
 }
 
-/** Does something within its own span, which ends with it. The result is returned unchanged, a promise or not. */
+/** Runs `work` in a child span that ends with it, and returns the result unchanged, even a promise. */
 export const within = <Value>(parent: Span, name: string, work: () => Value): Value => {
   if (!parent.isRecording()) return work()
   const span = tracer.startSpan(name, {}, trace.setSpan(ROOT_CONTEXT, parent))
   return ended(span, work)
 }
 
-/** The same for work that no request asked for: a trace of its own. */
+/** The same for work without a request: the span starts its own trace. */
 export const alone = <Value>(name: string, attributes: () => Attributes, work: () => Value): Value => {
   const span = tracer.startSpan(name, {}, ROOT_CONTEXT)
   if (!span.isRecording()) return work()
