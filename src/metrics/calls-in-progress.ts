@@ -1,7 +1,7 @@
 import type { Meters } from '../call/capability.ts'
 import type { Overload } from '../call/overload.ts'
 
-/** How full the process is, and how many calls it refused for that reason. */
+/** Meters how full the process is, and how many calls it refused because of that. */
 export const meterCalls = (
   { gauge, total }: Meters,
   overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,

@@ -1,6 +1,6 @@
 import type { Meters } from '../call/capability.ts'
 
-/** Metrics of DNS, which has its own counters: a question answered from memory costs only an addition. */
+/** Meters DNS, which counts for itself so that an answer from the cache costs only an addition. */
 export const meterDns = (
   meters: Meters,
   status: () => { readonly queries: Readonly<Record<string, number>>; readonly cacheHits: number },

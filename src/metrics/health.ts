@@ -20,17 +20,16 @@ import type { DiskWatch } from '../guard/disk-space.ts'
 import type { Ledger } from '../ledger/write/commit.ts'
 
 /**
- * The checks of a running process, requested by load balancers, by Prometheus and by pages. Their cost does not depend on how often
- * they are requested: each runs once a second, one run at a time even if the answer is slow, and no request waits longer than a second.
+ * The checks of a running process, for load balancers, Prometheus and pages. However often they are requested, each check runs at most once a
+ * second and never twice at the same time, and no request waits longer than a second.
  */
-
 const keptMs = 1_000
 const lookMaxMs = 1_000
-/** The same while a check hangs: it must not delay every answer by a second. */
+/** While a check hangs, it must not delay every answer by a second. */
 const lookAgainMaxMs = 100
 
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-/** Has more members if only operators can reach it. */
+/** Hosts that only operators can reach show more members. */
 type ReadyCheck = { readonly status: CheckStatus; readonly [member: string]: unknown }
 type Readiness = {
   readonly ready: boolean
@@ -39,33 +38,30 @@ type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read them: if a late projector stopped calls,
-   * a delayed statement would become an outage.
+   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read them, so a late projector must not stop calls.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
-  /** Null: the log or the database did not answer in time. */
+  /** Null: the event log or the database did not answer in time. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** The findings of all checks, in the order of the list. */
   findings(): Promise<readonly Finding[]>
-  /** Adds the gauges of all checks, and one with the status of each. */
+  /** Adds the gauges of all checks and a gauge with each check's status. */
   meter(meters: Meters): void
 }
 
-/** A model in memory that follows the event log. */
 export type LiveModel = {
   readonly name: string
-  /** Why it may be stale; null while it follows. */
+  /** Why the model may be stale; null: it is current. */
   failure(): Error | null
-  /** How many streams have an event that cannot be read. */
+  /** The number of streams with an unreadable event. */
   doubtful(): number
 }
 
 export type HealthOptions = Pick<InLog, 'config' | 'eventLog' | 'pool' | 'rateLimitsShared'> & {
   readonly ledger: Pick<Ledger, 'failure'>
   readonly diskSpace: Pick<DiskWatch, 'seen'>
-  /** Held in memory and fed by the event log. */
   readonly liveModels?: readonly LiveModel[]
-  /** Only for processes that seal. */
+  /** Only in processes that seal. */
   readonly epochKey?: { failure(): Error | null }
 }
 
@@ -96,7 +92,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
     })
   const looks = [
     ...asked([eventLogCheck, databaseCheck, ...logChecks, ...rowChecks], on, keptMs),
-    // Read each time: it costs nothing, and a revoked key must not be accepted while an answer is kept.
+    // Never cached: these checks cost nothing, and a revoked key must not be accepted in the meantime.
     ...asked([diskCheck, ...processChecks(options)], on, 0),
   ]
   return {
@@ -162,7 +158,6 @@ function statusOf(
   return { status: shown, ...details, ...counted, ...(status !== 'ok' && found.length > 0 && { found }) }
 }
 
-/** State that this process holds in memory or finds out by itself. */
 const processChecks = ({
   ledger,
   liveModels = [],

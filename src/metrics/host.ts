@@ -9,12 +9,11 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
 
 /**
- * The host for Prometheus: a port of its own, which neither partners nor people reach. Every process has one, in any
- * role, so that a process without partners or people can be watched too. It knows no keys and no cookies: METRICS_HOST,
- * the address it listens on, keeps it private. Its figures name no key, organization, address or person.
+ * The host for Prometheus, on a separate port. Every process has it, whatever its roles. It has no authentication: its address, METRICS_HOST,
+ * keeps it private. Its figures contain no key, organization, address or person.
  */
 
-/** The port of OpenTelemetry exporters, in Prometheus' list of ports. */
+/** The port for OpenTelemetry exporters in Prometheus' list of ports. */
 export const defaultMetricsPort = 9464
 
 const requestTimeoutMs = 10_000
@@ -29,7 +28,7 @@ export const createMetricsHost = ({
 }: {
   health: Health
   metrics: Metrics
-  /** Whether this process shows or folds rows. If so, late rows make it unready. */
+  /** Whether this process shows or folds rows; late rows then make it unready. */
   showsRows: boolean
   unready?: Unready
   logger: Logger

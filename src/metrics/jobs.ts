@@ -2,12 +2,12 @@ import type { Meters } from '../call/capability.ts'
 
 /** The label of a job is `name`, because Prometheus uses the label `job` for the target it scraped. */
 
-/** Jobs that count mail take minutes at most; jobs that read ledgers may take hours. */
+/** Jobs about mail take minutes at most; jobs that read ledgers may take hours. */
 const durationBuckets = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 21_600]
 
 type JobObserver = (job: string, outcome: 'succeeded' | 'failed', seconds: number) => void
 
-/** Counts the runs that this process does. `names`: of the jobs it runs, so that the first failure is seen as an increase. */
+/** Counts this process's job runs. Jobs in `names` start at 0, so that their first failure shows as an increase. */
 export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObserver => {
   const runs = new Map(
     names.map((job) => [

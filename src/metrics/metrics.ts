@@ -12,9 +12,8 @@ import type { RateLimiterObserver } from '../guard/limits/redis-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/write/commit.ts'
 
 /**
- * The metrics of one process, with the library's own classes. Values of every call are counted in plain numbers and
- * become a metric only when the metrics are read: the library's increments build a text key every time, and three of
- * them take longer than the rest of a call's admission.
+ * The metrics of one process. Values that every call changes are plain numbers, which become metrics when they are read: the library's
+ * increments build a text key each time, and three of them take longer than the rest of a call's admission.
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
@@ -24,7 +23,7 @@ export const createMeters = (registry: Registry): Meters => {
     help: 'Age of the oldest figure in this answer, if the database or the event log did not answer in time; 0: all are current',
     registers,
     async collect() {
-      // Registered first: the other gauges have begun to ask by the next microtask.
+      // The other gauges start their queries before the next microtask.
       await Promise.resolve()
       const ages = await Promise.all(asked.map(({ ageMs }) => ageMs()))
       this.set(Math.max(0, ...ages) / 1_000)
@@ -89,21 +88,21 @@ export const createMeters = (registry: Registry): Meters => {
   }
 }
 
-/** How long an answer waits for figures that have to be queried. */
+/** How long an answer waits for queried figures. */
 const askedMs = 1_000
-/** The same for a source that did not answer last time. */
+/** The same for a source that did not answer the last time. */
 const askedAgainMs = 100
-/** Older figures are left out. */
+/** Figures older than this are left out. */
 const keptMs = 300_000
 
 type AskedFigures = {
-  /** Current figures; the last known ones if the answer does not come in time or is an error. None if they are too old. */
+  /** Current figures, or the last known ones if the query fails or is late; none if they are too old. */
   samples(): Promise<readonly Sample[]>
-  /** The age of the figures that `samples` returns; 0 if they are current. */
+  /** The age of the figures that `samples` returns; 0: they are current. */
   ageMs(): Promise<number>
 }
 
-/** Figures of this process are available immediately. Others are queried one at a time; while a query is open, no caller waits for it again. */
+/** Runs one query at a time. While a query is open, callers get the last known figures. Figures of this process need no query. */
 function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
   let known: { readonly samples: readonly Sample[]; readonly atMs: number } | null = null
   let open: Promise<readonly Sample[]> | null = null
@@ -148,29 +147,25 @@ function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
 }
 
 /**
- * Metrics for operations, for Prometheus: one registry per process, passed as an argument and never global. Other folders do not
- * know it: each reports to its own observer, and these are the implementations.
+ * Metrics for Prometheus, with one registry per process. Other folders only know their observers, which are implemented here.
  *
- * Base units, names with the prefix `enrichment_`; metrics of the process and of Node.js have the names every Node.js
- * process gives them. Labels hold only our own words: capability, outcome, code, policy,
- * reason, projection, guards, model, row, status, source, provider, answer, state, result, name (of a job). Never a key, an organization, an address, a domain, or
- * anything else that came with a request.
- *
- * It is not a record; the event log is. A counter starts at zero with its process.
+ * Names have the prefix `enrichment_` and base units; the metrics of Node.js keep their usual names. Labels contain only words from the code:
+ * capability, outcome, code, policy, reason, projection, guards, model, row, status, source, provider, answer, state, result, name (of a job).
+ * They never contain a key, an organization, an address, a domain, or anything else from a request.
  */
 
 export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: RateLimiterObserver
-  /** For parts that measure themselves: capabilities, and DNS. */
+  /** For capabilities and DNS, which measure themselves. */
   readonly meters: Meters
-  /** A connection was reset because its address, or all addresses together, held too many. */
+  /** Called when a connection was reset because its address, or all addresses together, had too many. */
   readonly connectionRefused: () => void
-  /** Everything, as Prometheus reads it. */
+  /** All metrics in Prometheus' text format. */
   text(): Promise<string>
   readonly contentType: string
-  /** The 95th percentile of the duration of calls since the process started; null: it answered none. */
+  /** The 95th percentile of the durations of calls since the process started; null: there were no calls. */
   p95Seconds(): number | null
 }
 
@@ -186,13 +181,10 @@ const failureReasons = [
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.options
 
-/** How often the delay of the event loop is measured. Twice a second would miss it, and more often would cost time. */
+/** How often the delay of the event loop is measured: more often would cost time, and twice a second would miss delays. */
 const eventLoopLookMs = 20
 
-/**
- * `service`: the running process is this release of the service. Then its figures and those of Node.js are among them,
- * whose collectors run until the process ends.
- */
+/** `service` adds the metrics of the running release and of Node.js, whose collectors run until the process ends. */
 export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
@@ -267,7 +259,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   }
 }
 
-/** With its labels, so that figures from before and after an upgrade can be distinguished. */
+/** The labels distinguish figures from before and after an upgrade. */
 const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
   const labels = {
     version: service.version,
@@ -284,12 +276,11 @@ const buildInfo = (meters: Meters, service: { readonly version: string }): void 
   )
 }
 
-/** Counts of one capability, as plain numbers: see `callMetrics`. */
+/** Counts of one capability as plain numbers: see `createMeters`. */
 type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
   chargedMicro: number
 }
 
-/** Calls are counted in plain numbers, see `meters.ts`. */
 const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObserver> => {
   const countsOf = (name: Capability): CapabilityCounts => ({
     answered: { calls: new Map([['', 0]]), durations: durations.of(name, 'answered') },
@@ -360,7 +351,6 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   )
 }
 
-/** For one kind of call: how many took how long. */
 type Durations = {
   /** Costs a comparison per bucket and no object. */
   add(seconds: number): void
@@ -369,14 +359,14 @@ type Durations = {
 type Counted = {
   readonly capability: string
   readonly outcome: string
-  /** Per bucket, not cumulated; the last one holds durations above every bound. */
+  /** Counts per bucket, not cumulated; the last one counts durations above every bound. */
   readonly buckets: Float64Array
   sum: number
 }
 
 /**
- * A histogram that counts in plain numbers and converts to the library's form when it is read. The library's own
- * `observe` looks its labels up by text and builds two objects, every time.
+ * A histogram that counts in plain numbers and becomes the library's form when it is read. The library's `observe` finds labels by text and
+ * builds two objects each time.
  */
 class CallDurations extends Histogram<'capability' | 'outcome'> {
   readonly #described: { readonly name: string; readonly help: string }
@@ -413,7 +403,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     }
   }
 
-  /** As Prometheus computes it: linear within its bucket, and at most the largest bound. Null: there is no duration. */
+  /** Computed as in Prometheus: linear within a bucket, and at most the largest bound. Null: there are no durations. */
   percentile(share: number): number | null {
     const counts = Array.from({ length: this.#bounds.length + 1 }, (_, i) =>
       this.#counted.reduce((sum, { buckets }) => sum + (buckets[i] ?? 0), 0),
@@ -431,7 +421,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     return this.#bounds.at(-1) ?? null
   }
 
-  /** Called by the library when a histogram is read, as text or otherwise. */
+  /** The library calls this when a histogram is read in any form. */
   async getForPromString() {
     const { name, help } = this.#described
     return {

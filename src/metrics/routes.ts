@@ -1,19 +1,17 @@
 import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Health } from './health.ts'
 
-/** The reason the process ends, for `/readyz`. */
+/** Reports through `/readyz` that the process is ending. */
 export type Unready = {
-  /** Called when a client asks whether to send requests here. True: no more, this process ends. */
+  /** Called when a client checks readiness. True: the process is ending, so it should get no more requests. */
   asked(): boolean
 }
 
 /**
- * Routes for machines on every host: `/livez` and `/readyz`. They need no key and are not calls:
- * they are not recorded, limited or charged.
+ * `/livez` and `/readyz`, on every host. They need no key and are not calls: they are not recorded, limited or charged.
  *
- * `/livez` touches nothing: a process that answers it runs, and restarting it would not bring a database back.
- * `/readyz` answers whether to send it traffic: 503 while it could not do its work, and once it ends. On the hosts of partners and
- * people anyone may ask, so it only names the failed checks. The port of metrics, which is private, shows all details.
+ * `/livez` reads nothing, because restarting a process would not bring a database back. `/readyz` is 503 if the process cannot do its work or is
+ * ending. On public hosts it only names the failed checks; on the private port for metrics it shows all details.
  */
 export const operations =
   ({
@@ -25,7 +23,7 @@ export const operations =
     health: Health
     showsRows: boolean
     unready?: Unready | undefined
-    /** Only operators can reach this host. */
+    /** Whether only operators can reach this host. */
     isPrivate?: boolean
   }): FastifyPluginAsync =>
   async (host) => {

@@ -2,13 +2,10 @@ import type pg from 'pg'
 import type { Notice } from './notices.ts'
 import { putDown } from './outbox.ts'
 
-/**
- * Keys that end soon: an expiry that was set, or the end of a rotated key's grace. A scheduled job finds them in the read model.
- * A wrong row causes a wrong warning and nothing more.
- */
+/** Finds keys that soon expire or whose grace period soon ends, in a read model: a wrong row can only cause a wrong warning. */
 
 const dayMs = 24 * 3_600_000
-/** How many days before the end a notice is sent. A key with less time left than the longest gets only one. */
+/** How many days before the end notices are sent. A key with less than a day left gets only the last notice. */
 const daysBefore = [7, 1] as const
 const keysMax = 10_000
 
@@ -19,7 +16,7 @@ type EndingKey = {
   readonly ends_at: Date
 }
 
-/** The notice that is due now for a key that ends at that time; null: none. Pure. */
+/** The notice that is due now for a key; null: none. Pure. */
 export const expiryNotice = (
   { key_id, organization_id, successor_id, ends_at }: EndingKey,
   nowMs: number,
@@ -33,13 +30,13 @@ export const expiryNotice = (
     organizationId: organization_id,
     source: `${key_id}/${expires_at}/${days}`,
     at: new Date(nowMs).toISOString(),
-    // Current webhooks receive it, even if they were created after the key came near its end.
+    // Sent to current webhooks, even if they were created after the key came near its end.
     recordedAtMs: nowMs,
     data: { api_key_id: key_id, expires_at, days_before: days, successor_api_key_id: successor_id },
   }
 }
 
-/** Writes the messages that are due. Returns the webhooks that have a new message. */
+/** Writes the due messages. Returns the webhooks that have a new message. */
 export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<string[]> => {
   const { rows } = await pool.query<EndingKey>(
     `select k.key_id, k.organization_id, k.successor_id, least(k.expires_at, k.grace_until) as ends_at

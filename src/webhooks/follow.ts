@@ -20,7 +20,7 @@ type Settings = {
   readonly pool: pg.Pool
   readonly eventLog: EventLog
   readonly logger: Logger
-  /** Unique among the processes that share the database. */
+  /** Unique among the processes that use the database. */
   readonly owner: string
   readonly clock: { now(): number }
   /** Called with the webhooks that have new messages. Never rejects. */
@@ -29,21 +29,21 @@ type Settings = {
 
 const prefixes = ['ledger-', 'pricebook', 'checkpoint'] as const
 const batchMax = 2_000
-/** Small batches cost as much as large ones; a webhook may wait this long. */
+/** Small batches cost as much as large ones, so a webhook may wait this long. */
 const batchIntervalMs = 250
 /** How soon the first webhook is noticed. */
 const listenersRetryMs = 2_000
 
-/** Another process has moved the place, so the batch must be rolled back. */
+/** Another process moved the place, so the batch must be rolled back. */
 class Overtaken extends Error {
   override name = 'Overtaken'
 }
 
 /**
- * Reads the event log for webhooks. One process at a time does. Its place in the log, the balances there, and the resulting
- * messages are written in one transaction. It is not a projection: a rebuild would send every notice again.
+ * Reads the event log for webhooks, in one process at a time. The place in the log, the balances there and the messages are written in one
+ * transaction. This is not a projection, because a rebuild would send every notice again.
  *
- * While there is no webhook, nothing is read. After the first webhook is created, the log is read from its beginning, for the balances.
+ * Without webhooks, nothing is read. After the first webhook is created, the log is read from its beginning, for the balances.
  */
 export const createWebhookFollower = (settings: Settings): HeldWork => {
   const { pool, logger, owner } = settings
@@ -64,7 +64,7 @@ export const createWebhookFollower = (settings: Settings): HeldWork => {
 const isHeard = async (pool: pg.Pool): Promise<boolean> =>
   (await pool.query('select from webhook_endpoints where disabled_at is null limit 1')).rows.length > 0
 
-/** Reads the log until the signal aborts. Throws any other reason it ends for. */
+/** Reads the log until the signal aborts. Throws if it ends for another reason. */
 const followLog = async (settings: Settings, signal: AbortSignal, works: () => void): Promise<void> => {
   const { pool, eventLog, logger } = settings
   let place = await readPlace(pool)
@@ -80,7 +80,7 @@ const followLog = async (settings: Settings, signal: AbortSignal, works: () => v
   } catch (error) {
     if (!(error instanceof LogRewritten)) throw error
     await forgetPlace(pool)
-    // Messages that were sent before are recognized by their ids, and are not sent again.
+    // Messages that were already sent are recognized by their ids and not sent again.
     logger.warn(
       { err: error },
       'webhooks: the event log is not the previous one and is read from its beginning',
@@ -124,7 +124,7 @@ const takeBatch = async (
   return to
 }
 
-/** An event that cannot be read causes no notice. Other parts that depend on it report that it cannot be read. */
+/** An unreadable event causes no notice. Other parts that depend on it report it. */
 const readNotice = (
   recorded: RecordedEvent,
   balances: Map<string, Balance>,
@@ -151,7 +151,7 @@ const movePlace = async (client: pg.ClientBase, from: LogPlace | undefined, to: 
           'update webhook_progress set position = $1, event_id = $2, digest = $3 where position = $4',
           [...values, from.position.toString()],
         )
-  if (rowCount !== 1) throw new Overtaken('another process has read on')
+  if (rowCount !== 1) throw new Overtaken('another process has continued')
 }
 
 const readBalances = async (

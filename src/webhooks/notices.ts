@@ -3,23 +3,20 @@ import type { DecodedEvent } from '../event-log/stored-event.ts'
 import { organizationOfStream } from '../events/streams.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 
-/**
- * The notices that an event of the log causes. Pure: the same events in the same order give the same notices with the same ids, for
- * any division into batches.
- */
+/** Derives notices from events of the log. Pure: the same events cause the same notices with the same ids, in any batches. */
 
 /** A notice whose receivers are not determined yet. */
 export type Notice = {
   readonly event: WebhookEvent
-  /** Null: it concerns everyone. */
+  /** Null: the notice concerns everyone. */
   readonly organizationId: string | null
   /** The cause of the notice. Each source causes one notice. */
   readonly source: string
   /** When it happened, ISO 8601. */
   readonly at: string
-  /** Webhooks that were created after this do not receive it. */
+  /** Webhooks that were created later do not receive the notice. */
   readonly recordedAtMs: number
-  /** Without the organization. Neither secrets nor anything about a person. */
+  /** Contains neither the organization nor secrets nor personal data. */
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -30,7 +27,7 @@ const noBalance: Balance = { micro: 0n, threshold: null }
 
 const isLow = ({ micro, threshold }: Balance): boolean => threshold !== null && micro < threshold
 
-/** The events that can cause notices. Other events are not parsed: most of a ledger are facts about calls. */
+/** Only these events can cause notices. Others, mostly facts about calls, are not parsed. */
 export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
   'CreditGranted',
   'CreditCharged',
@@ -44,7 +41,6 @@ export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
   'LogCheckpointed',
 ])
 
-/** The balance after an event of the organization's ledger. */
 const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
   switch (event.type) {
     case 'CreditGranted':
@@ -61,9 +57,9 @@ const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
 }
 
 /**
- * The notice an event causes, if any. Events come in log order; `balances` has the balance of every organization among
- * them, and is updated. A balance is low while it is below the threshold. It causes one notice when it becomes low, and the next one only
- * after it was not low. Throws if the event's data do not match its type.
+ * The notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their organizations, and is updated.
+ * A balance causes a notice when it falls below the threshold, and another only after it was no longer below. Throws if the event's data do
+ * not match its type.
  */
 export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
   const organizationId = organizationOfStream(event.recorded.stream)
@@ -87,7 +83,7 @@ const noticeOfOne = (
 const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 'at' | 'recordedAtMs'> => ({
   source: recorded.id,
   at: metadata.effective_at,
-  // The writer's clock, which a copy of the log keeps.
+  // The writer's time, which a copy of the log keeps.
   recordedAtMs: Date.parse(metadata.recorded_at),
 })
 

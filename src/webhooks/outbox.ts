@@ -4,16 +4,16 @@ import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Notice } from './notices.ts'
 
 /**
- * The messages to be sent, one row for each webhook and notice. They are written in the transaction that moves the
- * place up to which the event log was read, so that none is lost. A message's id derives from the webhook and the notice's
- * source, and messages are kept longer than the events that may be read again: so none is sent twice, even if the whole log is read again.
+ * The messages to be sent, one row for each webhook and notice. They are written in the transaction that moves the place in the event log,
+ * so that none is lost. A message's id derives from the webhook and the notice's source, and messages are stored longer than notices stay
+ * news, so a message is never sent twice, even if the whole log is read again.
  */
 
-/** A notice older than this when it is read is not sent, because it is no longer news. Messages are kept much longer. */
+/** A notice that is older when it is read is not sent, because it is no longer news. Messages are stored much longer. */
 const noticeMsMax = 30 * 24 * 3_600_000
 /** A message that was delivered or failed is deleted after this time. */
 const keptDays = 90
-/** The maximum of waiting messages per webhook. Further messages are counted and not kept. */
+/** The most waiting messages per webhook. Further messages are only counted. */
 export const pendingMax = 1_000
 
 type Listener = {
@@ -30,17 +30,17 @@ type Delivery = {
   readonly payload: string
 }
 
-/** The body of a message; `organizationId` is that of the webhook it is sent to. */
 /** The type of a message that only tests delivery. Webhooks cannot subscribe to it. */
 export const testMessage = 'webhook.test'
 
+/** The body of a message. `organizationId` is that of the receiving webhook. */
 export const payloadOf = (
   { event, at, data }: { event: Notice['event'] | typeof testMessage; at: string; data: Notice['data'] },
   organizationId: string | null,
 ): string =>
   JSON.stringify({ type: event, timestamp: at, data: { organization_id: organizationId, ...data } })
 
-/** Which webhook receives which notice. Pure. */
+/** The messages for the webhooks that receive these notices. Pure. */
 export const deliveriesOf = (
   notices: readonly Notice[],
   listeners: readonly Listener[],
@@ -69,7 +69,7 @@ const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
 
 const isFull = `(select count(*) from webhook_deliveries d where d.webhook_id = n.webhook_id and d.state = 'pending') >= ${pendingMax}`
 
-/** Writes notices for all webhooks that receive them, in the caller's transaction. Returns the webhooks that have a new message. */
+/** Writes the messages in the caller's transaction. Returns the webhooks that have a new message. */
 export const putDown = async (
   client: pg.ClientBase | pg.Pool,
   notices: readonly Notice[],
@@ -115,7 +115,7 @@ export const putDown = async (
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
 }
 
-/** Webhooks with a due message, those that wait longest first. */
+/** Webhooks with a due message; the longest waiting ones come first. */
 export const dueWebhooks = async (
   pool: pg.Pool,
   { nowMs, max }: { nowMs: number; max: number },
@@ -134,8 +134,8 @@ export const dueWebhooks = async (
 export const forgottenAtOnceMax = 5_000
 
 /**
- * Deletes messages that were delivered or failed long ago, and old secrets that are no longer used to sign. Returns the number of messages; call
- * again while it returns the maximum.
+ * Deletes messages that were delivered or failed long ago, and old secrets that no longer sign. Returns the number of messages; call it again
+ * while it returns the maximum.
  */
 export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   await pool.query(
@@ -150,7 +150,7 @@ export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** The number of waiting messages, the age of the oldest, and the number of disabled webhooks. Paused webhooks are left out. */
+/** The number of waiting messages, the age of the oldest, and the number of disabled webhooks. Leaves out paused webhooks. */
 export const pendingDeliveries = async (
   pool: pg.Pool,
 ): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {

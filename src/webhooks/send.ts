@@ -5,42 +5,42 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { type Message, signedHeaders } from './signature.ts'
 
 /**
- * Sends the due messages to one webhook, one after another, in the order in which they became due. One process at a time
- * works on a webhook. If a process dies after sending a message and before recording it, the message is sent again under the same id.
+ * Sends the due messages of a webhook in the order in which they became due, in one process at a time. If a process dies after sending a message
+ * and before recording that, the message is sent again with the same id.
  */
 
 export type Sending = {
   readonly pool: pg.Pool
-  /** `webhookSealPurpose`. */
+  /** The sealer for `webhookSealPurpose`. */
   readonly sealer: Sealer
   readonly outside: Pick<Outside, 'post' | 'postOwn'>
   readonly clock: { now(): number }
-  /** From 0 to 1. */
+  /** A random number from 0 to 1. */
   readonly chance: () => number
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: (outcome: AttemptOutcome) => void
-  /** Aborts when the process ends: attempts in progress are dropped, as if they had never been made. */
+  /** Aborts when the process ends. Attempts in progress are dropped, as if they had never been made. */
   readonly signal?: AbortSignal
 }
 
 export const attemptOutcomes = ['delivered', 'failed', 'dead', 'disabled'] as const
 type AttemptOutcome = (typeof attemptOutcomes)[number]
 
-/** The purpose of the key that seals secrets; the context is the webhook's id. */
+/** The purpose of the key that seals secrets. The context is the webhook's id. */
 export const webhookSealPurpose = 'webhook-secret'
 
-/** Per attempt: a receiver accepts the message and processes it later. */
+/** For one attempt: a receiver should accept a message and process it later. */
 const deadlineMs = 10_000
-/** After this many messages, other webhooks have their turn. */
+/** After this many messages, it is the turn of other webhooks. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than a round with its last attempt: a webhook is held this long only if its process died. */
+/** Longer than a round with its last attempt, so a webhook is busy this long only if its process died. */
 const busyMs = 60_000
 
-/** The URL of a webhook, and the secrets that sign its messages: for a while after a change also the previous one. */
+/** A webhook's URL and the secrets that sign its messages, for a while including the previous one. */
 export type Receiver = {
   readonly webhook_id: string
-  /** Null: the operator's own webhook. Only this webhook may use addresses that `EGRESS_ALLOW` exempts. */
+  /** Null: the operator's own webhook, which alone may use addresses that `EGRESS_ALLOW` exempts. */
   readonly organization_id: string | null
   readonly url: string
   readonly sealed_secret: string
@@ -54,7 +54,7 @@ type Claimed = Receiver & { readonly failing_since: Date | null }
 export const resultText = (answer: PostAnswer): string =>
   answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
 
-/** Signs a message and sends it. A secret that cannot be opened is a failed attempt. */
+/** Signs a message and sends it. A secret that cannot be opened makes the attempt fail. */
 export const sendOnce = async (
   { sealer, outside, signal }: Pick<Sending, 'sealer' | 'outside' | 'signal'>,
   { webhook_id: id, organization_id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
@@ -78,10 +78,10 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: attempts. `more`: the round ended only because others have their turn, and whether the webhook currently fails. */
+/** `sent`: the number of attempts. `more`: the round ended because it is the turn of others; `failing`: the webhook fails. */
 type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
 
-/** One round for a webhook. Nothing is sent while another process sends to it. */
+/** Runs a round for a webhook, unless another process is sending to it. */
 export const sendRound = async (sending: Sending, webhookId: string): Promise<Round> => {
   const { pool, clock } = sending
   const startedMs = clock.now()
@@ -105,7 +105,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       await writeDown(pool, { ...due, webhookId, verdict, nowMs, result: resultText(answer) })
       tell(sending, webhookId, verdict)
       if (verdict.kind === 'delivered') failingSinceMs = null
-      // A receiver that did not answer at all would not answer the next message either.
+      // A receiver that did not answer would not answer the next message either.
       if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
         return { sent, more: null }
     }
@@ -121,7 +121,7 @@ const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict)
   if (verdict.kind === 'disable')
     logger.warn(
       { webhook: webhookId, reason: verdict.reason },
-      'webhooks: one is disabled; "webhook test" takes it up again once it answers',
+      'webhooks: one is disabled; when it answers again, "webhook test" enables it',
     )
 }
 
@@ -185,12 +185,10 @@ const writeDown = async (
   )
 }
 
-/** When a message is retried, and when it fails. Pure. */
-
 const minuteMs = 60_000
 const hourMs = 60 * minuteMs
 
-/** After the first attempt and each further one: eight attempts within about a day. */
+/** The delays after each attempt: eight attempts within about a day. */
 export const retryDelaysMs: readonly number[] = [
   minuteMs,
   5 * minuteMs,
@@ -200,7 +198,7 @@ export const retryDelaysMs: readonly number[] = [
   8 * hourMs,
   8 * hourMs,
 ]
-/** Each delay is extended by up to this share of it, so that messages that failed together are not retried together. */
+/** Each delay is extended by up to this share, so that messages that failed together are not retried together. */
 const spread = 0.1
 /** A webhook without a success for this long is disabled. */
 export const failingMsMax = 3 * 24 * hourMs
@@ -211,12 +209,12 @@ export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): 
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))
 }
 
-/** The result of an attempt, for the message and for its webhook. */
+/** The consequence of an attempt for the message and its webhook. */
 type Verdict =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'again'; readonly atMs: number }
   | { readonly kind: 'dead' }
-  /** The message is dead, and nothing more is sent to the address. */
+  /** The message is dead, and nothing more is sent to the webhook. */
   | { readonly kind: 'disable'; readonly reason: string }
 
 export const verdictOf = ({
@@ -228,7 +226,7 @@ export const verdictOf = ({
 }: {
   /** Null: there was no answer. */
   readonly status: number | null
-  /** This one included. */
+  /** Includes this attempt. */
   readonly attempts: number
   readonly failingSinceMs: number | null
   readonly nowMs: number

@@ -1,25 +1,22 @@
 import { createHmac } from 'node:crypto'
 
-/**
- * Standard Webhooks (https://www.standardwebhooks.com): receivers use it to check that a message is ours, complete and
- * recent. Pure.
- */
+/** Standard Webhooks (https://www.standardwebhooks.com) let a receiver check that a message is ours, complete and recent. Pure. */
 
 const secretPrefix = 'whsec_'
-/** The specification asks for 24 to 64. */
+/** The specification requires 24 to 64. */
 export const secretBytes = 32
 
 /** A secret in the form that receivers use. */
 export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
 
 export type Message = {
-  /** The same for every attempt, so that a receiver can recognize a repetition. */
+  /** The same for every attempt, so that a receiver recognizes repetitions. */
   readonly id: string
   readonly atMs: number
   readonly body: string
 }
 
-/** Signed with each of the secrets: the current one, and the previous one for a while. A receiver accepts a message if one signature fits. */
+/** Signs with each secret, because the previous one still counts for a while. A receiver accepts a message if one signature matches. */
 export const signedHeaders = (
   secrets: string | readonly string[],
   { id, atMs, body }: Message,
