@@ -3,11 +3,6 @@ import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
 import { credentialsEncoded, credentialsRule } from './config/credentials.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
-/**
- * The environment, parsed once and frozen. A bad value stops the boot. The message names the variable, the expected value and,
- * unless it is a secret, the given value.
- */
-
 const portFrom = (min: 0 | 1) =>
   z
     .string()
@@ -37,8 +32,8 @@ const cidrBlocks = z
   .default([])
 
 /**
- * One hyphen, at the end, so that no prefix begins with another prefix. Never a category of our streams: the streams of a service
- * without a prefix would count as those of a service with this prefix.
+ * The one hyphen is at the end, so that no prefix begins with another prefix. A category of our streams is not allowed: the streams of a
+ * service without a prefix would count as streams of a service with this prefix.
  */
 export const eventLogPrefix =
   /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate|installation)-)[a-z][a-z0-9]{0,29}-$/
@@ -106,12 +101,12 @@ const variables = z.object({
     .refine(credentialsEncoded, credentialsRule)
     .optional(),
   EVENT_LOG_PREFIX: z.string().regex(eventLogPrefix, eventLogPrefixRule).optional(),
-  // Only for the command line: "event-log copy" and "event-log prepare".
+  // Used only by "event-log copy" and "event-log prepare".
   EVENT_LOG_FROM: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_TO: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_ADMIN_URL: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
-  // Only for the command line: the actor.
+  // Used only on the command line, for the actor.
   OPERATOR_TOKEN: z.string().max(200).optional(),
   OPERATOR: z.string().max(200).optional(),
   TWO_PERSON: z.enum(['on', 'off']).optional(),
@@ -213,7 +208,7 @@ export type Config = Readonly<z.infer<typeof variables>>
 /** Every variable this service reads. */
 export const variableNames: readonly string[] = Object.keys(variables.shape)
 
-/** Whether price books and re-rates need a second person: as set, otherwise if the database is not embedded. */
+/** Whether price books and re-rates need a second person. By default, they do if the database is not embedded. */
 export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
   TWO_PERSON === undefined ? DATABASE_URL !== undefined : TWO_PERSON === 'on'
 
@@ -231,25 +226,25 @@ const secretVariables = new Set([
   'OIDC_CLIENT_SECRET',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
-  // It may hold a password.
+  // The URL may contain a password.
   'OTEL_EXPORTER_OTLP_ENDPOINT',
   'OTEL_EXPORTER_OTLP_HEADERS',
   // A user and a password are refused, and must not be repeated.
   'PROMETHEUS_URL',
 ])
 
-/** The environment is invalid. `message` names every bad variable, never a secret's value. */
+/** The environment is invalid. `message` names every bad variable, and never contains a secret's value. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
 
-/** All of them are set, or none. */
+/** Either all variables of a group are set or none. */
 const together = [
   ['TLS_CERT', 'TLS_KEY'],
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
-/** One process no longer starts others; a deployment that relies on it must not continue with a part of its capacity. */
+/** A process no longer starts others. A deployment that relies on this must not continue with a part of its capacity. */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(
@@ -258,7 +253,7 @@ const refuseForks = (processes: string | undefined): void => {
     )
 }
 
-/** Empty variables count as unset. Throws `ConfigError`. */
+/** Parses the environment; empty variables count as unset. Throws `ConfigError`. */
 export const parseConfig = (environment: Readonly<Record<string, string | undefined>>): Config => {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
@@ -272,7 +267,7 @@ export const parseConfig = (environment: Readonly<Record<string, string | undefi
   }
   if (!parsed.success)
     throw new ConfigError(
-      // One line for each variable, even with several faults.
+      // Reports one fault per variable.
       [...new Map(parsed.error.issues.toReversed().map(({ path, message }) => [String(path[0]), message]))]
         .map(([name, message]) => {
           const was = secretVariables.has(name) ? '' : ` (it is "${(given[name] ?? '').slice(0, 100)}")`

@@ -1,8 +1,6 @@
 import { isIP } from 'node:net'
 
-/** Parses addresses in the values of variables. */
-
-/** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1`, `[2001:db8::1]:5353`. */
+/** Accepts `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` and `[2001:db8::1]:5353`. */
 export const isServer = (text: string): boolean => {
   const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text)
   if (bracketed !== null) return isIP(bracketed[1] ?? '') === 6 && Number(bracketed[2] ?? 53) <= 65_535
@@ -20,5 +18,5 @@ export const isCidr = (text: string): boolean => {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
 }
 
-/** The prefix 0 is everyone: trusting it would let every caller choose its own address. */
+/** Refuses the prefix length 0, because trusting everyone would allow each caller to choose its own address. */
 export const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)

@@ -1,6 +1,6 @@
 /**
- * Whether user and password are encoded. An unencoded character makes a part of the password a host name, a path or an option of the
- * URL, which error messages then show.
+ * Whether user and password are encoded. An unencoded character can make a part of the password the host, path or options of the URL, which
+ * error messages show.
  */
 export const credentialsEncoded = (url: string): boolean => {
   const credentials = /^[^:/]*:\/\/(.*)@/s.exec(url)?.[1] ?? ''

@@ -1,16 +1,14 @@
 import { z } from 'zod'
 
-/** Variables about the dashboard's address and the identity provider. */
-
-/** No path, query or fragment: the server must be at the root of its host. */
+/** Refuses paths, queries and fragments, because the server must be at the root of its host. */
 const isOrigin = (text: string): boolean =>
   /^https?:\/\//.test(text) && URL.canParse(text) && new URL(text).href === `${new URL(text).origin}/`
 
-/** A host of a URL that never leaves this machine. */
+/** Whether a URL's host always means this machine. */
 export const isLoopbackName = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
 
-/** The URL of an identity provider: over TLS, unless it is on this machine. Its path is part of its name. */
+/** The issuer must use TLS, unless it is on this machine. Its path is part of its name. */
 const isIssuer = (text: string): boolean => {
   if (!/^https?:\/\//.test(text) || !URL.canParse(text)) return false
   const { protocol, hostname, search, hash, username, password } = new URL(text)
@@ -18,7 +16,7 @@ const isIssuer = (text: string): boolean => {
   return bare && (protocol === 'https:' || isLoopbackName(hostname))
 }
 
-/** Without a trailing slash. `says` names the addressed server. */
+/** The origin without a trailing slash. `says` describes the expected URL. */
 export const publicOrigin = (says: string) =>
   z
     .string()

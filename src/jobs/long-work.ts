@@ -19,14 +19,14 @@ import { openUserDirectory, type UserDirectory } from '../administration/users/u
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
-/** Does the long work that people request, in a process that runs jobs. */
+/** Does the long work that people request. */
 
-/** In each process. */
+/** The limit in each process. */
 const concurrencyMax = 2
-/** New work is announced; this finds what waited while the process had enough to do. */
+/** New work is announced at once; polling finds work that waited while the process was busy. */
 const pollingSeconds = 2
 const progressPauseMs = 200
-/** The text of an answer. Pages that show a larger answer would be slow. */
+/** A page with a larger answer would be slow. */
 const answerCharactersMax = 16 * 1024 * 1024
 
 type Options = { readonly logger: Logger; readonly twoPerson: boolean }
@@ -89,7 +89,7 @@ const notHere = async (): Promise<never> => {
   throw new Error('long work has no access to this')
 }
 
-/** A refusal is an outcome too: to try again would not help. Throws for any other failure. */
+/** A refusal is an outcome too, because another attempt would not help. Throws for any other failure. */
 const outcomeOf = async (
   request: LongWorkRequest,
   context: Context,
@@ -106,7 +106,7 @@ const outcomeOf = async (
   }
 }
 
-/** Between the request and its beginning, a person may have been disabled, or may have another role. */
+/** Since the request, the user may have been disabled or may have another role. */
 const requireStillAllowed = async (
   { name, operator }: LongWorkRequest,
   users: UserDirectory,

@@ -2,15 +2,14 @@ import type { Logger } from 'pino'
 import type { CapabilityQueue } from '../call/capability.ts'
 import { openBoss } from '../foundation/job-queue.ts'
 
-/** Work that is requested now and done later, by a process that runs jobs. */
+/** Work that is requested now and done later by a process that runs jobs. */
 export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
-/** A job that waited this long, because no process runs jobs, is no longer worth doing. */
+/** A job that has waited this long, because no process runs jobs, is no longer worth doing. */
 const waitingSecondsMax = 24 * 3_600
-/** The data of a job is deleted soon after the job is done. */
 const keptSeconds = 60
 
-/** How queued jobs are kept: at most one waiting per key, without retries. */
+/** At most one waiting job per key, without retries. */
 export const queuedJobOptions = {
   policy: 'short',
   retryLimit: 0,
@@ -18,14 +17,14 @@ export const queuedJobOptions = {
   deleteAfterSeconds: keptSeconds,
 } as const
 
-/** Connects on the first request, because most processes never make one. It runs no job itself. */
+/** Connects on the first request, because most processes never make one. Runs no job itself. */
 export const openJobQueue = (url: string, logger: Logger): JobQueue => {
   let opened: ReturnType<typeof openBoss> | undefined
   const queues = new Set<string>()
   return {
     send: async (name, data, { afterSeconds, key, priority = 0 }) => {
       opened ??= openBoss(url, logger)
-      // A failure to connect only fails this job; the next one tries again.
+      // A failed connection only fails this job; the next job tries again.
       opened.catch(() => {
         opened = undefined
       })

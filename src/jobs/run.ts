@@ -34,28 +34,28 @@ import { meterJobRuns } from '../metrics/jobs.ts'
 import { serveLongWork } from './long-work.ts'
 import { queuedJobOptions } from './queue.ts'
 
-/** Scheduled jobs, run once per installation for any number of processes. pg-boss keeps queue and schedule. */
+/** Scheduled jobs, run once per installation for any number of processes. pg-boss stores queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
 
 type Options = {
-  /** Work that capabilities have queued, and their stores of sealed data. */
+  /** The queued work of capabilities, and their stores of sealed data. */
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
   readonly meters?: Meters
-  /** If set, one person proposes and another one approves. */
+  /** One person proposes and another one approves. */
   readonly twoPerson?: boolean
 }
 
 const stopTimeoutMs = 10_000
-/** The first checkpoint of a long log reads all of it. */
+/** The first checkpoint of a long log reads the whole log. */
 const checkpointSecondsMax = 3_600
-/** The sums over all statements may take half an hour, and connecting takes additional time. */
+/** The sums over all statements may take half an hour, plus the time to connect. */
 const sumsSecondsMax = 2_100
 const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
 /**
- * How scheduled runs are kept: one at a time, tried three times within about two minutes, and then a dead letter. A temporary
- * cause has passed by then; any other needs a person, and the next scheduled run tries again anyway.
+ * A scheduled run is tried three times within about two minutes, and then becomes a dead letter. A temporary cause has passed by then; any other
+ * cause needs a person, and the next scheduled run tries again anyway.
  */
 const scheduledJobOptions = {
   retryLimit: 2,
@@ -63,10 +63,10 @@ const scheduledJobOptions = {
   retryBackoff: true,
   retryDelayMax: 120,
   deadLetter: deadLetterQueue,
-  // A process that runs jobs is notified immediately, because a person may be waiting for the job.
+  // Notifies a process that runs jobs immediately, because a person may be waiting for the job.
   notify: true,
 } as const
-/** A dead letter that no one retried in this time is deleted. */
+/** A dead letter that was not retried in this time is deleted. */
 const deadLetterSeconds = 30 * 86_400
 
 export const startJobs = async (
@@ -78,12 +78,12 @@ export const startJobs = async (
     connectionString: foundation.url,
     application_name: jobsApplication,
     max: 3,
-    // One more connection. If a pooler in between does not pass notices on, jobs are still looked for every 30 s.
+    // Uses one more connection. If a pooler does not forward notices, jobs are still found every 30 s.
     useListenNotify: true,
-    // A migration creates it, because this role may not.
+    // A migration creates the schema, because this role may not.
     createSchema: false,
   })
-  // It retries every few seconds and does not report when the queue answers again.
+  // pg-boss retries every few seconds, but does not report when the queue answers again.
   const queue = createOutage({ logger, what: 'jobs: the queue' })
   boss.on('error', queue.failed)
   await boss.start()
@@ -110,7 +110,7 @@ export const startJobs = async (
     { cron, run, portionMax, expireSeconds }: ScheduledJob,
   ): Promise<void> => {
     await boss.createQueue(name, { policy: 'singleton' })
-    // An earlier release may have created it with other options.
+    // An earlier release may have created the queue with other options.
     await boss.updateQueue(name, { ...scheduledJobOptions, expireInSeconds: expireSeconds })
     await boss.schedule(name, cron)
     await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () =>
@@ -119,13 +119,13 @@ export const startJobs = async (
   }
   const serve = async (name: string, { run, concurrencyMax, expireSeconds }: QueuedJob): Promise<void> => {
     await boss.createQueue(name, queuedJobOptions)
-    // The first `send` has created the queue without a maximum time for its jobs.
+    // The first `send` creates the queue without a maximum time for its jobs.
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
       {
         pollingIntervalSeconds: pollingSeconds.queued,
-        // A worker takes the next job without a pause while many wait; otherwise the pauses would slow the queue down.
+        // While many jobs wait, a worker takes the next one without a pause, because pauses would slow the queue down.
         burstWhenReadyExceeds: concurrencyMax,
         localConcurrency: concurrencyMax,
       },
@@ -164,13 +164,13 @@ const ownJobs = (
       expireSeconds: sumsSecondsMax,
       run: () => reconcile(foundation.url, logger),
     },
-    // Daily: everything new since ledgers were last found to agree with their read models and the tariff.
+    // Checks daily everything since ledgers were last found to agree with their read models and the tariff.
     'reconcile-ledgers': {
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Daily: readers that only continue from the end of a chain do not detect a broken one. Events that were verified before are not read again.
+    // Checks daily, because readers that continue from the end of a chain do not detect a broken chain. Verified events are not read again.
     'verify-log': {
       cron: '11 4 * * *',
       expireSeconds: verifyLogSecondsMax,
@@ -201,9 +201,8 @@ const lotsMax = 1_000
 const failedMax = 20
 
 /**
- * Writes off lots that have expired by this process's clock. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
- * but statements should show it. A ledger that cannot be written does not delay the others: it is named in the error at the
- * end. Returns the number of lots that were checked.
+ * Writes off expired lots, only so that statements show the expiry: an expired lot is worth nothing in any case. A ledger that cannot be
+ * written does not delay the others, but is named in the final error. Returns the number of checked lots.
  */
 export const expireCredits = async (
   { pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>,
@@ -216,9 +215,9 @@ export const expireCredits = async (
     if (failed.has(organization_id)) continue
     try {
       await ledger.submit(organization_id, {
-        // The key is unique to this run: a refund just before the expiry may reopen the lot after it was written off.
+        // The key is unique to this run, because a refund just before the expiry may reopen the lot after it was written off.
         key: uniqueCommandKey(`expire/${grant_id}`),
-        // It takes effect at the lot's expiry, even if this job runs later.
+        // The write-off takes effect at the lot's expiry, even if this job runs later.
         atMs: expires_at.getTime(),
         actor: 'system',
         kind: 'expire',
@@ -234,11 +233,11 @@ export const expireCredits = async (
   throw new Error(`lots of ${[...failed.keys()].join(', ')} could not be written off`, { cause })
 }
 
-/** src/guides/idempotency.md, "Idempotency-Key": first answers are kept this long. That a key was used is recorded forever. */
+/** First answers are stored this long (src/guides/idempotency.md, "Idempotency-Key"). The use of a key is recorded forever. */
 const answerRetentionHours = 24
 const forgottenAtOnceMax = 10_000
 
-/** Deletes the bodies of old idempotent answers. Returns the number; call again while it returns the maximum. */
+/** Deletes the bodies of old idempotent answers, and returns their number. Call it again while it returns the maximum. */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `update idempotent_calls set answer = null
@@ -250,7 +249,7 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Runs until no portion is full, because everything that is due has to be deleted in time. Returns the total. */
+/** Runs until a portion is not full, so that everything due is done in time. Returns the total. */
 const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
   let forgotten = 0
   for (;;) {
@@ -262,14 +261,15 @@ const inPortions = async (portionMax: number, run: () => Promise<number>): Promi
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
-/** Passes over a store: each pass finds only data that was written under the old key during the pass before. */
+/** Each pass over a store finds only data that was written under the old key during the pass before. */
 const passesMax = 100
 /** If the clocks differ by more, one of them is wrong, and no key is destroyed. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**
- * Ends epochs: data that is still needed under an old key is resealed under the current one, then the old key is destroyed.
- * `databaseNowMs` is a second opinion on the time: a host whose clock is a month early must not destroy the keys in use. */
+ * Ends epochs: reseals data that is still needed under the current key, and then destroys the old key. `databaseNowMs` guards against a host
+ * whose clock is a month early, which must not destroy the keys in use.
+ */
 export const renewSeals = async ({
   keys,
   stores,
@@ -287,7 +287,7 @@ export const renewSeals = async ({
   const differenceMs = Math.abs((await databaseNowMs()) - nowMs)
   if (differenceMs > clockDifferenceMaxMs)
     throw new Error(
-      `this host's clock and the database's differ by ${Math.round(differenceMs / 1_000)} s: no epoch key is destroyed before they agree`,
+      `this host's clock and the database's differ by ${Math.round(differenceMs / 1_000)} s: no epoch key is destroyed until they agree`,
     )
   await keys.current()
   let resealed = 0
@@ -321,7 +321,7 @@ const resealAll = async ({ name, reseal }: SealedStore, keyId: string): Promise<
     all += some
     if (some === 0) return all
   }
-  throw new Error(`${name}: something is sealed under ${keyId} again and again`)
+  throw new Error(`${name}: new data is still being sealed under ${keyId}`)
 }
 
 type Unbalanced = {
@@ -333,11 +333,11 @@ type Unbalanced = {
 const deadlineMs = 30 * 60_000
 
 /**
- * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns
- * the accounts that differ (there must be none), or null if the two projections are at different positions.
+ * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns the accounts that differ
+ * (there must be none), or null if the two projections are at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
-  // A separate connection: the sums take longer the longer the statements are, and must not hold up other queries.
+  // A separate connection, because the sums over long statements take long and must not delay other queries.
   const client = new pg.Client({
     connectionString: url,
     statement_timeout: deadlineMs,
@@ -361,12 +361,12 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
   }
 }
 
-/** Ten million calls take a few minutes; the calls of a day are a fraction of them. */
+/** Ten million calls take a few minutes, and a day's calls are a fraction of them. */
 const reconcileSecondsMax = 6 * 3_600
 
 /**
- * Compares everything since ledgers were last found to agree: log, read models and tariff. The result is an event; differences are
- * also logged. Returns the number of differences, which must be 0.
+ * Compares log, read models and tariff for everything since they were last found to agree. Records the result as an event, and also logs
+ * differences. Returns the number of differences, which must be 0.
  */
 export const reconcileOnward = async (foundation: Foundation, logger: Logger): Promise<number> => {
   const organizations = await organizationsOf(foundation)
@@ -383,7 +383,7 @@ export const reconcileOnward = async (foundation: Foundation, logger: Logger): P
 
 /** A run reads for `readMaxMs`; the rest takes much less time. */
 const verifyLogSecondsMax = 6 * 3_600
-/** A log that takes longer is verified in as many runs as it needs. */
+/** A log that takes longer is verified in several runs. */
 const readMaxMs = 2 * 3_600_000
 
 const namedMax = 20
@@ -392,8 +392,8 @@ const nameCharsMax = 400
 type Parts = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
 /**
- * Verifies the event log from the last checkpoint up to which an earlier run found no fault, as "event-log verify" does from the
- * beginning. The result is an event; faults are also logged. Returns the number of faults, which must be 0.
+ * Verifies the event log as "event-log verify" does, but only from the last checkpoint up to which an earlier run found no fault. Records the
+ * result as an event, and also logs faults. Returns the number of faults, which must be 0.
  */
 export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<number> => {
   const last = await lastThrough(parts)
@@ -406,7 +406,7 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
   if (faults.length > 0)
     logger.fatal(
       { faults: faults.length, named },
-      'the event log is not what was written; see "event-log verify"',
+      'the event log differs from what was written; see "event-log verify"',
     )
   await appendNext(parts.eventLog, operatorStream, [
     encodeEvent(
@@ -447,7 +447,7 @@ const lastThrough = async ({ eventLog }: Parts): Promise<Through | null> => {
 const textOf = ({ origin, size, root }: VerifiedUpTo): string =>
   `enrichment-ledger verified log\n${origin}\n${size}\n${root}\n`
 
-/** Null if the signing key is not here: then the next run reads the whole log. */
+/** Null: the signing key is missing, so the next run reads the whole log. */
 const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Promise<Through | null> => {
   const signature = through === null ? null : await checkpoints.sign(textOf(through))
   return through === null || signature === null
@@ -455,11 +455,11 @@ const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Pro
     : { ...through, key_id: signature.keyId, signature: signature.value }
 }
 
-/** Anyone with access to the database could append such an event, so it is trusted only if it is signed. */
+/** Anyone with access to the database could append such an event, so only a signed one is trusted. */
 const isSigned = ({ checkpoints }: Parts, through: Through): Promise<boolean> =>
   checkpoints.isSigned(textOf(through), { keyId: through.key_id, value: through.signature })
 
-/** The stream's name may be written by other software, so only characters that an event allows are kept. */
+/** Other software may have chosen the stream's name, so only characters that an event allows are kept. */
 const nameOf = ({ stream, revision, fault }: LogFault): string =>
   `${stream}${revision === null ? '' : ` revision ${revision}`}: ${fault}`
     .replaceAll(/[^\x20-\x7e]+/g, ' ')
