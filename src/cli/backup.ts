@@ -25,13 +25,13 @@ import { progressOf } from './declared.ts'
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
 const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
-  `Not in it: SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}). Without them the backup is useless: keep copies of both elsewhere.`
+  `The backup does not contain SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}), and is useless without them: keep copies of both elsewhere.`
 
 const create: Command = {
   name: 'backup create',
   action: 'log.change',
   summary:
-    'copy everything that is not derived into a file, as of one moment, while the service runs; SECRET_KEY and KEY_DIR are not in it',
+    'back up everything that is not derived, as of one moment, while the service runs; the file does not contain SECRET_KEY and KEY_DIR',
   parameters: [
     { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
@@ -68,7 +68,7 @@ const create: Command = {
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
-    // The operator is known by now. Our own connections would look like those of a running service.
+    // The operator is known now. The open connections would look like those of a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
       ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
@@ -94,7 +94,7 @@ const create: Command = {
           : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy it now with its own tools.`,
         secretsNote(context),
         ...(final
-          ? ['This installation does not start again. Restore the file where it is to continue.']
+          ? ['This installation does not start again. Restore the file at the place where it will continue.']
           : []),
       ],
     }
@@ -105,14 +105,14 @@ const verify: Command = {
   name: 'backup verify',
   action: 'log.change',
   summary: 'read a backup, and check that it is complete and from this installation; writes nothing',
-  parameters: [{ name: 'file', help: 'of "backup create"', required: true, kind: 'file' }],
+  parameters: [{ name: 'file', help: 'a file from "backup create"', required: true, kind: 'file' }],
   changes: 'nothing',
   run: async (context, given) => {
     const secretKeys = await knownSecretKeysOf(context.config)
     if (secretKeys === null)
       throw new InputFault(
         'file',
-        'SECRET_KEY is not set and DATA_DIR holds none: without it a backup cannot be checked',
+        'SECRET_KEY is not set and DATA_DIR contains no key: a backup cannot be checked without it',
       )
     return faulted(async () => {
       const backup = await checkBackup(given.required('file'), {
@@ -143,7 +143,7 @@ const backupJson = ({ path, manifest, bytes, sha256, rows }: CheckedBackup) => (
   rows,
 })
 
-/** A damaged file is an answer, not wrong usage. */
+/** Reports a damaged file as an answer instead of as wrong usage. */
 const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
   try {
     return await work()
@@ -161,20 +161,20 @@ const restore: Command = {
   parameters: [
     {
       name: 'file',
-      help: 'of "backup create"',
+      help: 'a file from "backup create"',
       required: true,
       kind: 'file',
     },
     {
       name: 'keys-lost',
-      help: 'continue although keys of KEY_DIR are lost, together with the profiles sealed under them',
+      help: 'restore even if keys in KEY_DIR are lost, and with them the profiles sealed under them',
       kind: 'flag',
     },
   ],
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'The installation may be restored in part, and does not start. Run the same command again to continue where it stopped.',
+    left: 'The installation may be only partly restored and will not start: run the same command again to continue where it stopped.',
     plan: async ({ config, logger, progress }, given) => {
       const { backup } = await checkRestorable(config, {
         path: given.required('file'),
@@ -216,7 +216,7 @@ const databaseWaitMs = 60_000
 const restoreStep = (step: RestoreProgress): string =>
   step.phase === 'copied' ? `${step.events} events copied` : `${step.phase} ${megabytes(step.readBytes)}`
 
-/** The event log is verified before anything is derived from it. */
+/** Verifies the event log before anything is derived from it. */
 const proved = async (
   context: CommandContext,
   foundation: OperatedFoundation,
@@ -227,7 +227,7 @@ const proved = async (
     onProgress: ({ position, head }) => context.progress(`verified up to ${position} of ${head}`),
   })
   if (faults.length > 0) {
-    // The restored data equals the backup: running the command again could not improve it.
+    // The restored data equal the backup, so running the command again would not help.
     await endRestore(foundation.pool)
     return {
       json: { ok: false, faults },
@@ -265,7 +265,7 @@ const proved = async (
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams verified, ${rebuilt.events} folded, in ${seconds} s`,
       'Later changes are missing: repeat the calls, grants and key revocations since then. Erasures since then are in KEY_DIR, and are applied when the service starts.',
-      'People have to sign in to the dashboard again. Start the service, then check it with "doctor".',
+      'Everyone must sign in to the dashboard again. Start the service, then check it with "doctor".',
     ],
   }
 }

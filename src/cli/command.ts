@@ -6,41 +6,37 @@ import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
-/** One verb of the command line: its parameters, its changes, its work and its answer. */
+/** One verb of the command line. */
 export type Command = {
   /** `noun verb`. */
   readonly name: string
-  /** The right that it needs, in the table of roles. */
+  /** The permission that the command needs. */
   readonly action: Action
   readonly summary: string
   readonly parameters: readonly Parameter[]
-  /** The changes it makes. Required, so that every command announces them first. */
+  /** The changes that the command makes, or `nothing`. Required, so that every command announces its changes. */
   readonly changes: 'nothing' | (Changes & { readonly plan: Planning })
-  /** It works in an invalid environment: wrong values are left out. */
+  /** The command also runs if the environment is invalid; wrong values are left out. */
   readonly anyEnvironment?: true
-  /** Runs only after confirmation. Throws `InputFault` for a value that it cannot take. */
+  /** Called only after confirmation. Throws `InputFault` for an invalid value. */
   readonly run: (context: CommandContext, given: Given) => Promise<Answer>
 }
 
-/**
- * The effect the command would have now: the command line shows it, asks, and takes `--dry-run` and `--yes`. Writes nothing, and throws
- * for input that the command cannot take.
- */
+/** The changes that the command would make now, for the confirmation and for `--dry-run`. Writes nothing. Throws for invalid input. */
 type Planning = (context: CommandContext, given: Given) => Promise<Plan>
 
 export type Parameter = {
-  /** Without dashes: `org` is given as `--org X`, or by position. */
+  /** The name without dashes: `org` is typed as `--org X` or by position. */
   readonly name: string
   readonly help: string
   readonly required?: true
   /**
-   * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, passed as
-   * an absolute one from where the user is; `-` stays.
+   * A `flag` has no value. Values can be typed by position, in the order of the parameters. A `file` is a path, which is made absolute from the
+   * user's folder; `-` stays.
    */
   readonly kind?: 'flag' | 'file'
 }
 
-/** Parameters as typed. */
 export type Given = {
   text(name: string): string | undefined
   required(name: string): string
@@ -52,7 +48,7 @@ export type OperatedFoundation = Foundation & { readonly operator: Operator }
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  /** Opened on first use, together with the operator: a token that does not work opens nothing. */
+  /** Opened on first use together with the operator, so that an invalid token opens nothing. */
   readonly foundation: (options?: {
     anyEventLog?: boolean
     anyHistory?: boolean
@@ -60,14 +56,14 @@ export type CommandContext = {
     restored?: readonly KeySlot[]
   }) => Promise<OperatedFoundation>
   readonly json: boolean
-  /** Shows the progress of long work; on a terminal the line is overwritten. */
+  /** Shows the progress of long work. On a terminal, the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /** A sentence about the state that an interruption leaves from here on. */
+  /** Sets the sentence about what an interruption leaves from now on. */
   readonly leaves: (what: string) => void
 }
 
-/** The command was typed wrongly: exit code 2, `message` says what is wrong, and `remedy` what to type instead. */
+/** The command was typed wrongly (exit code 2). `remedy` is what to type instead. */
 export class UsageError extends Error {
   override name = 'UsageError'
   readonly remedy: string | null

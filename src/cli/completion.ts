@@ -2,13 +2,11 @@ import { InputFault } from '../administration/input.ts'
 import type { Command } from './command.ts'
 import { optionsOf } from './parse.ts'
 
-/** Completion for shells, generated from the commands themselves: typing sends no request to the service. */
-
-/** The command in place of `npm run -s cli --`: the script defines it, unless it exists already. */
+/** The command that replaces `npm run -s cli --`. The script defines it, unless it exists. */
 const word = 'enl'
 const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `all`: every command, evaluated when the command runs, because this command is one of them. */
+/** `all` is evaluated when the command runs, because this command is one of them. Completion sends no request to the service. */
 export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
   name: 'completion',
   action: 'system.read',
@@ -27,7 +25,6 @@ export const completionCommand = (all: () => Promise<readonly Command[]>): Comma
 
 type Tree = {
   readonly nouns: readonly string[]
-  /** The verbs of each noun that has verbs. */
   readonly verbs: readonly (readonly [string, readonly string[]])[]
   readonly commands: readonly Command[]
 }
@@ -43,7 +40,7 @@ const treeOf = (commands: readonly Command[]): Tree => {
 
 const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
 
-/** For a POSIX shell; fish reads it the same way, because none of our paths contains a backslash. */
+/** For a POSIX shell. fish reads the text in the same way, because none of our paths contains a backslash. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const packageFolder = new URL('../..', import.meta.url).pathname.replace(/\/$/, '')
@@ -75,7 +72,7 @@ const bash = (tree: Tree): string[] => [
   `_${word}_complete() {`,
   `  local current="\${COMP_WORDS[COMP_CWORD]}" noun="\${COMP_WORDS[1]}" verb="\${COMP_WORDS[2]}" place="$COMP_CWORD" offered=''`,
   ...cases(tree),
-  `  # Where a value is typed, names of files are offered.`,
+  `  # File names are offered for values.`,
   `  case "$place $current" in [3-9]*' '[!-]*) offered='' ;; esac`,
   `  COMPREPLY=($(compgen -W "$offered" -- "$current"))`,
   `}`,

@@ -3,25 +3,23 @@ import type { Command, CommandContext, Given } from './command.ts'
 import { members, sectionLines } from './table.ts'
 
 /**
- * The one place that decides whether a command may make its change. On a terminal every command that moves money,
- * access or rows shows its plan and asks. Without a terminal it proceeds, unless it takes something away or
- * cannot be undone: that needs `--yes`. `--dry-run` shows the plan and ends there.
- *
- * A plan describes the state when it is made: the command decides again when it runs.
+ * Decides whether a command may make its change. On a terminal, every command that changes money, access or rows shows its plan and asks.
+ * Without a terminal it proceeds, unless the change removes something or cannot be undone: then it needs `--yes`. `--dry-run` only shows the
+ * plan. A plan describes the current state; the command decides again when it runs.
  */
 
-/** No one can be asked, and `--yes` was not given: nothing was done. */
+/** Nothing was done, because there is no terminal to ask on and `--yes` is missing. */
 export class NeedsYes extends Error {
   override name = 'NeedsYes'
   readonly would: readonly string[]
-  readonly remedy = 'give --yes to do it, or --dry-run only to see what it would do'
+  readonly remedy = 'add --yes to do it, or --dry-run to see what it would do'
   constructor(would: readonly string[]) {
-    super('Nothing was done: this takes something away, and there is no terminal to ask on.')
+    super('Nothing was done: this needs to be confirmed, and there is no terminal to ask on.')
     this.would = would
   }
 }
 
-/** The person at the terminal said no: nothing was done. */
+/** The person at the terminal said no, so nothing was done. */
 export class Declined extends Error {
   override name = 'Declined'
 }
@@ -35,10 +33,7 @@ type Consenting = {
     | null
 }
 
-/**
- * Null: the command may run. An answer: it was a dry run, and this is the plan. Throws `NeedsYes` and `Declined`,
- * and the errors of the plan.
- */
+/** Null: the command may run. Otherwise the plan, as the answer of a dry run. Throws `NeedsYes`, `Declined` and the errors of the plan. */
 export const consentTo = async (
   { changes }: Command,
   { context, given, how }: { context: CommandContext; given: Given; how: Consenting },

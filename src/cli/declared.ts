@@ -20,13 +20,13 @@ import { fromUser, readTextFile } from './files.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
-/** A document may be the plan of every organization of a large installation: far below the available memory. */
+/** A document can be the plan for all organizations of a large installation, but must fit into memory. */
 const documentBytesMax = 256 * 1024 * 1024
 
-/** A command or query of administration as a command of this command line. */
+/** Turns a declared command or query into a command of the command line. */
 export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action, out, long } = declared
-  // A check from a separate process is worth more, and loses nothing if it ends early.
+  // A check runs in this process, because an independent check proves more, and nothing is lost if it ends early.
   const asJob = long !== undefined && changes !== 'nothing'
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
@@ -66,7 +66,7 @@ export const commandOf = (declared: Declared): Command => {
 const hereParameter: Parameter = {
   name: 'here',
   kind: 'flag',
-  help: 'do it in this process, not as a job of the service that continues when this process ends',
+  help: 'do the work in this process, not in a job of the service that continues when this process ends',
 }
 
 const fromWorker = async (
@@ -78,8 +78,7 @@ const fromWorker = async (
   const { answerFromWorker } = await import('./long-work.ts')
   return answerFromWorker(own, {
     ...{ declared, given },
-    onBegun: (id) =>
-      leaves(`The service continues it: "jobs show ${id}" shows how far it is, and its answer.`),
+    onBegun: (id) => leaves(`The service continues it: "jobs show ${id}" shows its progress and its answer.`),
   })
 }
 
@@ -96,7 +95,7 @@ const contextIn = async (
   return {
     ...{ foundation, operator, logger },
     twoPerson: twoPersonOf(config),
-    // Few commands need what these open, and the others do not wait until it is loaded.
+    // Loaded on demand, because few commands need these modules.
     outside: async () => (await import('../start/capabilities.ts')).openOutside(config),
     dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
     caughtUp: () => catchUp(foundation, logger),
@@ -123,7 +122,7 @@ const withPixel =
 
 const jsonPauseMs = 500
 
-/** On a terminal a line that is overwritten; with `--json` JSON lines on standard error, so that standard output has only the answer. */
+/** Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output is for the answer. */
 export const progressOf = ({
   json,
   progress,
@@ -143,7 +142,7 @@ const limitParameter: Parameter = {
   help: `the maximum number (default ${rowsDefault}, at most ${limitMax})`,
 }
 
-/** A list, a row at a time: with `--json` an array of objects, and otherwise a line of the columns for each row. */
+/** Writes a list row by row: with `--json` as an array of objects, otherwise as lines of columns. */
 const streamed = async (
   declared: Declared,
   { rows, lacks }: NonNullable<Asked['paged']>,
@@ -183,7 +182,7 @@ const written = async (
     let before = '['
     const done = await file.write(own, async (lines) => {
       if (lines === '') return
-      // Within a line of JSON Lines, there is no line break.
+      // A line of JSON Lines contains no line break.
       await write(`${before}${lines.slice(0, -1).replaceAll('\n', ',')}`)
       before = ','
     })
@@ -199,10 +198,10 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
   columns
     .flatMap(({ name }) => (row[name] === null ? [] : [String(row[name])]))
     .join('  ')
-    // Text from others must not move the reader's cursor.
+    // Text from others must not move the terminal's cursor.
     .replace(/\p{Cc}/gu, '\u{fffd}')
 
-/** A list as a table of its columns, unless the answer has lines of its own. */
+/** Shows a list as a table, unless the answer has its own lines. */
 const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
   if (lines !== undefined || columns === undefined || !Array.isArray(json)) return {}
   const shown = (json as Readonly<Record<string, unknown>>[]).map((row) =>

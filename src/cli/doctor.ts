@@ -3,7 +3,7 @@ import type { Finding } from '../administration/checks/check.ts'
 import { examine } from '../start/doctor.ts'
 import type { Command } from './command.ts'
 
-/** A connection without an answer would keep the process from ending. */
+/** A connection without an answer must not keep the process running. */
 const endMaxMs = 2_000
 
 export const doctorCommand: Command = {
@@ -44,5 +44,5 @@ const findingLines = ({ level, about, says, remedy }: Finding): string[] => [
   ...(remedy === null ? [] : [`${' '.repeat(levelLength)}  → ${plain(remedy)}`]),
 ]
 
-/** Quoted text from other software must not move the reader's cursor. */
+/** Text from other software must not move the terminal's cursor. */
 const plain = (text: string): string => text.replace(/\p{Cc}/gu, '\u{fffd}')

@@ -42,7 +42,7 @@ const abandon: Command = {
       const lost = (await listEpochKeys(await foundation())).filter(({ state }) => state === 'lost')
       return lost.length === 0
         ? { says: ['Nothing: no key is lost.'], asks: 'never' }
-        : { says: [`Permanently abandon what is sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
+        : { says: [`Permanently abandon the data sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
     },
   },
   run: async ({ config, foundation }) => {
@@ -53,10 +53,10 @@ const abandon: Command = {
       json: { abandoned, dropped_from_data_set: dropped },
       lines:
         abandoned.length === 0
-          ? [`No key is lost: ${keyDirOf(config)} holds all keys that are needed.`]
+          ? [`No key is lost: ${keyDirOf(config)} contains all keys that are needed.`]
           : [
               `Abandoned: ${abandoned.join(', ')}.`,
-              `${dropped} people of the data set were under them and have to be imported again.`,
+              `${dropped} people in the data set were sealed under them and must be imported again.`,
             ],
     }
   },

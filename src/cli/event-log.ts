@@ -7,7 +7,7 @@ const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
-/** A URL as typed or, so that no password is on a command line, from the environment; and its name in messages. */
+/** The typed URL, or that of the environment, which keeps passwords off the command line. `variable` names it in messages. */
 const urlOf = (
   name: 'from' | 'to',
   typed: string | undefined,
@@ -30,7 +30,7 @@ const prefixOf = (name: string, typed: string | undefined): string | undefined =
 const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
   const source = urlOf('from', given.text('from'), config.EVENT_LOG_FROM)
   if (source === null && config.EVENT_LOG_URL !== undefined)
-    throw new UsageError('--from or EVENT_LOG_FROM is required where EVENT_LOG_URL is set')
+    throw new UsageError('--from or EVENT_LOG_FROM is required if EVENT_LOG_URL is set')
   const prefix = prefixOf('from-prefix', given.text('from-prefix'))
   const from = source === null ? null : { ...source, prefix }
   const target = urlOf('to', given.text('to'), config.EVENT_LOG_TO)
@@ -44,7 +44,6 @@ const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
   return { from, to }
 }
 
-/** The next steps, in order. */
 const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined }): string => {
   const named = url.startsWith('postgres')
     ? 'unset EVENT_LOG_URL, and let DATABASE_URL name the target'
@@ -52,7 +51,6 @@ const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined })
   return `${named}, run "projection rebuild --all", then "ledger verify", and start the service`
 }
 
-/** A URL without its user and password. */
 const shownUrl = (url: string): string => url.replace(/^([^:]+:\/\/).*@/, '$1')
 
 const copy: Command = {
@@ -65,7 +63,10 @@ const copy: Command = {
       name: 'from',
       help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it is not running`,
     },
-    { name: 'to', help: 'the same; empty, or an earlier copy of this log; default: EVENT_LOG_TO' },
+    {
+      name: 'to',
+      help: 'the target, in the same form: empty, or an earlier copy of this log; default: EVENT_LOG_TO',
+    },
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
     { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
   ],
@@ -129,7 +130,7 @@ const prepare: Command = {
   summary:
     'create the EventStoreDB user of the service, or give it a new password, with the rights it needs; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
-  parameters: [{ name: 'user', help: 'its name: letters, digits, . _ -', required: true }],
+  parameters: [{ name: 'user', help: 'the name of the user: letters, digits, . _ -', required: true }],
   changes: {
     of: 'access',
     asks: 'on a terminal',

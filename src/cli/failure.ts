@@ -11,9 +11,7 @@ import { usageOf } from './help.ts'
 import { invocation } from './overview.ts'
 import { isUsageError } from './parse.ts'
 
-/** Why a command failed, for people and for programs. */
 type Failure = {
-  /** The code for programs. */
   readonly code:
     | 'usage'
     | 'input'
@@ -27,13 +25,11 @@ type Failure = {
   readonly message: string
   /** The wrong parameter or variable. */
   readonly field: string | null
-  /** The next step. */
   readonly remedy: string | null
-  /** The plan of the command. */
   readonly would?: readonly string[]
 }
 
-/** 1: the command failed. 2: it was typed wrongly, or the environment is wrong; nothing was done. */
+/** 1: the command failed. 2: the command or the environment is wrong, and nothing was done. */
 export const exitCodeOf = (error: unknown): 1 | 2 =>
   error instanceof InputFault ||
   error instanceof NeedsYes ||
@@ -44,7 +40,7 @@ export const exitCodeOf = (error: unknown): 1 | 2 =>
     ? 2
     : 1
 
-/** A failure as written to standard error: lines for people; one line of JSON with `--json`. Contains no secret of a key. */
+/** The text for standard error: lines for people, or one line of JSON with `--json`. Contains no secret of a key. */
 export const failureText = (
   error: unknown,
   { command, json }: { command: Command; json: boolean },
@@ -53,14 +49,14 @@ export const failureText = (
   if (json) return failureJson(failure)
   const { code, message, field, remedy, would = [] } = failure
   if (code === 'input') return withoutSecrets(`--${field}: ${message}; ${seeHelp(command)}\n`)
-  // The usage that follows shows the same as --help.
+  // The usage below shows the same as --help.
   const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
   const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')
   const lines = [...would, ...(would.length === 0 ? [] : ['']), said]
   return withoutSecrets(`${lines.join('\n')}\n${code === 'usage' ? `\n${usageOf(command)}\n` : ''}`)
 }
 
-/** The object that `--json` promises. */
+/** A failure as one line of JSON. */
 export const failureJson = (failure: Failure): string => withoutSecrets(`${JSON.stringify(failure)}\n`)
 
 const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows its parameters`
@@ -107,7 +103,7 @@ const isUnreachable = (error: unknown): boolean =>
   (error instanceof AggregateError && error.errors.some(isUnreachable)) ||
   (error instanceof Error && 'code' in error && unreachable.has(String(error.code)))
 
-/** A host with several addresses fails with an error for each, and the outer error has no message. */
+/** If a host has several addresses, the error contains one error for each address and no message of its own. */
 const sentenceOf = (error: unknown): string => {
   if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
   return error instanceof Error ? error.message || error.name : String(error)
@@ -115,5 +111,5 @@ const sentenceOf = (error: unknown): string => {
 
 const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]+)_[0-9A-Za-z]*/g
 
-/** The text, with each key and token shortened to its id, so that no message shows a whole key that was typed. */
+/** Shortens each key and token in a text to its id, so that no message shows a whole key. */
 export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')

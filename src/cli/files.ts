@@ -5,8 +5,8 @@ import { InputFault } from '../administration/input.ts'
 const packageRoot = resolve(import.meta.dirname, '../..')
 
 /**
- * The user's current folder. `npm run cli` changes to the folder of the package first, and stores the original folder in INIT_CWD; any
- * other process may have inherited that variable from an outer script, and then it is wrong.
+ * The user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. Other processes may have inherited
+ * a wrong INIT_CWD from an outer script.
  */
 const userFolder = (): string => {
   const { npm_lifecycle_event: script, INIT_CWD: called } = process.env
@@ -14,10 +14,10 @@ const userFolder = (): string => {
   return script === 'cli' && called !== undefined && called !== '' && here === packageRoot ? called : here
 }
 
-/** A path as the user means it, absolute; `-`, for standard input, is returned unchanged. */
+/** Makes a typed path absolute. Returns `-`, for standard input, unchanged. */
 export const fromUser = (path: string): string => (path === '-' ? path : resolve(userFolder(), path))
 
-/** The text of a file. Throws `InputFault` of the field if it cannot be read, or has more than `bytesMax` bytes. */
+/** The text of a file. Throws `InputFault` for the field if the file cannot be read or has more than `bytesMax` bytes. */
 export const readTextFile = async (field: string, path: string, bytesMax: number): Promise<string> => {
   try {
     const { size } = await stat(path)

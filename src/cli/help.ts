@@ -3,9 +3,7 @@ import type { Command } from './command.ts'
 import { commandsOfNoun, nouns } from './nouns.ts'
 import { closing, invocation } from './overview.ts'
 
-/** What `help` prints, and what is printed for an unknown command. */
-
-/** The verbs of one noun. */
+/** The help for one noun. */
 export const verbsText = (shown: readonly Command[]): string => {
   const width = Math.max(...shown.map(({ name }) => name.length))
   return [
@@ -17,7 +15,7 @@ export const verbsText = (shown: readonly Command[]): string => {
   ].join('\n')
 }
 
-/** Suggestions for a noun or verb that does not exist; null: nothing is close. */
+/** A suggestion for an unknown noun or verb; null: nothing is close. */
 export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {
   const names = nouns.map(({ name }) => name)
   const meant = names.includes(noun) ? noun : nearest(noun, names)
@@ -28,7 +26,7 @@ export const closeWords = async ([noun = '', verb = '']: readonly string[]): Pro
   return `Did you mean "${[meant, ...(close === null ? [] : [close])].join(' ')}"?`
 }
 
-/** `verbs`: the commands of the noun that was typed. */
+/** `verbs` are the commands of the typed noun. */
 export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly Command[]): string => {
   const names = verbs.map(({ name }) => name.slice(noun.length + 1)).join(', ')
   if (verbs.length === 0) return `There is no command "${verb === undefined ? noun : `${noun} ${verb}`}".`

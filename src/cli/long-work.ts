@@ -9,17 +9,15 @@ import {
   workerRuns,
 } from '../administration/jobs/long-work.ts'
 
-/** Long work of this command line, done by a process that runs jobs, so that it continues when the terminal is closed. */
-
 const pollMs = 250
-/** An idle process that runs jobs begins immediately. */
+/** An idle process that runs jobs starts immediately. */
 const begunWithinMs = 3_000
 /** A larger document is not sent through the queue. */
 const givenCharactersMax = 1024 * 1024
 
 /**
- * The answer of the work. Null: no process has begun it, so it has to be done here. Throws its refusal or its failure. `onBegun`: with
- * the id of the job, when another process has begun it.
+ * Requests long work from a process that runs jobs, so that it continues when the terminal is closed. Null: no process started the work, so it
+ * must be done here. Throws its refusal or failure. Calls `onBegun` with the job's id when the work has started.
  */
 export const answerFromWorker = async (
   { foundation, operator, logger, progress }: Context,
@@ -33,7 +31,7 @@ export const answerFromWorker = async (
   let begun = false
   for (const requestedAtMs = performance.now(); ; ) {
     const work = await longWork(pool, id)
-    if (work === null) throw new Error(`the queue no longer holds the job ${id}`)
+    if (work === null) throw new Error(`the queue no longer contains the job ${id}`)
     if (work.outcome !== null || work.error !== null) return answerOf(work)
     if (work.state === 'running' && !begun) {
       begun = true

@@ -4,7 +4,7 @@ import type { Command } from './command.ts'
 /** The same wait for a database as in other commands. */
 const databaseWaitMs = 10_000
 
-/** For installations that start many processes at the same time: one applies the migrations, the others find them applied. */
+/** For installations that start many processes at once: the migrations can be applied before. */
 export const migrateCommand: Command = {
   name: 'migrate',
   action: 'installation.change',

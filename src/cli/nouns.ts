@@ -1,15 +1,15 @@
 import type { Command } from './command.ts'
 
-/** The nouns of the command line. Each loads its commands when it is typed, so that help and other nouns do not wait for them. */
+/** The nouns of the command line. A noun's commands are loaded when it is typed, so that help and other nouns start fast. */
 
 type Noun = {
   readonly name: string
   readonly about: string
-  /** Commands of the command line alone. */
+  /** Commands that only the command line has. */
   readonly own?: () => Promise<readonly Command[]>
 }
 
-/** In the order of the help. */
+/** The order is that of the help. */
 export const nouns: readonly Noun[] = [
   { name: 'org', about: 'organizations: register and list' },
   { name: 'key', about: 'API keys: issue, rotate, limit, revoke' },
@@ -78,7 +78,6 @@ export const commandsOfNoun = async (name: string | undefined): Promise<readonly
   return [...declared, ...(own ?? [])]
 }
 
-/** Commands and queries of administration. */
 const declaredOf = async (noun: string): Promise<readonly Command[]> => {
   const { areas, declaredIn } = await import('../administration/areas.ts')
   const some = areas.filter((one) => one.nouns.includes(noun))

@@ -4,8 +4,6 @@ import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { InputFault } from '../administration/input.ts'
 import type { CommandContext, Given, Parameter } from './command.ts'
 
-/** The destination of long output: a file that appears when it is complete, or standard output. */
-
 export const outputParameters: readonly Parameter[] = [
   {
     name: 'out',
@@ -15,13 +13,10 @@ export const outputParameters: readonly Parameter[] = [
   { name: 'force', help: 'replace the file if it exists', kind: 'flag' },
 ]
 
-/** A write costs a system call: texts are gathered up to this many characters. */
+/** Texts are joined up to this many characters, because each write costs a system call. */
 const chunkLength = 256 * 1024
 
-/**
- * Runs `use` with a `write` that waits until its text was accepted. The file exists, complete, when `use` is done, and does not exist if
- * it fails.
- */
+/** Runs `use` with a `write` to the requested file or to standard output. The file appears when `use` is done, and not at all if `use` fails. */
 export const withOutput = async <Result>(
   { write }: Pick<CommandContext, 'write'>,
   given: Given,
@@ -34,7 +29,7 @@ export const withOutput = async <Result>(
   if (!replace) await refuseExisting(path)
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
   const file = await open(draft, 'wx', 0o600).catch(toldAs(path))
-  // If it ends in the middle, by Ctrl-C or because the reader closed the pipe, no partial file remains.
+  // Removes the partial file if the process ends early, by Ctrl-C or because the reader closed the pipe.
   const dropDraft = (): void => rmSync(draft, { force: true })
   process.once('exit', dropDraft)
   try {

@@ -1,11 +1,9 @@
 import service from '../../package.json' with { type: 'json' }
 import { nouns } from './nouns.ts'
 
-/** Help about the whole command line, and its release. Loads nothing else, so that it is printed quickly. */
-
 export const invocation = 'npm run -s cli --'
 
-/** The help text for words that name no command; null: they name a command. */
+/** The help for words that name no command; null: they name a command. Loads no command, so that the help is printed quickly. */
 export const overviewFor = (words: readonly string[]): string | null => {
   const [first] = words
   if (first === '--version' || first === '-v')
@@ -25,10 +23,10 @@ const overview = (): string => {
   ].join('\n')
 }
 
-/** Below every list of commands. */
+/** The end of every list of commands. */
 export const closing = [
   `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of a verb. --json prints one JSON document.`,
-  'Commands that change something take --dry-run, which only shows the changes, and --yes, which makes them without asking.',
+  'Commands that change something accept --dry-run, which only shows the changes, and --yes, which makes them without asking.',
   'OPERATOR_TOKEN proves your identity; --as NAME, or OPERATOR, only labels your actions.',
   'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version prints the release.',
 ]

@@ -3,7 +3,7 @@ import { nearest } from '../foundation/nearest.ts'
 import { type Command, type Given, UsageError } from './command.ts'
 import { fromUser } from './files.ts'
 
-/** The command at the beginning of the words, and the words after its name. */
+/** The command at the beginning of the words, and the remaining words; null: there is no such command. */
 export const findCommand = (
   words: readonly string[],
   commands: readonly Command[],
@@ -15,19 +15,17 @@ export const findCommand = (
   return null
 }
 
-/** Options of every command. */
 const commonFlags = ['json', 'help'] as const
-/** Options of every command that changes something. */
 const changeFlags = ['dry-run', 'yes'] as const
 
-/** The options of a command, by their names without dashes. */
+/** The names of a command's options, without dashes. */
 export const optionsOf = ({ parameters, changes }: Command): string[] => [
   ...parameters.map(({ name }) => name),
   ...(changes === 'nothing' ? [] : changeFlags),
   ...['as', ...commonFlags],
 ]
 
-/** A negative number is a value, not an option as parseArgs would take it. Typed text never contains the zero character. */
+/** Hides a negative number from parseArgs, which would take it for an option. Typed text never contains the zero character. */
 const veiled = (arg: string): string => (/^-[\d.]/.test(arg) ? `\0${arg}` : arg)
 const unveiled = (text: string): string => text.replace(/^\0/, '')
 
@@ -40,7 +38,7 @@ export type Typed = {
   readonly yes: boolean
 }
 
-/** Values by `--name`, then by position into the remaining parameters. Throws errors that `isUsageError` recognizes. */
+/** Reads values by `--name`, then by position for the remaining parameters. Throws errors that `isUsageError` recognizes. */
 export const givenOf = (command: Command, args: string[]): Typed => {
   const { parameters, changes } = command
   const options: NonNullable<ParseArgsConfig['options']> = {
@@ -82,13 +80,13 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   }
 }
 
-/** A value in the type of its parameter. An empty value is passed on: the command says what is wrong with it. */
+/** A value as its parameter means it. The command itself reports an empty value. */
 const meant = ({ parameters }: Command, name: string, text: string): string => {
   const kind = parameters.find((one) => one.name === name)?.kind
   return kind === 'file' && text.trim() !== '' ? fromUser(text) : text
 }
 
-/** Throws for an option that the command does not have, with the most similar option. */
+/** Throws for an unknown option, and suggests the most similar one. */
 const checkOptions = (
   command: Command,
   args: string[],
@@ -100,13 +98,15 @@ const checkOptions = (
     const known = optionsOf(command)
     const close = nearest(token.name, known)
     throw new UsageError(
-      `"${command.name}" takes no ${token.rawName}`,
-      close === null ? `it takes ${known.map((one) => `--${one}`).join(', ')}` : `did you mean --${close}?`,
+      `"${command.name}" has no option ${token.rawName}`,
+      close === null
+        ? `its options are ${known.map((one) => `--${one}`).join(', ')}`
+        : `did you mean --${close}?`,
     )
   }
 }
 
-/** Whether a command was typed wrongly, by our rules or by those of `parseArgs`. */
+/** Whether a command was typed wrongly, by our rules or those of `parseArgs`. */
 export const isUsageError = (error: unknown): boolean =>
   error instanceof UsageError ||
   (error instanceof Error && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS'))

@@ -25,8 +25,8 @@ import { sectionLines } from './table.ts'
 const databaseWaitMs = 10_000
 
 /**
- * The operators' command line: one interface of administration. Works whether or not the service runs. Resolves
- * with the exit code: 0 done, 1 failed, 2 wrong usage; 130 if Ctrl-C ended it.
+ * Runs a command of the operators' command line, whether or not the service runs. Resolves with the exit code: 0 done, 1 failed, 2 wrong usage,
+ * 130 if Ctrl-C ended it.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
   const words = withFlagsBehind(args).filter((word, i) => i > 0 || word !== 'help')
@@ -55,14 +55,14 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
   }
 }
 
-/** `--json org list` is `org list --json`. */
+/** `--json org list` means `org list --json`. */
 const withFlagsBehind = (args: readonly string[]): string[] => {
   const leading = args.findIndex((arg) => !isFlag(arg))
   return leading <= 0 ? [...args] : [...args.slice(leading), ...args.slice(0, leading)]
 }
 const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includes(arg)
 
-/** Also if the rest was typed wrongly. */
+/** True even if the rest was typed wrongly. */
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
@@ -119,7 +119,7 @@ const runCommand = async (
   }
   const answer = await perform().finally(progress.end)
   const code = answer.failed === true ? 1 : 0
-  // If the reader closed the pipe, this is the process's exit code.
+  // The exit code if the reader closes the pipe.
   process.exitCode = code
   if (answer.written !== true) await write(`${printed(answer, json)}\n`)
   return code
@@ -131,8 +131,8 @@ const printed = (answer: Answer, json: boolean): string => {
 }
 
 /**
- * Throws `CommandRefused` if the person's role does not permit the command. Without a token no person is proved: the operator
- * has access to the database and its secrets, and could create a token for any user.
+ * Throws `CommandRefused` if the user's role does not permit the command. Without a token there is no role, because the operator has access to
+ * the database and its secrets, and could create a token for any user.
  */
 export const requirePermission = (
   { actor, role }: Operator,
@@ -144,22 +144,22 @@ export const requirePermission = (
   )
 }
 
-/** How long open resources may take to close. Work that the command began in the database ends with its connection. */
+/** How long open resources may take to close. The command's work in the database ends with its connection. */
 const closeMaxMs = 2_000
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 type Interruptible = {
-  /** The exit code for the received signal; null: none. */
+  /** The exit code for the received signal; null: there was no signal. */
   code(): number | null
-  /** From here on an interruption may leave something half-done: a description. */
+  /** From now on, an interruption may leave a partial change, which `left` describes. */
   began(change: { readonly left: string }): void
   /** Restores the default effect of signals. */
   end(): void
 }
 
 /**
- * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print the state it leaves. A second signal ends
+ * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print what the interruption leaves. A second signal ends
  * the process immediately.
  */
 const interruptible = ({
@@ -203,7 +203,7 @@ const tell = (json: boolean, left: string | null): void => {
 
 const progressPauseMs = 100
 
-/** One line on a terminal, overwritten at most ten times a second; nothing if standard error is not a terminal. */
+/** One line on a terminal, overwritten at most ten times a second. Shows nothing if standard error is not a terminal. */
 const progressLine = (): { show: (line: string) => void; end: () => void } => {
   let shownAt = 0
   return {
@@ -222,13 +222,10 @@ const progressLine = (): { show: (line: string) => void; end: () => void } => {
 const write = (text: string): Promise<void> =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
-/** Whether there is a person to ask: questions go to standard error, so standard output may go anywhere. */
+/** Whether a person can be asked. Questions use standard error, so standard output can be redirected. */
 const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
 
-/**
- * Shows the context on standard error, which keeps standard output for the answer, and asks. Anything except a yes is a
- * no, including the end of the input. Ctrl-C interrupts the command as usual.
- */
+/** Shows the plan on standard error and asks. Any answer except yes means no, even the end of the input. Ctrl-C interrupts the command. */
 const ask = async ({
   says,
   question,
@@ -238,7 +235,7 @@ const ask = async ({
 }): Promise<boolean> => {
   process.stderr.write(`${says.join('\n')}\n`)
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  // The terminal is in raw mode, so the signal arrives as a character.
+  // The terminal is in raw mode, so Ctrl-C arrives as a character.
   terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   const ended = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
   try {
@@ -249,10 +246,8 @@ const ask = async ({
 }
 
 /**
- * The operator of a command: the person whose `OPERATOR_TOKEN` it is; without one, the name in `--as` or `OPERATOR`; without that, the
- * account that types the command. Errors that can be found before anything is opened are reported here.
- *
- * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
+ * The operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the account that types the command.
+ * Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
  */
 export const operatorOf = (
   { OPERATOR_TOKEN: token, OPERATOR }: Config,
@@ -264,7 +259,7 @@ export const operatorOf = (
   return async (foundation) => {
     const { user, role } = await userOfToken(foundation, token)
     if (as !== undefined && as !== user)
-      throw new UsageError(`--as: the OPERATOR_TOKEN is that of ${user}; unset it, or leave --as out`)
+      throw new UsageError(`--as: the OPERATOR_TOKEN belongs to ${user}; unset it, or leave --as out`)
     return { ...provedOperator(user), role }
   }
 }
@@ -272,7 +267,7 @@ export const operatorOf = (
 /** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
 const labelMax = userNameMax
 
-/** The account on this machine that types the command: not a proof, but better than no name. In a container there may be none. */
+/** The account that types the command. It proves nothing, but is better than no name. A container may have no account. */
 const accountName = (): string => {
   try {
     return labelOf('account', userInfo().username, labelMax)

@@ -33,7 +33,7 @@ const stepOf = (given: Given): RotationStep => {
 
 const named = (id: string | null | undefined): string => id ?? 'a new key, made in DATA_DIR'
 
-/** A key that the embedded default made is read from its file: no variable is set. */
+/** A key of the embedded default is in a file, so no variable must be set. */
 const restart = (config: Config): string =>
   secretKeyFiles(config) === null
     ? 'restart every process with SECRET_KEY set to the new key, '

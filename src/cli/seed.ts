@@ -25,14 +25,14 @@ export const seedCommands: readonly Command[] = [
       const open = await foundation()
       const demo = await seedDemo(open, { ...(await addressesNow(config)), ...open.operator })
       if (!open.embedded) return { json: demo }
-      // Later starts read that file and print it.
+      // Later starts read this file and print its path.
       await writeDemo(config.DATA_DIR, demo)
       return {
         json: demo,
         lines: [
           ...members(demo),
           '',
-          `${join(config.DATA_DIR, demoFile)} now holds this organization and the new password of user ${demo.dashboard_user}; earlier demo keys still work.`,
+          `${join(config.DATA_DIR, demoFile)} now contains this organization and the new password of user ${demo.dashboard_user}; earlier demo keys still work.`,
         ],
       }
     },

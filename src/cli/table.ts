@@ -1,11 +1,9 @@
 import { styleText } from 'node:util'
 import type { Sections } from '../administration/declare.ts'
 
-/** Output for people on a terminal: rows under aligned headings. */
-
 export type Row = Readonly<Record<string, unknown>>
 
-/** A value in a line: lists and members separated by commas, an absent value as a dash. */
+/** A value in a line. Lists and members are separated by commas; an absent value is a dash. */
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
   if (Array.isArray(value)) return value.length === 0 ? '-' : value.map(cell).join(', ')
@@ -13,7 +11,7 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Text from others must not move the reader's cursor.
+  // Text from others must not move the terminal's cursor.
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
@@ -23,10 +21,10 @@ export const cut = (text: string, max: number): string => {
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
 }
 
-/** Names and other texts in a table are shown up to this length; --json shows them completely. */
+/** Longer texts are cut in tables; --json shows them completely. */
 export const nameCharsMax = 40
 
-/** Lines of rows with the same members, headings first; `none` if there are no rows. */
+/** Rows with the same members as lines below their headings; `none` if there are no rows. */
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
   const names = Object.keys(rows[0] ?? {})
@@ -42,13 +40,13 @@ export const table = (rows: readonly Row[]): string[] => {
   ]
 }
 
-/** One line per member, values aligned. */
+/** One line per member, with aligned values. */
 export const members = (row: Row): string[] => {
   const width = Math.max(0, ...Object.keys(row).map((name) => name.length))
   return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
 }
 
-/** Lines of sections, with an empty line between them, but none below a heading. */
+/** The lines of sections, with an empty line between them, but not below a heading. */
 export const sectionLines = (sections: Sections): string[] =>
   sections.flatMap((section, i) => [
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),

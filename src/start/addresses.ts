@@ -4,24 +4,24 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import type { Config } from '../config.ts'
 
-/** The service's addresses: written by a process that starts, read by commands that show people where to go. */
+/** The service's addresses. A starting process writes them, and commands show them to people. */
 type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 const file = 'service.json'
 const answerMaxMs = 1_000
 
-/** Stores the addresses of this process. Nothing depends on it, so a directory that cannot be written to does not stop the process. */
+/** Stores the addresses of this process. A directory that is not writable does not stop the process. */
 export const noteAddresses = async (dataDir: string, addresses: Addresses): Promise<void> => {
   const path = join(dataDir, file)
   try {
     await writeFile(`${path}.${process.pid}`, `${JSON.stringify(addresses)}\n`, { mode: 0o600 })
     await rename(`${path}.${process.pid}`, path)
   } catch {
-    // Then commands use the addresses of the configuration.
+    // Commands then use the addresses in the configuration.
   }
 }
 
-/** The current addresses of the service. If none of the stored addresses answers, those of this configuration. */
+/** The service's stored addresses if they answer, otherwise those in this configuration. */
 export const addressesNow = async (config: Config): Promise<Addresses> => {
   const noted = await notedAddresses(config.DATA_DIR)
   if (noted !== null && (await Promise.all([noted.apiUrl, noted.dashboardUrl].map(answers))).every(Boolean))
@@ -44,7 +44,6 @@ const notedAddresses = async (dataDir: string): Promise<Addresses | null> => {
   }
 }
 
-/** Whether a server listens there. */
 const answers = (url: string): Promise<boolean> =>
   new Promise((resolve) => {
     const { hostname, port, protocol } = new URL(url)

@@ -21,24 +21,24 @@ import { createLeaving, type Leaving } from './leaving.ts'
 import { closeHost, listenForMetrics } from './listen.ts'
 import { openWebhooks } from './webhooks.ts'
 
-/** The running service: the hosts and workers that this process is configured for. */
+/** The running service: the hosts and workers of this process's roles. */
 export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   readonly metricsUrl: string
-  /** Whether calls should be sent here. */
+  /** Whether this process should get calls. */
   isReady(): Promise<boolean>
-  /** Reads location files and lists again. Calls continue during this, and a bad file leaves the old one in place. */
+  /** Reads location files and lists again. Calls continue, and a bad file leaves the old one in use. */
   reload(): Promise<void>
-  /** Before the end: accepts no new requests, and interrupts none. */
+  /** The first step of the end: accepts no new requests, and interrupts none. */
   readonly leave: Leaving['leave']
-  /** Answers requests in progress, accepts no new ones, flushes counters, and closes everything it opened. */
+  /** Answers requests in progress, writes counters, and closes everything. */
   close(): Promise<void>
 }
 
 const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate: async () => undefined }
 
 /**
- * Starts the roles of the configuration on an open foundation. Ready to answer when it resolves. Hosts are opened last and
- * closed first: they finish requests in progress, which still need everything opened before them.
+ * Starts the roles of the configuration, and resolves when they can answer. Hosts are opened last and closed first, because the requests in
+ * progress still need everything opened before.
  */
 export const startApp = (
   foundation: Foundation,
@@ -49,7 +49,7 @@ export const startApp = (
 ): Promise<App> =>
   openingWith(async (closing) => {
     const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
-    // Only these seal; the other roles never need the keys.
+    // Only processes with these roles seal, so only they need the keys.
     const seals = has('api') || has('jobs')
     if (seals) await watchEpochKeys(foundation)
     if (has('projector')) closing.add(startProjector(foundation, logger))
@@ -139,10 +139,10 @@ const openJobs = async (
   closing.add(webhooks.leaveOff)
 }
 
-/** Processes come and go. If limits are doubled for this long, it is not a coincidence. */
+/** Processes start and end all the time, so looking more often would warn about short overlaps. */
 const apartLookMs = 10_000
 
-/** Warns if processes count rate limits separately, now or later. Returns a function that ends the checks. */
+/** Warns whenever processes count rate limits separately. Returns a function that ends the checks. */
 export const warnOfApart = (
   own: Pick<OwnProcess, 'known'>,
   logger: Pick<Logger, 'warn' | 'info'>,

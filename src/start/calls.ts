@@ -30,13 +30,13 @@ type CallsOptions = {
 
 type OpenCalls = {
   readonly dependencies: CallDependencies
-  /** The in-memory models that all calls depend on, for every capability. */
+  /** The models in memory that calls of every capability depend on. */
   readonly liveModels: readonly LiveModel[]
-  /** Whether rate limits are currently counted across all processes; undefined if they never are. */
+  /** Whether all processes count rate limits together now; undefined: they never do. */
   readonly rateLimitsShared: (() => boolean) | undefined
 }
 
-/** Opens everything that calls need, on any host of this process. Keys and prices are current with the event log. */
+/** Opens everything that calls need. When it resolves, keys and prices match the event log. */
 export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const { foundation, logger, metrics, closing } = options
   const { eventLog, pool, secrets, ledger } = foundation
@@ -85,7 +85,6 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   }
 }
 
-/** Undefined if this process counts only for itself. */
 const openShared = async (
   local: RateLimiter,
   { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
@@ -96,7 +95,7 @@ const openShared = async (
   return shared
 }
 
-/** The keys in their read model. Without it, each key is looked up when it is first used, at a bounded rate. */
+/** The key ids in the read model. Other keys are looked up when they are first used, at a limited rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
     const { text, values } = keyIds()
@@ -110,7 +109,7 @@ const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[
 const lookMs = 250
 const loopResolutionMs = 10
 
-/** The limit on calls in progress, adjusted to the event loop of this process, until `stop`. */
+/** The limit on calls in progress, which is adjusted to this process's event loop until `stop`. */
 const watchOverload = (
   logger: Pick<Logger, 'info' | 'warn'>,
 ): { readonly overload: Overload; stop(): void } => {

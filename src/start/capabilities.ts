@@ -17,7 +17,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 
 export type AnyCapability = Capability<Config>
 
-/** The capabilities of this process, combined into one. */
+/** The combined capabilities of this process. */
 export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
   formsOn(host: AnyCapability['hosts'][number]): readonly AnyCapabilityForm[]
 }

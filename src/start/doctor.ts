@@ -36,12 +36,7 @@ import { checkSurroundings } from './preflight.ts'
 import { providerOf } from './provider.ts'
 import { readTls } from './tls.ts'
 
-/**
- * The whole list of checks, for an installation that may or may not run. Nothing is written and nothing is started. If something does not
- * answer, only the checks that need it are left out.
- */
-
-/** The findings, in the order in which a person should read them. Never rejects. */
+/** Runs all checks, whether or not the service runs, and returns the findings in reading order. Changes nothing. Never rejects. */
 export async function examine(
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<readonly Finding[]> {
@@ -57,28 +52,28 @@ const withoutAddress: Finding = {
   about: 'database',
   level: 'warning',
   says: 'not checked, because its address is invalid',
-  remedy: 'Correct DATABASE_URL and EVENT_LOG_URL, and run this again.',
+  remedy: 'Correct DATABASE_URL and EVENT_LOG_URL, and run this command again.',
   figures: {},
 }
 
 const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'name'>[]): Finding => ({
   about: missing.name,
   level: 'warning',
-  says: `not looked at without it: ${checks.map(({ name }) => name).join(', ')}`,
-  remedy: 'Run this again when it answers.',
+  says: `not checked without it: ${checks.map(({ name }) => name).join(', ')}`,
+  remedy: 'Run this command again when it answers.',
   figures: {},
 })
 
 const inDatabase = [...settingChecks, ...rowChecks]
 const inLog = [...logChecks, ...keyChecks]
 
-/** For a connection, and for each query. */
+/** For a connection and for each query. */
 const answerMaxMs = 4_000
 const connectionsMax = 4
 const closeMaxMs = 1_000
 const silent = pino({ level: 'silent' })
 
-/** The database first: if it does not answer, one line reports it instead of every check that would fail. */
+/** Checks the database first: if it does not answer, one line replaces all checks that would fail. */
 async function stores(config: Config): Promise<readonly Finding[]> {
   const located = await locate(config).catch((error: unknown) => wrong(reasonOf(error)))
   if (!('url' in located)) {
@@ -115,7 +110,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
       projectionLags: createProjectionLags({
         pool,
         eventLog,
-        // A process that just started has not seen the newest event for long.
+        // A process that just started does not know how long the newest event has existed.
         headAgeMs: (last) => Date.now() - last.recordedAtMs,
       }),
     }
@@ -127,7 +122,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
     return lookAt([{ ...eventLogCheck, look: () => wrong(reasonOf(error)) }], undefined)
   } finally {
     await within(Promise.allSettled([eventLog?.close(), pool.end()]), { waitMs: closeMaxMs }, () => undefined)
-    // A server that hangs never closes the connection.
+    // A server that hangs never closes a connection.
     for (const client of clients) Object(client).connection?.stream?.destroy()
   }
 }
@@ -138,7 +133,7 @@ async function locate({
 }: Config): Promise<Found | { readonly url: string; readonly where: string }> {
   if (url !== undefined) return { url, where: `at ${placeOf(url)}` }
   const running = await runningPostgres(dataDir)
-  if (running.state === 'none') return fine(`there is none in ${dataDir} yet; the first start makes it`)
+  if (running.state === 'none') return fine(`there is none in ${dataDir} yet; the first start creates it`)
   if (running.state !== 'stopped') return { url: serviceUrlOf(running.url), where: `embedded in ${dataDir}` }
   return wrong(`the embedded PostgreSQL in ${dataDir} does not run`, {
     advice:
@@ -146,7 +141,7 @@ async function locate({
   })
 }
 
-/** Host and port only, because the rest may hold the password. */
+/** Only host and port, because the rest may contain the password. */
 const placeOf = (url: string): string => {
   try {
     const { host, port } = new pg.Client({ connectionString: url })
@@ -156,7 +151,7 @@ const placeOf = (url: string): string => {
   }
 }
 
-/** What a start needs from the host, and the service that runs there. */
+/** Checks what a start needs from the host, and whether the service runs there. */
 export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'surroundings',
@@ -165,7 +160,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
     look: async ({ config }) => {
       try {
         await checkSurroundings(config)
-        return fine('the named addresses, certificates and location files are there')
+        return fine('the configured addresses, certificates and location files exist')
       } catch (error) {
         return wrong(reasonOf(error))
       }
@@ -174,12 +169,12 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'TLS',
     severity: 'fault',
-    // The days until it expires, counted as negative numbers.
+    // Counts the days until the certificate expires as negative numbers.
     bound: { unit: 'days', warning: -14, fault: 0 },
     advice:
       'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.',
     look: async ({ config }) => {
-      // The check of the surroundings reports files that cannot be read.
+      // The check "surroundings" reports files that cannot be read.
       const files = await readTls(config).catch(() => null)
       if (files === null) return []
       const { validFrom, validTo, subject } = new X509Certificate(files.cert)
@@ -215,7 +210,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
 ]
 
-/** The provider is only asked for its metadata, so this address is never used. */
+/** Never used, because only the provider's metadata is requested. */
 const nowhere = 'https://localhost/'
 
 type Place = { readonly variable: string; readonly url: string }
@@ -227,7 +222,7 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
     ...(ROLES.includes('api') ? [{ variable: 'API_PORT', url: apiUrl }] : []),
     ...(ROLES.includes('dashboard') ? [{ variable: 'DASHBOARD_PORT', url: dashboardUrl }] : []),
   ]
-  // If METRICS_PORT is not set and the default port is taken, the metrics host takes any free port.
+  // If METRICS_PORT is not set and the default port is taken, the metrics use any free port.
   if (METRICS_PORT === undefined && hosts.length > 0) return hosts
   const host = METRICS_HOST.includes(':') ? `[${METRICS_HOST}]` : METRICS_HOST
   const url = `http://${host}:${METRICS_PORT ?? defaultMetricsPort}`
@@ -236,11 +231,11 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
 
 const serviceMaxMs = 3_000
 
-/** A certificate is for the name that partners use, but this check calls the host by its address. */
+/** The certificate contains the name that partners use, but this check uses the host's address. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
 async function serviceAt({ variable, url }: Place): Promise<Found> {
-  // All addresses of this machine include the loopback address.
+  // An address that stands for all addresses of this machine is reached at the loopback address.
   const reached = url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
   type Answer = {
     readonly status?: string

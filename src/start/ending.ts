@@ -1,47 +1,38 @@
 import type { Logger } from 'pino'
 
 /**
- * How the service ends, and how it is made to read its files again.
+ * How the service ends, and how it reads its files again.
  *
- * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm also forwards its
- * own. So a second signal has no further effect: it does not cut the drain short. SIGKILL ends the process
- * immediately, and the next start takes over the embedded PostgreSQL.
+ * A signal arrives more than once: systemd and a terminal send it to every process of a group, and npm also forwards it. So a second signal has
+ * no effect. SIGKILL ends the process immediately, and the next start takes over the embedded PostgreSQL.
  */
-
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
-/**
- * From the last request on. Calls are answered within 12 s, and jobs are released within 10; anything that takes longer hangs. Container limits are
- * above this and the pause before it.
- */
+/** The time after the last request. Calls end within 12 s and jobs within 10. Container limits must exceed this plus the pause before. */
 const drainMs = 30_000
 
 type Running = {
   readonly logger: Logger
-  /** Accepts no new requests, and interrupts none. `pause`: load balancers are given time to notice. */
+  /** Accepts no new requests, and interrupts none. `pause` gives load balancers time to notice. */
   leave(options: { readonly pause: boolean }): Promise<void>
-  /** Answers requests in progress and closes everything. */
   close(): Promise<void>
-  /** Reads location files and lists again. */
   reload(): Promise<void>
 }
 
-/** A start takes a few seconds; a start that waits longer for its database has nothing to finish. */
+/** A start takes a few seconds; one that waits longer for its database has nothing to finish. */
 const startMs = 10_000
 
 export type Ending = {
-  /** The running service, and how it is closed. */
   started(running: Running): void
-  /** Aborted once the end began: parts that are still starting can stop. */
+  /** Aborted when the end begins, so that parts that are starting can stop. */
   readonly signal: AbortSignal
-  /** The exit code of the process, if nothing else goes wrong. */
+  /** The exit code of the process, unless something else goes wrong. */
   code(): 0 | 1
 }
 
 /**
- * Listens from the first moment. A signal or an uncaught error closes the running service, once, and ends the process: 0 after a
- * signal, 1 after an error or when closing took longer than `drainMs`. During a start it waits for the start to finish,
- * so that everything is closed in order too. SIGHUP ends nothing.
+ * Must be called first. A signal or an uncaught error closes the running service once and ends the process: with 0 after a signal, with 1 after
+ * an error or if closing takes longer than `drainMs`. During a start, it waits for the start to finish. SIGHUP only reads files again.
  */
 export const listenForEnd = (): Ending => {
   let running: Running | undefined
@@ -64,10 +55,10 @@ export const listenForEnd = (): Ending => {
     )
   }
   const end = (why: object): void => {
-    running?.logger.info(why, ending.signal.aborted ? 'ending already' : 'ending')
+    running?.logger.info(why, ending.signal.aborted ? 'already ending' : 'ending')
     if (ending.signal.aborted) return
     ending.abort()
-    // Service managers stop services with SIGTERM. A person who presses Ctrl-C (SIGINT) does not want to wait.
+    // Service managers send SIGTERM. A person who presses Ctrl-C (SIGINT) does not want to wait.
     pause = 'signal' in why && why.signal === 'SIGTERM'
     if (running === undefined) setTimeout(() => process.exit(code), startMs)
     else void close(running)

@@ -43,7 +43,7 @@ export type OpenHosts = {
   renewCertificate(): Promise<void>
 }
 
-/** Opens the hosts that answer calls, each if its role is one of this process. They answer when this resolves. */
+/** Opens the hosts of this process's roles. They answer when this resolves. */
 export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   const { foundation, config, logger, metrics, health, closing, leaving } = options
   const tls = await readTls(config)
@@ -99,7 +99,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** A host with the calls of its capabilities, the routes of operations and partners' downloads. Only the dashboard shows rows. */
+/** A host with the calls of its capabilities, operational routes and downloads for partners. Only the dashboard shows read models. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
@@ -113,7 +113,7 @@ const hostOf = (
   return host
 }
 
-/** `/openapi.json`, for everyone: the possible requests and answers. The same from every process and both hosts. */
+/** `/openapi.json`, which is public and the same on every process and both hosts. */
 const documentation = (): FastifyPluginAsync => {
   const documents = capabilities.map(({ document }) => document)
   const text = JSON.stringify(
@@ -134,14 +134,11 @@ const documentation = (): FastifyPluginAsync => {
 export const documentationForPeople = ({ API_URL }: Pick<Config, 'API_URL'>): FastifyPluginAsync =>
   documentationPages({ version: service.version, api: API_URL ?? null })
 
-/**
- * Scripts by which a partner checks its charges without trusting this service. They import nothing from it, and are the same
- * files that its tests run.
- */
+/** Scripts with which partners check their charges without trusting this service. They import nothing from it, and its tests run them. */
 const scripts = ['verify-receipt.ts', 'recompute-ledger.ts'] as const
 const folder = new URL('../../test/support/', import.meta.url)
 
-/** `/docs/<script>`, for everyone: everything in them is published. */
+/** `/docs/<script>`, which is public. */
 const downloads =
   (logger: Logger): FastifyPluginAsync =>
   async (host) => {

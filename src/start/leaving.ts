@@ -4,25 +4,25 @@ import type { Host } from '../call/route.ts'
 import type { Unready } from '../metrics/routes.ts'
 
 /**
- * How hosts stop accepting requests without interrupting one. A client that keeps its connection may send a request at the very
- * moment in which the connection is closed, and would not know whether it arrived. So the hosts first report that they are not
- * ready, and that each answer is the last of its connection. They close connections when those have been quiet for a moment.
+ * How hosts stop accepting requests without interrupting any. A client may send a request in the moment in which its connection is closed, and
+ * would not know whether it arrived. So the hosts first report that they are not ready and end each connection with its next answer. They close
+ * the remaining connections when these have been quiet for a moment.
  */
 
-/** A load balancer that asks every two seconds and gives up after three answers has sent its requests elsewhere by then. */
+/** After this time, a load balancer that checks every two seconds and gives up after three failures has stopped sending requests. */
 const pauseMs = 6_000
-/** Applies only if readiness was requested within this time. */
+/** The pause is made only if readiness was checked within this time. */
 const askedMaxMs = 60_000
-/** A client that sends requests one after the other pauses for much less than this. */
+/** A client that sends one request after another pauses for a much shorter time. */
 const quietMs = 1_000
-/** How long finished answers may still be sent before connections are closed. */
+/** How long finished answers can still be sent before connections are closed. */
 const unsentMaxMs = 5_000
 const lookMs = 20
 
 export type Leaving = {
   readonly unready: Unready
   add(host: Host): void
-  /** Resolves when the hosts can be closed. `pause`: load balancers are given time to notice. */
+  /** Resolves when the hosts can be closed. `pause` gives load balancers time to notice. */
   leave(options: { readonly pause: boolean }): Promise<void>
 }
 
@@ -46,7 +46,7 @@ export const createLeaving = (): Leaving => {
       ending = true
       for (const { open } of hosts) open.end()
       if (pause && performance.now() - askedAtMs < askedMaxMs) await sleep(pauseMs)
-      // Closing the HTTP server itself would close its connections too.
+      // Closing the HTTP server itself would also close its connections.
       for (const { server } of hosts) NetServer.prototype.close.call(server)
       await until(() => hosts.every(({ open }) => performance.now() - open.keptAtMs >= quietMs), quietMs)
       await until(() => hosts.every(({ open }) => !open.hasUnsent()), unsentMaxMs)

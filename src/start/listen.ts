@@ -5,14 +5,14 @@ import type { OpenRequests } from '../call/connections.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 
-/** The address a host should listen on, and the variable that names the port. */
+/** Where a host should listen. `variable` names the port in messages. */
 export type Place = {
   readonly variable: 'API_PORT' | 'DASHBOARD_PORT' | 'METRICS_PORT'
   readonly address: string
   readonly port: number
 }
 
-/** The URL at which the host answers. Throws `ConfigError` if the port is taken or not allowed. */
+/** Returns the URL at which the host answers. Throws `ConfigError` if the port is taken or not allowed. */
 export const listen = async (host: FastifyInstance, place: Place): Promise<string> => {
   const { address, port } = place
   try {
@@ -25,7 +25,7 @@ export const listen = async (host: FastifyInstance, place: Place): Promise<strin
   return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
 }
 
-/** A failure to listen that the variable caused; any other error is returned unchanged. */
+/** A `ConfigError` if the variable caused the failure; any other error unchanged. */
 const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'EADDRINUSE')
@@ -35,13 +35,13 @@ const listenFault = (error: unknown, { variable, address, port }: Place): unknow
     )
   if (code === 'EACCES')
     return new ConfigError(
-      `${variable}: this user may not listen on port ${port}. Set one from 1024 on, or run with the right to bind lower ones.`,
+      `${variable}: this user may not listen on port ${port}. Set a port from 1024 on, or run with the right to bind lower ones.`,
       { cause: error },
     )
   return error
 }
 
-/** The default port was not chosen by the operator, so if it is taken, any free port is used. The start announces which. */
+/** If the default port is taken, uses any free port, because the operator did not choose the default. */
 export const listenForMetrics = async (
   host: FastifyInstance,
   { METRICS_HOST, METRICS_PORT }: Config,
@@ -60,13 +60,13 @@ export const listenForMetrics = async (
 
 const idleCheckMs = 50
 
-/** Calls are answered within 12 s. Connections still open then never sent a whole request, or do not read the answer. */
+/** Calls are answered within 12 s. Other open connections never sent a whole request, or do not read their answer. */
 const answersMaxMs = 13_000
 
-/** A connection kept alive becomes idle once its last call is answered, and would hold the host open for its time-out. */
+/** Closes connections that become idle, because kept-alive ones would delay the host's end until their time-out. */
 export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
   const idle = setInterval(() => {
-    // Node.js counts a connection as idle once its answer is finished, though it may not have been sent yet.
+    // Node.js counts a connection as idle when its answer is finished, even if the answer has not been sent yet.
     if (host.open?.hasUnsent() !== true) host.server.closeIdleConnections()
   }, idleCheckMs)
   const late = setTimeout(() => host.server.closeAllConnections(), answersMaxMs)

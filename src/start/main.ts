@@ -8,13 +8,13 @@ import { runService } from './run.ts'
 /** Starts the service, prints how to try it, and ends it in order: drain, flush, stop, exit 0. */
 
 const fail = (error: unknown): never => {
-  // The service was ended while starting, so errors are a consequence of that.
+  // The service was ended while starting, and that caused the error.
   if (end.signal.aborted) process.exit(end.code())
   const known = error instanceof ConfigError
   process.stderr.write(
     `${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
   )
-  // The cause may be a misspelt variable name.
+  // A misspelt variable name may be the cause.
   if (known)
     for (const one of misspeltVariables(process.env)) process.stderr.write(`Warning: ${misspeltText(one)}\n`)
   process.exit(known ? 2 : 1)

@@ -5,12 +5,7 @@ import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 import { readTls } from './tls.ts'
 
-/** Checks of the environment that depend on this machine, made before anything is started. */
-
-/**
- * Throws `ConfigError` for a HOST or METRICS_HOST that is not an address of this machine, and for certificates and location files that
- * cannot be read.
- */
+/** Throws `ConfigError` if a host is not an address of this machine, or if certificates or location files cannot be read. */
 export const checkSurroundings = async (config: Config): Promise<void> => {
   if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
     await checkHost('HOST', config.HOST)
@@ -27,7 +22,7 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
       })
 }
 
-/** Listens for a moment, on any free port. */
+/** Listens briefly on any free port. */
 const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
   new Promise((resolve, reject) => {
     const probe = createServer()

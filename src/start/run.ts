@@ -21,12 +21,12 @@ import { noteAddresses } from './addresses.ts'
 import { type App, startApp } from './app.ts'
 import type { Ending } from './ending.ts'
 
-/** Opens the foundation, starts the roles of the configuration on it, and prints how to try them. Closing it ends the embedded PostgreSQL last. */
+/** Opens the foundation, starts the configured roles, and prints how to try them. The embedded PostgreSQL is closed last. */
 export async function runService(
   config: Config,
   { logger, end }: { readonly logger: Logger; readonly end: Ending },
 ): Promise<void> {
-  // Nothing more can be answered or written, so it ends immediately, as after a crash.
+  // Nothing can be answered or written any more, so the process ends immediately, as after a crash.
   const onLost = (error: Error) => {
     logger.fatal({ err: error }, 'ending: the embedded PostgreSQL has stopped')
     process.exit(1)
@@ -52,9 +52,9 @@ const standardOutput: Output = {
 }
 
 /**
- * Prints on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
- * on its first start and keeps its key and password in demo.json. Only a first start on a terminal prints them: the output that a service manager or
- * a container keeps holds no secret. If there is no user or no organization, it prints the commands to create them.
+ * Prints that the service is ready and how to try it. The first start of the embedded default seeds a demo organization and stores its key and
+ * password in demo.json. Only a first start on a terminal prints them, so that the logs of service managers and containers contain no secret.
+ * If there is no user or no organization, prints the commands to create them.
  */
 const announce = async (
   foundation: Foundation,
@@ -96,7 +96,7 @@ const announce = async (
     print(`The key and password are printed only this once; they are also stored in ${path}.\n`)
 }
 
-/** Commands to type before anyone can use the service. If that cannot be determined, the service continues to answer. */
+/** Prints the commands to run before anyone can use the service. Prints nothing if they cannot be determined. */
 const announceFirstSteps = async (foundation: Foundation, print: (line: string) => void): Promise<void> => {
   const steps = await firstSteps(foundation).catch(() => [])
   if (steps.length === 0) return
@@ -107,15 +107,15 @@ const announceFirstSteps = async (foundation: Foundation, print: (line: string) 
   print('')
 }
 
-/** `path`: the file with the password; null: it is printed. */
+/** `path` is the file with the password; null: the password itself is printed. */
 const passwordText = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
   { path, isLocal }: { readonly path: string | null; readonly isLocal: boolean },
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
-    return `whose password was changed; "user password ${name}" gives a new one`
-  const next = isLocal ? 'you may keep it on this machine' : 'you choose your own when you sign in'
+    return `whose password was changed; "user password ${name}" creates a new one`
+  const next = isLocal ? 'you can keep it on this machine' : 'you choose your own when you sign in'
   return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
 
@@ -123,13 +123,13 @@ const passwordText = async (
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
-/** Spans that wait to be sent. Further ones are dropped: calls never wait for the receiver of traces. */
+/** Spans that wait to be sent; further spans are dropped, because calls never wait for the collector. */
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000
-/** For one batch, repetitions included. */
+/** For one batch, including retries. */
 const sendMaxMs = 5_000
-/** At the end, the remaining spans are sent within this time, or dropped. */
+/** When the process ends, remaining spans are sent within this time or dropped. */
 const closeMaxMs = 3_000
 const attributeCharsMax = 200
 
@@ -139,8 +139,8 @@ type Settings = Pick<
 >
 
 /**
- * Sends spans to a collector by OTLP over HTTP, if one is configured; otherwise its library is not even loaded. If the collector does
- * not answer, that is logged, and nothing waits for it. Resolves with a function that sends the rest and ends it.
+ * Sends spans to a collector by OTLP over HTTP, if one is configured; otherwise, the library is not loaded. Failures are only logged. Resolves with
+ * a function that sends the remaining spans and stops.
  */
 const openTracing = async (settings: Settings, logger: Logger): Promise<() => Promise<void>> => {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
@@ -155,7 +155,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
       'service.version': service.version,
       'service.instance.id': `${hostname()}-${process.pid}`,
     }),
-    // The partner's decision to record its trace also applies to our part of it.
+    // The partner's decision to record a trace also applies to our part of it.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.OTEL_TRACES_SAMPLER_ARG) }),
     spanLimits: { attributeValueLengthLimit: attributeCharsMax },
     spanProcessors: [
@@ -180,7 +180,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
     )
 }
 
-/** Values are percent-encoded, by OpenTelemetry's specification of the variable. */
+/** OpenTelemetry's specification of the variable requires percent-encoded values. */
 const headerOf = (part: string): [name: string, value: string] => {
   const at = part.indexOf('=')
   const value = part.slice(at + 1)
@@ -208,7 +208,7 @@ const exporterTo = async (
     export: (spans, done) =>
       exporter.export(spans, (result) => {
         if (result.code === 0) outage.works()
-        else outage.failed(result.error ?? new Error('the collector did not take them'))
+        else outage.failed(result.error ?? new Error('the collector did not accept the spans'))
         done(result)
       }),
     shutdown: () => exporter.shutdown(),

@@ -5,14 +5,12 @@ import { createSecureContext } from 'node:tls'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../config.ts'
 
-/** HTTPS without a proxy: the certificate and key that TLS_CERT and TLS_KEY name, and their renewal. */
-
 type Tls = { readonly cert: Buffer; readonly key: Buffer }
 type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
 
 const renewalCheckMs = 60_000
 
-/** Null if neither is set. Throws `ConfigError` for files that cannot be read or do not belong together. */
+/** Reads TLS_CERT and TLS_KEY; null: neither is set. Throws `ConfigError` for unreadable files, or if they do not belong together. */
 export const readTls = async ({ TLS_CERT, TLS_KEY }: Paths): Promise<Tls | null> => {
   if (TLS_CERT === undefined || TLS_KEY === undefined) return null
   const [cert, key] = [await read('TLS_CERT', TLS_CERT), await read('TLS_KEY', TLS_KEY)]
@@ -43,10 +41,7 @@ const blaming = (variable: string, fault: string, work: () => unknown): void => 
   }
 }
 
-/**
- * Serves renewed files from the next connection on: certificates are valid for weeks, processes run longer. Files that are
- * half replaced or wrong are ignored, and each fault is logged once.
- */
+/** Uses renewed files for new connections. Ignores files that are wrong or half replaced, and logs each fault once. */
 export const serveRenewed = (
   paths: Paths,
   { tls, servers, logger }: { tls: Tls; servers: readonly Server[]; logger: Logger },

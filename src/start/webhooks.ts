@@ -12,19 +12,17 @@ import { dueWebhooks, forgetDeliveries, forgottenAtOnceMax } from '../webhooks/o
 import { attemptOutcomes, type Sending, sendRound, webhookSealPurpose } from '../webhooks/send.ts'
 import { openOutside } from './capabilities.ts'
 
-/** Webhooks at work, in processes that run jobs: reading the event log, and the jobs that send messages. */
-
 type OpenWebhooks = {
   readonly jobs: NonNullable<OpenCapability['jobs']>
-  /** Drops messages that are being sent: a receiver that does not answer must not keep the jobs from ending. */
+  /** Drops messages that are being sent, because a silent receiver must not delay the end of the jobs. */
   leaveOff(): void
-  /** After the jobs have ended. */
+  /** Called after the jobs have ended. */
   close(): Promise<void>
 }
 
 const queueName = 'send-webhooks'
 const concurrencyMax = 8
-/** A round takes half of it. */
+/** A round takes up to half of this. */
 const roundSecondsMax = 60
 const dueMax = 1_000
 
@@ -34,7 +32,7 @@ export const openWebhooks = (
 ): OpenWebhooks => {
   const { pool, eventLog, secrets } = foundation
   const queue = openJobQueue(foundation.url, logger)
-  const outage = createOutage({ logger, what: 'webhooks: asking for them to be sent' })
+  const outage = createOutage({ logger, what: 'webhooks: requesting jobs that send them' })
   const ending = new AbortController()
   const sending: Sending = {
     pool,
@@ -61,7 +59,7 @@ export const openWebhooks = (
     owner: `${process.pid}-${randomUUID()}`,
   })
   void follower.run()
-  // Messages left by the previous process are sent immediately, and not with the job of the next minute.
+  // Messages left by the previous process are sent now instead of with the next minute's job.
   askDue().catch(outage.failed)
   return {
     jobs: {
@@ -89,14 +87,14 @@ export const openWebhooks = (
   }
 }
 
-/** Requests rounds: of one webhook, of those that have new messages, and of all that are due. */
+/** Requests rounds: for one webhook, for webhooks with new messages, and for all webhooks with due messages. */
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  // Webhooks that fail come after the others: ten seconds without an answer for each would make the others wait.
+  // Failing webhooks come last, because others would have to wait ten seconds for each that does not answer.
   const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
     queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
   return {
     ask,
-    /** If it cannot be requested now, the job of the next minute finds it. Never rejects. */
+    /** Never rejects: if a round cannot be requested now, the next minute's job requests it. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
         for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
@@ -117,7 +115,7 @@ const meterWebhooks = ({ meters }: Metrics): NonNullable<Sending['observe']> =>
   meters.words(
     {
       name: 'webhook_attempts_total',
-      help: 'Attempts to send a message to a webhook: delivered, failed and tried again, given up (dead), given up with the webhook (disabled)',
+      help: 'Attempts to send a message to a webhook: delivered, failed (it is retried), dead (it was the last attempt), disabled (it also disabled the webhook)',
     },
     'outcome',
     attemptOutcomes,

@@ -158,7 +158,7 @@ describe('the actor of a command', () => {
   test("cannot be another than the token's owner", async () => {
     const { token } = await issue('ada')
     await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
-      '--as: the OPERATOR_TOKEN is that of ada',
+      '--as: the OPERATOR_TOKEN belongs to ada',
     )
   })
 

@@ -160,11 +160,11 @@ test.each([
 test('an unknown option is reported with the one that was probably meant', () => {
   expect(() => givenOf(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
     expect.objectContaining({
-      message: '"credits grant" takes no --expires-ta',
+      message: '"credits grant" has no option --expires-ta',
       remedy: 'did you mean --expires-at?',
     }),
   )
-  expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" takes no --yes')
+  expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" has no option --yes')
   expect(givenOf(named('credits adjust'), ['org_1', '-5', 'why']).given.required('amount')).toBe('-5')
 })
 

@@ -147,7 +147,7 @@ describe('without a terminal', () => {
     const { code, out, err } = await run('key', 'revoke', keyId)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toMatch(
-      /^Revoke key .*\n\nNothing was done: this takes something away, and there is no terminal to ask on\.\ngive --yes to do it, or --dry-run/,
+      /^Revoke key .*\n\nNothing was done: this needs to be confirmed, and there is no terminal to ask on\.\nadd --yes to do it, or --dry-run/,
     )
     const told = await run('key', 'revoke', keyId, '--json')
     expect({ code: told.code, out: told.out }).toEqual({ code: 2, out: '' })

@@ -58,7 +58,7 @@ test('a first start on a terminal prints key and password, once', async () => {
     const demo = JSON.parse(await readFile(path, 'utf8')) as Record<string, string>
     expect(terminal.shown()).toContain(`x-api-key: ${demo.api_key}`)
     expect(terminal.shown()).toContain(
-      `password ${demo.dashboard_password} (you may keep it on this machine)`,
+      `password ${demo.dashboard_password} (you can keep it on this machine)`,
     )
   } finally {
     terminal.type('\u0003')
@@ -82,7 +82,7 @@ test('a reseeded demo says where the service answers; the next start and demo.js
 
 test('the command reports that it wrote demo.json', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
-  expect(out).toContain(`${join(dataDir, 'demo.json')} now holds this organization`)
+  expect(out).toContain(`${join(dataDir, 'demo.json')} now contains this organization`)
 })
 
 test('a password that was changed elsewhere is no longer printed', async () => {

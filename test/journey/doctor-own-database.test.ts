@@ -88,7 +88,7 @@ test('an event log other than the one the rows were folded from is a fault', asy
     expect.stringMatching(
       /^fault: the read models were folded from esdb:\/\/\S+, but the event log is PostgreSQL$/,
     ),
-    expect.stringMatching(/^warning: not looked at without it: /),
+    expect.stringMatching(/^warning: not checked without it: /),
   ])
 })
 
@@ -100,7 +100,7 @@ describe('servers that hang', () => {
     store.speak()
     expect(about(findings, 'event log')).toEqual([
       expect.stringMatching(/^fault: no answer within 4 s$/),
-      expect.stringMatching(/^warning: not looked at without it: /),
+      expect.stringMatching(/^warning: not checked without it: /),
     ])
     // The test server trades durability for speed.
     const faults = findings.filter(
@@ -120,7 +120,7 @@ describe('servers that hang', () => {
     proxy.thaw()
     expect(about(findings, 'database')).toEqual([
       expect.stringMatching(/^fault: at 127\.0\.0\.1:\d+ does not answer: /),
-      expect.stringMatching(/^warning: not looked at without it: /),
+      expect.stringMatching(/^warning: not checked without it: /),
     ])
     expect(about(findings, 'environment', 'KEY_DIR', 'lists', 'location files')).toHaveLength(4)
   })

@@ -279,7 +279,7 @@ test('on a machine where nothing was ever started, nothing is created', async ()
     expect.objectContaining({
       about: 'database',
       level: 'ok',
-      says: expect.stringContaining('the first start makes it'),
+      says: expect.stringContaining('the first start creates it'),
     }),
   )
   expect(await readdir(dir)).not.toContain('none')
