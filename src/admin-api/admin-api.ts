@@ -38,23 +38,23 @@ import { keepAnswer, releaseKey, takeKey } from './once.ts'
 import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.ts'
 
 /**
- * The commands and queries of administration as a JSON API for operators: a plugin of the dashboard's host. Cookies are ignored, so no
- * page of another site can use a person's session; a person is proved by an operator token alone, at every request.
+ * The commands and queries of administration as a JSON API. Cookies are ignored, so a page of another site cannot use a person's session; every
+ * request needs an operator token.
  */
 
 const bodyMax = 64 * 1024
-/** Tokens that do not work, from one address. */
+/** Requests with an invalid token, from one address. */
 const refusedPerMinute = 30
 
-/** Requests under way in this process: the queries of whole ledgers take minutes. Each person has a share. */
+/** Concurrent requests in this process, shared by users, because queries of whole ledgers take minutes. */
 const runningMax = 8
-const tooMuch = 'too many of your requests are under way; wait for one of them to end'
+const tooMuch = 'too many of your requests are in progress; wait until one of them ends'
 
 type Options = {
   readonly twoPerson: boolean
   readonly settings: Config
   readonly outside: WebhookOutside
-  /** The dashboard's public address, without a slash at its end; null: the address of the request. */
+  /** The dashboard's public address without a trailing slash; null: the address of the request. */
   readonly publicUrl: string | null
 }
 
@@ -180,7 +180,7 @@ export const adminApi =
         method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].filter((one) => one !== method),
         url: path,
         handler: async () => {
-          throw new Refused('method', `${path} takes ${method}`)
+          throw new Refused('method', `${path} accepts ${method}`)
         },
       })
     }
@@ -188,7 +188,7 @@ export const adminApi =
 
 type Asking = { readonly limit?: string | undefined; readonly cursor?: string | undefined }
 
-/** The values of a request, and which rows of a list it asks for. */
+/** The values in a request, and the requested rows of a list. */
 const givenIn = (
   { body, query }: FastifyRequest,
   declared: Declared,
@@ -206,15 +206,15 @@ const givenIn = (
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
-/** Throws `InputFault`, also for a file of this machine, which the command line alone may name. */
+/** Throws `InputFault`, also for a file on this host, which only the command line may name. */
 const readAs = (declared: Declared, given: Given): Asked => {
   const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
   if (path !== undefined)
-    throw new InputFault(path.name, 'it names a file of the server: only the command line takes it')
+    throw new InputFault(path.name, 'it names a file on the server, which only the command line accepts')
   return declared.read(given)
 }
 
-/** The error; a fault names the field as the command line does, and here as JSON does. */
+/** The error, with the JSON name of the field instead of the command line's. */
 const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown => {
   if (!(error instanceof InputFault) || Object.hasOwn(given, error.field)) return error
   const field = fields.find(({ flag }) => flag === error.field)
@@ -250,7 +250,7 @@ const changed = async (
   }
   const answerNow = async (): Promise<object> => {
     if (declared.long === undefined) return (await run(context)).json
-    // What would be refused now is not begun. The plan of a query is empty.
+    // The plan throws what would be refused, so that such work is not started. The plan of a query is empty.
     await plan(context)
     const { foundation, operator, logger } = context
     const id = randomUUID()
@@ -268,7 +268,7 @@ const changed = async (
     return declared.long === undefined ? JSON.parse(before) : accepted(reply, JSON.parse(before))
   }
   const json = await answerNow().catch(async (error: unknown) => {
-    // Each of these is final: nothing was done.
+    // With each of these errors, it is certain that nothing was done.
     if (
       error instanceof InputFault ||
       error instanceof CommandRefused ||
@@ -280,7 +280,7 @@ const changed = async (
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  // It is done, so it is answered. Without the answer, a repetition would get "outcome unknown".
+  // The change is made, so a failure to store the answer is only logged. A repeated request then gets "outcome unknown".
   await keepAnswer(pool, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )

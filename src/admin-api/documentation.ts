@@ -8,7 +8,7 @@ import { escaped, guideOf } from '../documentation/guides.ts'
 import { pageHeaders, shell } from '../documentation/page.ts'
 import { adminMethodOf, adminPathOf } from './openapi.ts'
 
-/** `/docs/admin` on the dashboard's host: the guide to the admin API, and a list of what it offers. */
+/** `/docs/admin` on the dashboard's host: the guide to the admin API, and a list of its commands and queries. */
 export const adminDocumentation =
   (offered: readonly Declared[]): FastifyPluginAsync =>
   async (host) => {

@@ -5,7 +5,7 @@ import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
 
-/** Why a request of the admin API was not done: the object of Spec §2.1, with the codes of the command line's `--json`. */
+/** A refused request of the admin API: the error object of Spec §2.1 with the codes of the command line's `--json`. */
 export class Refused extends Error {
   override name = 'Refused'
   readonly status: number
@@ -47,7 +47,7 @@ export const kinds = {
   failed: [500, 'internal_error', 'failed'],
 } as const
 
-/** The failure of a request. The message of an unexpected one only states that it failed. */
+/** Turns any error into a `Refused`. The message of an unexpected error only says that the request failed. */
 export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof Refused) return error
   if (error instanceof InputFault)
@@ -55,7 +55,10 @@ export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof CommandRefused || error instanceof EventDataError)
     return new Refused('refused', error.message)
   if (error instanceof LedgerOutcomeUnknown || error instanceof UnknownOutcome)
-    return new Refused('unknown', `${error.message}. It may have been done: look before you repeat it`)
+    return new Refused(
+      'unknown',
+      `${error.message}. The change may have been made: check before you repeat the request`,
+    )
   if (error instanceof LedgerUnavailable || error instanceof Unavailable || isDatabaseAway(error))
     return new Refused('unavailable', 'the event log or the database cannot be reached', {
       retryAfterSeconds: 1,

@@ -3,8 +3,8 @@ import type pg from 'pg'
 import { Refused } from './failures.ts'
 
 /**
- * Idempotency-Keys of the admin API. A key is taken before the command runs, so that it runs at most once, in any process. If the
- * process ends before the answer is kept, the key stays taken and its outcome unknown.
+ * Idempotency-Keys of the admin API. A key is taken before its command runs, so the command runs at most once, in any process. If the process
+ * ends before the answer is stored, the key stays taken and the outcome is unknown.
  */
 
 const keyForm = /^[\x21-\x7e]{1,255}$/
@@ -14,7 +14,7 @@ const digest = (...parts: readonly string[]): Buffer =>
 
 type Request = { readonly user: string; readonly key: string; readonly asked: string }
 
-/** Null: the key is new, and the command may run. A text: the answer of the first request. Throws `Refused`. */
+/** Null: the key is new, and the command may run. Otherwise the answer to the first request. Throws `Refused`. */
 export const takeKey = async (
   pool: Pick<pg.Pool, 'query'>,
   { user, key, asked }: Request,
@@ -40,7 +40,7 @@ export const takeKey = async (
   if (first.answer === null)
     throw new Refused(
       'conflict',
-      'the request with this Idempotency-Key is under way, or its outcome is unknown: look before you repeat it with another key',
+      'the request with this Idempotency-Key is in progress, or its outcome is unknown: check the outcome before you repeat it with another key',
     )
   return first.answer
 }
@@ -53,7 +53,7 @@ export const keepAnswer = async (
   await pool.query('update admin_requests set answer = $2 where id_hash = $1', [digest(user, key), answer])
 }
 
-/** For a command that was refused: it did nothing, so the key may be used again. */
+/** For a refused command, which did nothing, so that its key can be used again. */
 export const releaseKey = async (pool: Pick<pg.Pool, 'query'>, { user, key }: Request): Promise<void> => {
   await pool.query('delete from admin_requests where id_hash = $1', [digest(user, key)])
 }

@@ -4,17 +4,15 @@ import { shownOf, typedHelp } from '../administration/fields.ts'
 import { rolesThatMay } from '../administration/roles.ts'
 import { kinds } from './failures.ts'
 
-/** The OpenAPI 3.1 document of the admin API, made from the declarations. */
-
 type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
-/** A POST starts long work, also that of a query, and keeps a query about a person out of addresses. */
+/** POST also for queries that are long work, and for queries about a person, which must not be in URLs. */
 export const adminMethodOf = (declared: Pick<Declared, 'changes' | 'long' | 'fields'>): 'GET' | 'POST' =>
   declared.changes === 'nothing' && declared.long === undefined && !isPersonal(declared) ? 'GET' : 'POST'
 
-/** Long work by its id: how far it is, and its answer. */
+/** The path for the progress and the answer of a job. */
 export const jobPath = '/admin/v1/jobs'
 
 export const adminOpenApiOf = (declarations: readonly Declared[], version: string): Json => ({
@@ -74,7 +72,7 @@ const answered = (schema: Json, description: string): Json => ({
 })
 
 const accepted: Json = {
-  description: `It was begun as a job. Ask for ${jobPath}/{id}, the address in Location, until it has ended.`,
+  description: `The work was started as a job. Request ${jobPath}/{id}, the address in Location, until the job has ended.`,
   headers: { Location: { schema: { type: 'string' } } },
   content: { 'application/json': { schema: { $ref: '#/components/schemas/Job' } } },
 }
@@ -94,20 +92,20 @@ const jobSchema: Json = {
     ended_at: { type: ['string', 'null'], format: 'date-time' },
     answer: {
       type: ['object', 'array', 'null'],
-      description: 'Of work that was done: what the command line prints with --json.',
+      description: 'For a job that is done: the output of the command line with --json.',
     },
-    error: { type: ['string', 'null'], description: 'Why it was refused, or failed.' },
+    error: { type: ['string', 'null'], description: 'Why the job was refused or failed.' },
   },
 }
 
 const jobOperation: Json = {
   get: {
     operationId: 'job',
-    summary: 'Long work: how far it is, and its answer when it is done',
-    description: 'For the roles that may begin such work.',
+    summary: 'The progress of a job, and its answer when it is done',
+    description: 'For the roles that may start such work.',
     tags: ['jobs'],
     parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }],
-    responses: answered({ $ref: '#/components/schemas/Job' }, 'The work.'),
+    responses: answered({ $ref: '#/components/schemas/Job' }, 'The job.'),
   },
 }
 
@@ -128,12 +126,12 @@ const pathOf = (declared: Declared): Json => {
       parameters: [
         changes !== 'nothing' && {
           ...{ name: 'plan', in: 'query', required: false, schema: { type: 'boolean' } },
-          description: 'true: answer what it would do, and write nothing.',
+          description: 'true: returns the plan and changes nothing.',
         },
         {
           ...{ name: 'Idempotency-Key', in: 'header', required: false, schema: { type: 'string' } },
           description:
-            'The same key again, within a day, runs nothing and repeats the answer without its secrets.',
+            'Another request with the same key within a day runs nothing and returns the same answer without its secrets.',
         },
       ].filter((one) => one !== false),
       requestBody: { required: true, content: { 'application/json': { schema } } },
@@ -167,7 +165,6 @@ const queryParameters = ({ columns }: Declared, schema: Json): Json[] => {
   ]
 }
 
-/** A file, or what a query answers. */
 const readable = (declared: Declared): Json => {
   const { types = [] } = declared
   const answer = listed(declared)
@@ -177,7 +174,7 @@ const readable = (declared: Declared): Json => {
   return {
     ...answer,
     '200': {
-      description: 'The file, or the answer where the values ask for none.',
+      description: 'The file, or the answer if the values do not request a file.',
       content: { ...content, ...json },
     },
   }
@@ -193,7 +190,7 @@ const listed = ({ columns }: Declared): Json =>
           properties: {
             items: { type: 'array', items: { type: 'object' } },
             next_cursor: { type: ['string', 'null'] },
-            incomplete: { type: 'string', description: 'What the list lacks.' },
+            incomplete: { type: 'string', description: 'What is missing from the list.' },
           },
         },
         'One page of the list.',
@@ -209,7 +206,7 @@ const schemaOf = ({ input, fields }: Declared): Json => {
       if (words?.control === 'choice') jsonSchema.enum = [...(words.options ?? [])]
     },
   })
-  // It takes no file of the server.
+  // A request cannot name a file on the server.
   for (const { name, control } of fields) if (control === 'file') delete schema.properties?.[name]
   return schema
 }

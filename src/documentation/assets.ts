@@ -4,14 +4,12 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { type ServedFile, servedFile } from './file.ts'
 
-/** The files that pages load. An address changes with its file, so browsers may cache it forever. */
-
 type Asset = {
   readonly path: string
-  /** The address, with a hash of the content. */
+  /** The URL with a hash of the content, so that browsers can cache the file forever. */
   readonly href: string
   readonly whole: ServedFile
-  /** Compressed at the first request, and kept. */
+  /** Compressed on the first request. */
   readonly compressed: () => Promise<ServedFile>
 }
 

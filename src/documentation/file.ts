@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-/** A file that is read once. Every answer sends the same bytes, so that answers that are not read cost no memory of their own. */
+/** A file that is read once. All answers share its bytes, so slow readers need no additional memory. */
 export type ServedFile = { readonly type: string; readonly body: Buffer; readonly digest: string }
 
 export const servedFile = (type: string, body: Buffer): ServedFile => ({
@@ -10,7 +10,7 @@ export const servedFile = (type: string, body: Buffer): ServedFile => ({
   digest: createHash('sha256').update(body).digest('hex').slice(0, 12),
 })
 
-/** Sends a file, or 304 to a client that has it. */
+/** Sends a file, or 304 to a client that already has it. */
 export const sendFile = (
   request: FastifyRequest,
   reply: FastifyReply,

@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs'
 import markdownIt, { type Token } from 'markdown-it'
 
 /**
- * The guides for partners as HTML, made once at the start. Their text is ours; HTML in it is still shown as text, so that
- * no slip of a pen becomes markup, and links lead to https, to a page of ours, or nowhere.
+ * The partners' guides as HTML. HTML inside a guide is shown as text, and links can only lead to https or to our own pages, so that a mistake in
+ * a guide cannot become markup.
  */
-
 type Heading = { readonly anchor: string; readonly text: string }
 
 export type Guide = {
@@ -18,7 +17,7 @@ export type Guide = {
   readonly sections: readonly Heading[]
 }
 
-/** In the order a partner needs them. Guides for operators and for finance are not among them. */
+/** The guides for partners, in the order in which partners need them. */
 const names = [
   ...['quick-start', 'partners', 'errors', 'idempotency', 'billing', 'webhooks', 'receipts', 'testing'],
   'changelog',
@@ -31,7 +30,7 @@ const anchorOf = (heading: string): string =>
     .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
     .replaceAll(' ', '-')
 
-/** Without its marks. */
+/** The text of a line without Markdown. */
 const plain = (inline: Token | undefined): string =>
   inline?.children?.map(({ content, type }) => (type === 'softbreak' ? ' ' : content)).join('') ?? ''
 
@@ -39,14 +38,14 @@ const markdown = markdownIt({ html: false, linkify: false, typographer: false })
 
 const isServed = (name: string): boolean => names.some((one) => one === name)
 
-/** Where a link of a guide leads on the pages; null: to what no partner has. */
+/** The target of a guide's link on the pages; null: a page that partners cannot read. */
 const targetOf = (href: string): string | null => {
   if (href.startsWith('https://') || href.startsWith('#')) return href
   const [, name = '', anchor = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? []
   return isServed(name) ? `/docs/${name}${anchor}` : null
 }
 
-/** Rewrites the links of one line of text; a link that leads nowhere is text. */
+/** Rewrites the links in a line. A link without a target becomes text. */
 const linked = (children: readonly Token[]): void => {
   let nowhere = false
   for (const token of children) {
@@ -61,7 +60,7 @@ const linked = (children: readonly Token[]): void => {
   }
 }
 
-/** Each heading below the title links to itself. Wide tables and long lines scroll on their own, with a keyboard too. */
+/** Each heading below the title links to itself. Wide tables and long lines can be scrolled, also with a keyboard. */
 markdown.renderer.rules.heading_open = (tokens, i) => {
   const { tag } = tokens[i] ?? { tag: 'h2' }
   return `<${tag} id="${anchorOf(plain(tokens[i + 1]))}">`

@@ -1,9 +1,7 @@
 import { stylesheet } from './assets.ts'
 import { escaped, type Guide } from './guides.ts'
 
-/** The pages partners read. Without JavaScript, except for the one that tries calls. */
-
-/** The browser may load resources of a page only from this host. */
+/** The browser may load a page's resources only from this host. */
 const policy = [
   "default-src 'none'",
   "style-src 'self'",
@@ -20,7 +18,7 @@ export const pageHeaders = {
   'cross-origin-opener-policy': 'same-origin',
 } as const
 
-/** Trial calls go only to this host: a key that was typed there is sent to no other host. */
+/** Calls from the page can go only to this host, so a typed key is never sent to another host. */
 export const referenceHeaders = {
   ...pageHeaders,
   'content-security-policy': [...policy, "script-src 'self'", "connect-src 'self'"].join('; '),
@@ -31,9 +29,7 @@ const icon =
 
 type Shell = {
   readonly title: string
-  /** The path of the page. */
   readonly path: string
-  /** Links to the other pages. */
   readonly links: readonly Link[]
   /** HTML. */
   readonly main: string
@@ -43,7 +39,6 @@ type Shell = {
 
 type Link = { readonly href: string; readonly title: string }
 
-/** The links of the pages for partners. */
 export const linksTo = (guides: readonly Pick<Guide, 'name' | 'title'>[]): readonly Link[] => [
   { href: '/docs', title: 'Overview' },
   ...guides.map(({ name, title }) => ({ href: `/docs/${name}`, title })),

@@ -11,11 +11,11 @@ window.SwaggerUIBundle({
   docExpansion: 'list',
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
-  // No validation service learns which page is open.
+  // Sends nothing to a validation service.
   validatorUrl: null,
   persistAuthorization: false,
   queryConfigEnabled: false,
-  // Regardless of the addresses in the document.
+  // Refuses other hosts, whatever addresses the document contains.
   requestInterceptor: async (request) => {
     if (new URL(request.url, window.location.href).origin === window.location.origin) return request
     throw new Error('This page makes calls to its own host only.')

@@ -4,7 +4,7 @@ import { sendFile } from './file.ts'
 import { readGuides } from './guides.ts'
 import { guidePage, linksTo, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
-/** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `api`: its address where it is configured. */
+/** `/docs` on the API's host, for everyone: the guides, and a page for trying calls. `api` is the configured address of the API. */
 export const documentationPages =
   ({ version, api }: { readonly version: string; readonly api: string | null }): FastifyPluginAsync =>
   async (host) => {
@@ -40,10 +40,7 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/**
- * The address to which the request was sent, if it is a name of this machine. The client chooses any other Host, and a cache in
- * between could show it to others.
- */
+/** The address in the request, if it means this machine. The client chooses the Host header, and a cache could show it to others. */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
   const named = address.includes(':') ? `[${address}]` : address
@@ -52,11 +49,11 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
     : null
 }
 
-/** The examples in the guides with the address of the API, if it is known. */
+/** The text with the API's address in its examples, if it is known. */
 const addressed = (text: string, api: string | null): string =>
   api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
-/** In the form of the examples: curl uses http if there is no scheme. */
+/** The form used in examples: without a scheme, curl uses http. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {
@@ -70,8 +67,8 @@ const referencePage = (guides: ReturnType<typeof readGuides>): string => {
 <script defer src="${script.href}"></script>
 `,
     main: `<h1>Reference</h1>
-<p>“Authorize” takes a key, “Try it out” makes the call from this page. Begin with a <a href="/docs/testing">test key</a>: a live key is
-charged here as anywhere. The key goes to this host only and is forgotten when you leave.</p>
+<p>Enter a key under “Authorize”, then make a call with “Try it out”. Start with a <a href="/docs/testing">test key</a>: calls with a
+live key are charged as usual. The key is sent only to this host and is not stored.</p>
 <noscript><p>This page needs JavaScript. <a href="/docs/partners">Every call is described</a> without it, and for programs in
 <a href="/openapi.json">openapi.json</a>.</p></noscript>
 <div id="reference"></div>`,

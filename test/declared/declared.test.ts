@@ -735,7 +735,7 @@ describe('the admin API', () => {
   test('reports an unknown path, and the method that a path takes', async () => {
     const headers = { authorization: `Bearer ${as('admin').token}` }
     expect((await room.host.inject({ url: '/admin/v1/credits/steal', headers })).statusCode).toBe(404)
-    expect((await room.host.inject({ url, headers })).json().message).toBe(`${url} takes POST`)
+    expect((await room.host.inject({ url, headers })).json().message).toBe(`${url} accepts POST`)
   })
 
   test('pages a list', async () => {
