@@ -5,7 +5,7 @@ import { actionOfPlace } from './declared.ts'
 /** The action of each page that is not declared in administration. */
 const actionOfPage = {
   'GET /': 'finance.read',
-  // It uses the demo's key.
+  // Makes a call with the demo's key.
   'POST /first-call': 'installation.change',
   'GET /organizations/:organization': 'accounts.read',
   'GET /organizations/:organization/usage': 'accounts.read',
@@ -23,7 +23,7 @@ const actionOfPage = {
   'GET /commands': 'finance.read',
   'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',
-  // Everyone searches among the things that the role may open.
+  // A search finds only things that the role may open.
   'GET /search': 'accounts.read',
   'POST /search': 'accounts.read',
   'POST /search/choices': 'accounts.read',
@@ -35,7 +35,7 @@ const actionOfPage = {
   'GET /calls': 'finance.read',
   'GET /calls.csv': 'finance.read',
   'GET /months': 'finance.read',
-  // For all organizations: a partner exports only its own.
+  // The file covers all organizations, and a partner may export only its own.
   'GET /months.csv': 'finance.read',
   'GET /reconcile': 'finance.read',
   'GET /events': 'system.read',
@@ -43,7 +43,7 @@ const actionOfPage = {
   'GET /events/streams/:stream': 'system.read',
   'GET /events/streams/:stream/:revision': 'system.read',
   'GET /operations': 'system.read',
-  // A person's own pages, for every role.
+  // Every role may open a user's own pages.
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',
   'POST /me/times': 'accounts.read',
@@ -52,29 +52,26 @@ const actionOfPage = {
   'POST /me/second-factor': 'accounts.read',
   'POST /me/second-factor/codes': 'accounts.read',
   'POST /me/second-factor/remove': 'accounts.read',
-  // A page that is being worked out is shown only to the person who opened it.
+  // The page itself shows progress only to the user who opened it.
   'GET /waiting/:work/progress': 'accounts.read',
-  // Long-running jobs are shown to the operator's people whose role may start them.
+  // The page itself shows a job only to users whose role may start it.
   'GET /jobs/:job': 'finance.read',
   'GET /jobs/:job/progress': 'finance.read',
 } as const satisfies Readonly<Record<string, Action>>
 
-/** A page of this dashboard's own, whose address the type checker knows. */
+/** A route that is not declared in administration. */
 export type Route = keyof typeof actionOfPage
 
-/**
- * The action of each page and each form in the table of roles: the one table for routes, menus and tests. A route that is
- * not in it stays closed.
- */
+/** The action that each page and form requires. Routes, menus and tests use this table, and a route that it lacks is refused. */
 export const actionOfRoute: Readonly<Record<string, Action>> = { ...actionOfPage, ...actionOfPlace }
 
-/** Null: no role has this right. */
+/** The action that a request requires; null if the table lacks its route. */
 export const actionAt = (method: string, url: string): Action | null => {
   const name = `${method === 'HEAD' ? 'GET' : method} ${url}`
   return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null
 }
 
-/** `route` as in the table. Outside the pages of an organization, a command is about all of them. */
+/** Whether a role may open a route. Commands outside an organization's pages apply to all organizations, so partners may not. */
 export const mayOpen = (role: UserRole, route: string): boolean => {
   const action = actionOfRoute[route]
   return action !== undefined && mayDo(role, action) && !(role === 'partner' && route.includes(' /commands/'))

@@ -10,16 +10,14 @@ import { attempt, type Dashboard, organizationPattern, sendPage, viewerOf } from
 import { allMonthsPage } from './pages/all-months.ts'
 import { rowsOf } from './queries.ts'
 
-/** A month of all organizations: their usage, as a page and as CSV. */
-
 const shownMax = 100
-/** Per file: programs could not open a larger file. */
+/** Keeps a file small enough for spreadsheet programs. */
 const csvRowsMax = 50_000
 const csvPage = 1_000
-/** No call can be older: Unix time begins in 1970. */
+/** No call can be older, because Unix time begins in 1970. */
 const firstMonth = '1970-02'
 
-/** Throws `InputFault` for a text that is not a month, and for a month that has not begun. */
+/** Throws `InputFault` if the text is not a month, or the month has not begun. */
 const wantedMonth = (text: string, nowMs: number): Month => {
   const month = monthOf('month', text)
   if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)
@@ -27,7 +25,6 @@ const wantedMonth = (text: string, nowMs: number): Month => {
   return month
 }
 
-/** The open one. */
 const currentMonth = (nowMs: number): Month => new Date(nowMs).toISOString().slice(0, 7)
 
 const daysOf = (month: Month) => ({
@@ -81,7 +78,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
   })
 }
 
-/** For every organization. Throws `InputFault` if there are more than fit in a file. */
+/** The usage of every organization. Throws `InputFault` if there are too many organizations for a file. */
 const allUse = async ({ foundation: { pool } }: Dashboard, month: Month): Promise<MonthUseRow[]> => {
   const rows: MonthUseRow[] = []
   for (let after = ''; rows.length <= csvRowsMax; ) {

@@ -4,10 +4,7 @@ import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { type ServedFile, servedFile } from '../documentation/file.ts'
 
-/**
- * The assets of pages: one stylesheet, an icon, and optional scripts. All of them are read once and served from here;
- * a browser contacts no other host. The scripts run as written, without a build, and import each other by name.
- */
+/** The stylesheet, icon and scripts of pages. This server serves all of them, so a browser contacts no other host. Scripts need no build. */
 
 const packageFile = (name: string, file: string): URL =>
   new URL(file, pathToFileURL(createRequire(import.meta.url).resolve(name)))
@@ -41,7 +38,7 @@ const assets: ReadonlyMap<string, ServedFile> = new Map(
   ]),
 )
 
-/** One version for all assets: their addresses change together, so that a script imports others of its own release. */
+/** All assets share one version, so that a script imports only scripts of its own release. */
 export const assetVersion: string = [...assets.values()]
   .reduce((hash, { body }) => hash.update(body), createHash('sha256'))
   .digest('hex')

@@ -12,7 +12,7 @@ import { linesOfRequest, rowsOf } from './queries.ts'
 
 const linesMax = 10
 
-/** One call of an organization. Throws `PageMissing` if its ledger has no call with that id. */
+/** Throws `PageMissing` if the organization's ledger has no call with that id. */
 const explainedCall = (
   { foundation }: Dashboard,
   { organization, request }: CallParams['Params'],
@@ -24,7 +24,7 @@ const explainedCall = (
     },
   )
 
-/** One call, explained, and its receipt. */
+/** The page of one call, and its receipt. */
 export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {
@@ -42,7 +42,7 @@ export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => 
       neighbour('before'),
       neighbour('after'),
     ])
-    // Newest first: a call that broke may have a later line, too.
+    // Lines are newest first, and a failed call can have a second, later line.
     const line = lines.at(-1) ?? null
     const viewer = viewerOf(request, reply)
     return sendPage(reply, callPage({ viewer, account, call, line, previous, next }))

@@ -1,10 +1,10 @@
 import type { Query } from '../../projections/projection.ts'
 import type { StatementRow } from './queries.ts'
 
-/** Calls of one organization or of all, newest first, a page at a time, from the lines of statements. */
+/** Queries for pages of calls, newest first, from the lines of statements. */
 
 export type CallFilters = {
-  /** Effective times, the end exclusive. */
+  /** Effective times; the end is exclusive. */
   readonly fromMs: number
   readonly untilMs: number
   /** Null: any. */
@@ -18,7 +18,7 @@ export type CallFilters = {
   readonly costMicro: bigint | null
 }
 
-/** The place of a line among all lines by time. Pages continue below one. */
+/** The position of a line in the order of time. The next page begins below it. */
 export type CallPlace = { readonly atMs: number; readonly ledger: string; readonly revision: string }
 
 export type CallRow = Pick<
@@ -36,7 +36,7 @@ export type CallRow = Pick<
   | 'amount_micro'
 > & { organization_id: string; organization_name: string | null; ledger: string }
 
-/** The parameters of a statement, in the order in which its text names them. */
+/** Collects the parameters of a query in the order in which its text names them. */
 const parameters = () => {
   const values: unknown[] = []
   return { values, the: (value: unknown, type: string): string => `$${values.push(value)}::${type}` }
@@ -49,10 +49,7 @@ const byTime = {
   order: 'effective_at desc, ledger desc, revision desc',
 }
 
-/**
- * How lines are looked through. Those of one ledger are read by revision, those of all by time; refusals and failures have an
- * index of their own.
- */
+/** Chooses the index: by revision for one ledger, by time for all ledgers, and a separate one for refusals and failures. */
 const wayOf = ({ organizationId, outcome, code }: CallFilters): Way => {
   if ((outcome !== null && outcome !== 'answered') || code !== null)
     return { ...byTime, lines: `calls is not null and outcome <> 'answered'` }
@@ -66,7 +63,6 @@ const placeOf = ({ place }: Way, { atMs, ledger, revision }: CallPlace, { the }:
     ? the(revision, 'bigint')
     : `(${the(new Date(atMs), 'timestamptz')}, ${the(ledger, 'bigint')}, ${the(revision, 'bigint')})`
 
-/** The conditions that bound the lines to look through. */
 const linesOf = (
   { fromMs, untilMs, organizationId, ...filters }: CallFilters,
   before: CallPlace | null,
@@ -82,7 +78,7 @@ const linesOf = (
   ].join(' and ')
 }
 
-/** The place of the last line that one page looks through; no row: there are fewer lines. */
+/** The place of the last line that one page searches; no row if fewer lines are left. */
 export const lookedThrough = (
   filters: CallFilters,
   before: CallPlace | null,
@@ -97,7 +93,7 @@ export const lookedThrough = (
   }
 }
 
-/** The newest calls that match, down to a place. */
+/** The newest matching calls that are not below `downTo`. */
 export const callsThatMatch = (
   filters: CallFilters,
   { before, downTo, max }: { before: CallPlace | null; downTo: CallPlace | null; max: number },
@@ -111,7 +107,7 @@ export const callsThatMatch = (
     ...(downTo === null ? [] : [`${way.place} >= ${placeOf(way, downTo, given)}`]),
     ...is('key_id', filters.keyId),
     ...is('capability', filters.capability),
-    // All lines of errors are refused or failed.
+    // For errors, the searched lines are already only those of refused and failed calls.
     ...is('outcome', filters.outcome === 'errors' ? null : filters.outcome),
     ...is('code', filters.code),
     ...(filters.costMicro === null
@@ -130,7 +126,7 @@ export const callsThatMatch = (
   }
 }
 
-/** The organization of a key; no row: the key does not exist. */
+/** The organization of a key; no row if the key does not exist. */
 export const organizationOfKey = (keyId: string): Query<{ organization_id: string }> => ({
   text: 'select organization_id from api_keys where key_id = $1',
   values: [keyId],

@@ -21,11 +21,9 @@ import { type AccountRow, keysOf, rowsOf } from './queries.ts'
 import { type Range, rangeIn, rangeQuery } from './ranges.ts'
 import { newestCallMs } from './usage-queries.ts'
 
-/** Lists of calls, of all organizations and of one, and the same as CSV. */
-
 const pageCalls = 50
 const keysMax = 200
-/** Of one file: calls, and pages that are looked through for them. */
+/** The most calls in a file, and the most pages that are searched for them. */
 const csvCallsMax = 50_000
 const csvPagesMax = 1_250
 const csvPageCalls = 1_000
@@ -53,7 +51,7 @@ const costIn = (form: Form): bigint | null => {
   return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'))
 }
 
-/** Throws `InputFault`. */
+/** Throws `InputFault` for an invalid filter. */
 const filtersIn = async (
   { foundation: { pool } }: Dashboard,
   form: Form,

@@ -9,13 +9,13 @@ import {
 import { linePlaces } from './line-places.ts'
 import { rowsOf } from './queries.ts'
 
-/** Pages of calls. One page looks through a bounded number of lines, whether or not they match. */
+/** Reads pages of calls. Each page searches a limited number of lines, whether or not they match. */
 
 const lookedMax = 8_000
 
 export type CallsPage = {
   readonly calls: readonly CallRow[]
-  /** Where the next page begins; null: no further call matches. */
+  /** The place below which the next page begins; null if no further call matches. */
   readonly older: CallPlace | null
 }
 
@@ -35,7 +35,7 @@ export const callsPage = async (
   return { calls, older: downTo }
 }
 
-/** The end of the range in the lines of one organization, which are looked through by revision. */
+/** The revision at which a range ends. The lines of one organization are searched by revision, not by time. */
 const lastPlace = async (
   pool: pg.Pool,
   { organizationId, fromMs, untilMs }: CallFilters,
@@ -49,10 +49,10 @@ const placePattern = /^(\d{1,15})_(-?\d{1,19})_(\d{1,15})$/
 
 export const placeText = ({ atMs, ledger, revision }: CallPlace): string => `${atMs}_${ledger}_${revision}`
 
-/** Null for any text that is no place. */
+/** Null if the text is not a place. */
 export const placeIn = (text: string): CallPlace | null => {
   const [, at, ledger, revision] = placePattern.exec(text) ?? []
   if (at === undefined || ledger === undefined || revision === undefined) return null
-  // PostgreSQL refuses a larger number.
+  // PostgreSQL refuses a number that is larger than a bigint.
   return BigInt.asIntN(64, BigInt(ledger)) === BigInt(ledger) ? { atMs: Number(at), ledger, revision } : null
 }

@@ -2,11 +2,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { callerAddress, isLoopback } from '../guard/caller-address.ts'
 
 /**
- * Cookies go over HTTPS, or stay on this machine. Over HTTPS each is `Secure` and its name begins with `__Host-`: the
- * browser then accepts it only from this host, never from a sibling host or over plain HTTP.
+ * Cookies are sent only over HTTPS or within this machine, unless the operator allows more. Over HTTPS their names begin with `__Host-`, so that
+ * browsers do not accept them from a sibling host or over plain HTTP.
  */
 
-/** Over plain HTTP, from another machine: anyone who listens on the network could take over the session. */
+/** The request came over plain HTTP from another machine, so anyone on the network could take over the session. */
 export class ConnectionInsecure extends Error {
   override name = 'ConnectionInsecure'
 }
@@ -15,20 +15,14 @@ const hostPrefix = '__Host-'
 const forwardedHeaders = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'forwarded', 'via']
 const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i
 
-/**
- * Plain HTTP that never leaves this machine, as far as can be determined: the caller is local, the browser used a local
- * address, and no untrusted proxy forwarded the request.
- */
+/** Whether the request never left this machine, judging by the caller's address, the host name and the headers of proxies. */
 export const staysHere = (request: FastifyRequest): boolean => {
   const proxied = (request.ips?.length ?? 0) > 1
   const passedOn = !proxied && forwardedHeaders.some((name) => request.headers[name] !== undefined)
   return isLoopback(callerAddress(request)) && !passedOn && loopbackHost.test(request.headers.host ?? '')
 }
 
-/**
- * Names the cookies of every page by how it was requested: register it between the cookies' plugin and the plugins that
- * use them. Throws `ConnectionInsecure` for pages that must not have any.
- */
+/** Register this between the cookie plugin and the plugins that use cookies. Refuses insecure requests with `ConnectionInsecure`. */
 export const nameCookies = (
   pages: FastifyInstance,
   { names, insecure }: { names: readonly string[]; insecure: boolean },
@@ -40,7 +34,7 @@ export const nameCookies = (
 }
 
 const prefixed = (request: FastifyRequest, reply: FastifyReply, names: readonly string[]): void => {
-  // Cookies that a sibling host or a plain HTTP page has set under the bare name are ignored.
+  // Ignores cookies without the prefix, because a sibling host or a plain HTTP page could have set them.
   request.cookies = Object.fromEntries(
     names.flatMap((name) => {
       const value = request.cookies[`${hostPrefix}${name}`]

@@ -37,9 +37,9 @@ import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { timesCookie } from './times.ts'
 import { createWorks } from './works.ts'
 
-/** A working projector also leaves rows behind for a moment. */
+/** Even with a working projector, rows are late for a moment. */
 const lateAfterDefaultMs = 10_000
-/** The age of a new log head is unknown at first: without this, rows behind by one event would count as current on the first page in a while. */
+/** The delay is also measured when no page is requested. Otherwise the age of a missing event would be unknown to the next page. */
 const lagLookMs = 5_000
 
 type DashboardOptions = {
@@ -59,10 +59,8 @@ type DashboardOptions = {
 }
 
 /**
- * The dashboard's pages: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
- * pages end at the plugin's border; calls on the same host get neither a cookie nor an HTML error.
- *
- * Not a second API: it has no JSON, and it makes all changes through the operators' functions in `administration`.
+ * The dashboard as a plugin of a host that may also answer calls. Its parsers, cookies, headers and error pages do not affect those calls.
+ * It makes all changes through `administration`.
  */
 export const dashboard =
   (
@@ -125,14 +123,14 @@ export const dashboard =
       const fault = faultShown(error)
       if (fault.status === 503) {
         reply.header('retry-after', Math.max(awaySeconds, retryAfterSeconds(foundation.gates)))
-        // Every page then fails for the same reason.
+        // Logged once per outage, because all pages fail for the same reason.
         away.failed(error)
       } else if (fault.status >= 500)
         logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
     assetRoute(host)
-    // People get a page with the reason; a client that did not ask for HTML gets the host's own answer.
+    // Browsers get a page; other clients get the host's own answer.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()
@@ -144,7 +142,7 @@ const assetRoute = (host: FastifyInstance): void => {
   host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
     const asset = assetOf(request.params.name)
     if (asset === undefined) throw new PageMissing()
-    // An asset requested by another release must not be cached under its address.
+    // A page of another release may have requested the asset, so browsers must not cache it under that address.
     const kept = request.params.version === assetVersion
     reply.header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
     return sendFile(request, reply, asset)
@@ -157,7 +155,7 @@ const openPages = async (
   insecureCookies: boolean,
 ): Promise<void> => {
   const { pool, secrets } = context.foundation
-  // Forms only: the host's parser would pass on any body as text.
+  // Pages accept only forms, but the host's parser accepts any body as text.
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
   await pages.register(cookie)
@@ -166,7 +164,7 @@ const openPages = async (
     insecure: insecureCookies,
   })
   await pages.register(session, {
-    // The text is not an API key's secret, so its HMAC under the keys' pepper is known to no one and the same in every process.
+    // Every process derives the same secret. The database does not contain it, because the text is not an API key's secret.
     secret: secrets.cookieSecret('dashboard session cookie'),
     store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
@@ -175,11 +173,11 @@ const openPages = async (
     rolling: false,
   })
   await pages.register(csrfProtection, {
-    // Not stored in the session: the sign-in form would then create a session for every visit.
+    // Stored in a cookie, because a token in the session would create a session for every visit to the sign-in page.
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    // The same in every process.
+    // Every process accepts the forms of the others.
     csrfOpts: { hmacKey: secrets.requestHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>
@@ -217,6 +215,6 @@ const securityHeaders = {
     },
   },
   frameguard: { action: 'deny' },
-  // We cannot make promises for sibling hosts.
+  // Sibling hosts may not support HTTPS.
   strictTransportSecurity: { maxAge: 31_536_000, includeSubDomains: false },
 } as const

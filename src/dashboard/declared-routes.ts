@@ -37,7 +37,7 @@ import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { createPlaces } from './works.ts'
 
-/** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
+/** The pages of all commands and queries. A command's form leads to its plan and then to the change, which is made only once. */
 
 type PlaceParams = { Params: { organization?: string } }
 
@@ -63,7 +63,7 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
 }
 
 const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
-  // A second click while the first form is being answered gets the same answer, which may have a secret.
+  // A second click gets the answer to the first one, because a new secret is only in that answer.
   const underWay = new Map<string, Promise<Outcome>>()
   pages.post<PlaceParams>(place.path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
@@ -85,10 +85,9 @@ const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
   })
 }
 
-/** The next page, or its address. */
 type Outcome = { readonly page: (viewer: Viewer) => Html } | { readonly at: string }
 
-/** After a sent form: its plan, or the answer of its command. A command that never asks makes its change without a plan. */
+/** Returns the plan of a form, or makes the change if it was confirmed or needs no confirmation. */
 const answered = async (
   context: Dashboard,
   view: DeclaredView,
@@ -115,14 +114,14 @@ const answered = async (
   const answer = await run(own)
   await shownSoon(context)
   const calls = callsWith(context, request, answer.json)
-  // The page names the balance after the change.
+  // The page shows the balance after the change.
   const after = account === null ? null : await accountAt(context, account.organization_id)
   return { page: (viewer) => answerPage({ ...view, account: after, viewer, answer, calls }) }
 }
 
 const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })
 
-/** Lines that try the API key of an answer; null: it has none. */
+/** Example calls with the API key in an answer; null if the answer has no key. */
 const callsWith = (
   { apiUrl }: Dashboard,
   { protocol, host }: FastifyRequest,
@@ -188,7 +187,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   })
 }
 
-/** At the same time in this process. */
+/** The most files that this process writes at the same time. */
 const filesMax = 4
 
 const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
@@ -208,7 +207,7 @@ const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
   })
 }
 
-/** Long work begins when its form is sent; and a form that was not filled in yet has no fault. */
+/** Whether to run the query now. Long work and files wait for their form, and an empty form is no error. */
 const isAsked = (place: Place, typed: Form, given: Given): boolean => {
   if (place.declared.long !== undefined || place.declared.types !== undefined) return false
   const fields = askedFields(place)
@@ -239,7 +238,7 @@ const csvCell = (value: unknown, kind: string | undefined) => {
   return kind === 'credits' || kind === 'number' ? { number: String(value) } : String(value)
 }
 
-/** Throws `PageMissing` for an organization that does not exist. */
+/** Throws `PageMissing` if the organization does not exist. */
 const viewAt = async (
   context: Dashboard,
   place: Place,

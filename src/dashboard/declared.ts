@@ -5,9 +5,9 @@ import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Form } from './form.ts'
 
-/** Where the dashboard offers the commands and queries of administration, and how its forms give values. */
+/** The addresses of commands and queries in the dashboard, and the values of their forms. */
 
-/** `organization`: below an organization's address; its id is then the value of the field, which forms elsewhere ask for. */
+/** `organization`: the path is below an organization's address, so the form does not ask for the organization. */
 export type Place = { readonly declared: Declared; readonly path: string; readonly organization: boolean }
 
 const organizationPath = '/organizations/:organization'
@@ -24,14 +24,14 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
-/** Of a list that is read a page at a time, or takes long, the command line makes files. */
+/** Whether a list can be downloaded here. Only the command line makes files of paged lists and of lists that take long. */
 export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
   columns !== undefined && paged !== true && long === undefined
 
-/** Whether its form is sent: a change, or long work that begins when a person asks. The form of any other query is a part of its address. */
+/** Whether sending the form makes a change or begins long work. */
 export const isSent = ({ changes, long }: Declared): boolean => changes !== 'nothing' || long !== undefined
 
-/** The action of each route of a place: a form is shown and sent at the same address; a list is also a file. */
+/** The action that each route of a command or query requires. */
 export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(
   places.flatMap(({ declared, path }) => [
     [`GET ${path}`, declared.action],
@@ -41,7 +41,7 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
   ]),
 )
 
-/** The address of a command or query with values for its form; null: the dashboard does not offer it there, or not to this role. */
+/** The address of a command or query with its form filled in; null if the dashboard does not offer it there, or not to this role. */
 export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },
@@ -62,14 +62,14 @@ export const hrefOf = (
   return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
 }
 
-/** The fields that a form asks for. Below an organization nothing is about all of them. */
+/** The fields of a form. Below an organization, a form asks neither for the organization nor for all of them. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
   fields.filter(
     ({ control, name }) =>
       control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
   )
 
-/** The values that a form sent. Browsers also send empty fields: they were not given. No ticked box, where some are by default, is a choice. */
+/** The values that a form sent, without empty fields. If boxes are ticked by default, unticking all of them is a choice, too. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
   const scope = place.declared.fields.find(({ control }) => control === 'organization')
   return Object.fromEntries([

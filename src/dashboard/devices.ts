@@ -3,29 +3,29 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Sealer } from '../guard/secrets/secrets.ts'
 
 /**
- * Devices on which a person signed in before. A device has a sealed cookie for one account. The cookie grants no access: it gives the device
- * a separate count of attempts, so that guesses made elsewhere do not lock the owner out.
+ * Recognizes devices on which a user signed in before, by a sealed cookie for one account. The cookie grants no access. Such a device has its own
+ * count of attempts, so that guesses made elsewhere do not lock the owner out.
  */
 
 export type Device = {
   readonly id: string
-  /** The second factor last proved on it. For codes, a device that knew only the password does not count as the owner's. */
+  /** The second factor that was last proved on the device; null if only the password was. */
   readonly factorId: string | null
   /** The time up to which the device's user has seen changes to the account; null: never. */
   readonly seenAtMs: number | null
 }
 
 export type Devices = {
-  /** Null: the account was never used on it. `sealed` is the cookie's text. */
+  /** Opens a cookie. Null if `user` never signed in on the device. */
   open(sealed: string | null | undefined, user: string): Device | null
-  /** To be called after a complete sign-in, with its time. */
+  /** Call it after a complete sign-in. */
   keep(reply: FastifyReply, user: string, device: Omit<Device, 'seenAtMs'>): void
-  /** The person has just changed the account on it. */
+  /** Call it after the user has changed the account on this device. */
   seen(request: FastifyRequest, reply: FastifyReply, user: string, proved?: Pick<Device, 'factorId'>): void
 }
 
 export const deviceCookie = 'dashboard_device'
-/** Browsers keep cookies at most 400 days (RFC 6265bis). Every sign-in renews it. */
+/** Browsers keep cookies for at most 400 days (RFC 6265bis). Every sign-in renews this one. */
 const cookieOptions = {
   path: '/',
   httpOnly: true,

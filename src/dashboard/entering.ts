@@ -11,14 +11,11 @@ import { withNext } from './given-password.ts'
 import type { Dashboard } from './page.ts'
 import { SignInOvertaken } from './session.ts'
 
-/**
- * The one way in: after any first proof of identity, the second factor is requested here, and the session begins here. A known device
- * does not change this.
- */
+/** The part that all sign-ins share: after the first proof of identity, it asks for the second factor and begins the session. */
 
 type Entering = {
   readonly user: string
-  /** Mark of the password at the first proof. */
+  /** Identifies the password that was valid at the first proof. */
   readonly mark: string
   readonly knownDevice: boolean
   readonly device: Device
@@ -26,7 +23,7 @@ type Entering = {
   readonly way: SignInWay
 }
 
-/** After the first proof. Rejects if the event log is unavailable: then the sign-in fails. */
+/** Continues a sign-in after the first proof. Rejects if the event log is unavailable. */
 export const enter = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -39,7 +36,7 @@ export const enter = async (
   return reply.redirect('/login/code', 303)
 }
 
-/** A person who is half signed in and still may be; null: the person starts over. */
+/** The sign-in that waits for a code; null if it has expired, or the password or the user has changed since. */
 export const halfOf = async (
   { halfSignedIn, users, foundation: { pool } }: Dashboard,
   request: FastifyRequest,
@@ -50,12 +47,11 @@ export const halfOf = async (
   return standing.kind === 'acts' && (await passwordMark(pool, half.user)) === half.mark ? half : null
 }
 
-/** Result for a typed code. `limited` states the time to wait, if known. */
 type CodeOutcome =
   | { readonly kind: 'right'; readonly factorId: string | null }
   | { readonly kind: SecondFactorRefusal; readonly retryAfterSeconds: number | null }
 
-/** Checks a code within the limits of attempts, and records refusals. If the person's factor was removed in the meantime, no code is needed. */
+/** Checks a code within the limits on attempts, and records refusals. If the factor was removed in the meantime, any code is right. */
 export const checkCode = async (
   { users, devices, codeAttempts, signIns, foundation, logger }: Dashboard,
   request: FastifyRequest,
@@ -78,26 +74,23 @@ export const checkCode = async (
   return verdict.kind === 'right' ? { kind: 'right', factorId: factor.factorId } : refused(verdict.kind)
 }
 
-/** The message for a refused code. */
+/** The message to show for a refused code. */
 export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { kind: 'right' }>): string => {
   switch (kind) {
     case 'wrong':
       return 'The code is wrong.'
     case 'used':
-      return 'The code was used before. Wait for the next one, or use another recovery code.'
+      return 'This code has already been used. Wait for the next one, or use another recovery code.'
     case 'limited':
       return retryAfterSeconds === null
         ? 'Too many wrong codes today. You can still use a recovery code.'
         : `Too many attempts. Try again in ${retryAfterSeconds} seconds.`
     case 'broken':
-      return 'Your second factor cannot be checked: its data is missing or cannot be opened. An administrator can remove it with "user second-factor NAME --remove --reason TEXT"; then sign in with your password and set it up again.'
+      return 'Your second factor cannot be checked, because its data is missing or unreadable. Ask an administrator to remove it with "user second-factor NAME --remove --reason TEXT". Then sign in with your password and set it up again.'
   }
 }
 
-/**
- * Begins the session of a person who has proved everything. `factorId`: of the proved second factor; null if there was none.
- * If the password, the user or the factor has changed since, there is no session, and the person starts over.
- */
+/** Begins the session, unless the password, the user or the second factor has changed since the proof. Then the person starts over. */
 export const beginSession = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -116,7 +109,7 @@ export const beginSession = async (
       throw error
     },
   )
-  // Setting up a factor ends the existing sessions: either it finds this new session, or this check finds the earlier factor.
+  // A factor that is set up at the same time either ends this session, or is found by this check.
   if (!begun || ((await users.secondFactor(user))?.factorId ?? null) !== factorId) {
     await request.session.destroy()
     return beginAnew(reply, next)
@@ -127,7 +120,7 @@ export const beginSession = async (
   return reply.redirect(to, 303)
 }
 
-/** If the account's security changed since the person signed in on this device, the page about it comes first. */
+/** The account's own page comes first if its security has changed since the last sign-in on this device. */
 const noticesFirst = async (
   { foundation, logger }: Dashboard,
   { user, sinceMs, next }: { user: string; sinceMs: number | null; next: string },
@@ -138,12 +131,12 @@ const noticesFirst = async (
     if (notices.length === 0) return next
     return `/me?${new URLSearchParams({ since: String(sinceMs), ...(next === '/' ? {} : { next }) }).toString()}`
   } catch (error) {
-    // The page behind the name always lists them.
-    logger.error({ err: error, user }, 'dashboard: whether the account changed could not be looked up')
+    // The account's own page always lists the changes.
+    logger.error({ err: error, user }, 'dashboard: changes to the account could not be looked up')
     return next
   }
 }
 
-/** Back to the password, and from there to the requested page. */
+/** Redirects to the sign-in page, and from there to the requested page. */
 export const beginAnew = (reply: FastifyReply, next: string): FastifyReply =>
   reply.redirect(withNext('/login', next), 303)

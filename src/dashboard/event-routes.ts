@@ -7,7 +7,7 @@ import { shownEventPage, unreadablePage } from './pages/event.ts'
 import { eventsPage, streamEventsPage } from './pages/events.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** The raw event log. Pages are bounded, and no content of the log can break them. */
+/** Pages of the raw event log. Nothing that is in the log can break them. */
 
 type StreamParams = { Params: { stream: string } }
 type EventParams = { Params: { stream: string; revision: string } }
@@ -24,7 +24,7 @@ const revisionOf = (text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw new PageMissing()
   return Number(text)
 }
-/** A category and an id; a longer name is not one of ours. */
+/** Enough for a category and an id. */
 const streamLengthMax = 140
 export const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
 

@@ -14,62 +14,61 @@ import { SecondFactorNotSet } from './required-factor.ts'
 
 type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
 
-/** This person, or this connection, may not do this. */
 const forbiddenShown = (error: Error): ShownFault | null => {
   if (error instanceof PasswordNotChosen)
     return {
       status: 403,
       title: 'Choose a password first',
       advice:
-        'Your password was generated. Nothing was done. Open the page behind your name and choose your own password first.',
+        'Nothing was changed, because your password was generated. Go to the overview, which first asks you to choose your own password.',
     }
   if (error instanceof SecondFactorNotSet)
     return {
       status: 403,
       title: 'Set up a second factor first',
       advice:
-        'Your role requires a second factor. Nothing was changed. Open the page behind your name and set one up first.',
+        'Nothing was changed, because your role requires a second factor. Go to the overview, which first asks you to set one up.',
     }
   if (error instanceof RoleForbids)
     return { status: 403, title: 'You do not have permission to do this', advice: error.message }
   if (error instanceof ConnectionInsecure)
     return {
       status: 403,
-      title: 'Only over HTTPS',
+      title: 'HTTPS required',
       advice:
-        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES if a proxy terminates TLS; INSECURE_COOKIES=1 allows sign-in without encryption.',
+        'This connection is not encrypted, so others on the network could read passwords. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES if a proxy terminates TLS; INSECURE_COOKIES=1 allows sign-in without encryption.',
     }
   return null
 }
 
-/** The message of an error for a person, and its status. Pure. */
+/** The status and the text with which a page shows an error. Pure. */
 export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof PageMissing)
     return {
       status: 404,
       title: 'Page not found',
-      advice: 'There is nothing at this address. It may have been mistyped.',
+      advice: 'There is no page at this address. Check whether you mistyped it.',
     }
   if (error instanceof InvitationEnded)
     return {
       status: 404,
       title: 'This link is not valid',
       advice:
-        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one. If you already have a password, sign in.',
+        'An invitation link works once, within 72 hours. This link may have been used, withdrawn, replaced or mistyped. Ask the person who sent it for a new one. If you already have a password, sign in.',
     }
   if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
     return {
       status: 403,
       title: 'The form was refused',
       advice:
-        'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
+        'The form is out of date, or did not come from this site. Nothing was changed. Allow cookies, open the page again and send the form from there.',
     }
   if (error instanceof FormSentBefore)
     return {
       status: 409,
-      title: 'Sent before',
+      title: 'Already sent',
       advice:
-        'This form was already sent, and nothing was done a second time. Open the page again to see the result, or to make another change.',
+        'You had already sent this form, so nothing was changed this time. Open the page again to see the result or to make another change.',
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
@@ -80,7 +79,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
       status: 504,
       title: 'Outcome unknown',
       advice:
-        'The event log did not confirm the change in time. It may have been made: check before you repeat it.',
+        'The event log did not confirm the change in time. The change may have been made, so check before you repeat it.',
     }
   if (error instanceof LedgerUnavailable || error instanceof Unavailable)
     return {
@@ -97,7 +96,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
   if (isDatabaseAway(error))
     return {
       status: 503,
-      title: 'Database away',
+      title: 'Database not available',
       advice: 'The database cannot be reached. Try again in a moment.',
     }
   const status = error.statusCode ?? 500
@@ -105,11 +104,11 @@ export const faultShown = (error: FastifyError): ShownFault => {
     ? {
         status,
         title: 'The request was refused',
-        advice: 'This page does not understand it. Nothing was changed.',
+        advice: 'This page does not understand the request. Nothing was changed.',
       }
     : {
         status: 500,
         title: 'Something went wrong',
-        advice: 'The error has been logged. Check the page before you try again.',
+        advice: 'The error has been logged. A change may have been made, so check before you try again.',
       }
 }

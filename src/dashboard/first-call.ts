@@ -1,15 +1,15 @@
 import type { JsonObject } from '../call/form.ts'
 import { capabilities } from '../capabilities/index.ts'
 
-/** A first call with a new key, ready to run: on a command line, in TypeScript and in Python. */
+/** Example first calls with a new key, with curl, in TypeScript and in Python. */
 
-/** Without a slash at the end. */
+/** Addresses without a slash at the end. */
 type Hosts = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 /** `body` is null for a GET. */
 type Request = { readonly url: string; readonly body: JsonObject | null }
 
-/** Undefined: no capability has a first call for a key with these permissions. */
+/** The first call for a key with these permissions; undefined if no capability has one. */
 export const firstRequest = (
   { apiUrl, dashboardUrl }: Hosts,
   permissions: readonly string[],
@@ -23,7 +23,7 @@ export const firstRequest = (
   return undefined
 }
 
-/** `keyHeader` is quoted for the shell. */
+/** `keyHeader` must already be quoted for the shell. */
 export const curlOf = ({ url, body }: Request, keyHeader: string): string =>
   `curl -i '${url}' -H ${keyHeader}${body === null ? '' : ` -H 'content-type: application/json' -d '${JSON.stringify(body)}'`}`
 

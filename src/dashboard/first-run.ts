@@ -8,24 +8,24 @@ import { anyOtherKey, newestCall } from './overview-queries.ts'
 import type { Dashboard } from './page.ts'
 import { rowsOf } from './queries.ts'
 
-/** The first steps of a new installation. Rows folded from the event log say which of them are done. */
+/** The first steps of a new installation. Read models show which of them are done. */
 
 export type FirstRun = {
   readonly curl: string | null
-  /** The local demo's key is known, so that a button can make the call. */
+  /** Whether the local demo's key is known, so that a button can make the call. */
   readonly sends: boolean
-  /** The newest call; null: none yet. */
+  /** The newest call; null if there is none yet. */
   readonly call: { readonly organization_id: string; readonly request_id: string } | null
   readonly ownKey: boolean
   /** The organization whose key is issued next, if it is known. */
   readonly organizationId: string | null
 }
 
-/** The demo of this installation; null: it has none. */
+/** The demo of this installation; null if it has none. */
 const demoOf = ({ settings }: Dashboard): Promise<Demo | null> =>
   settings.DATABASE_URL === undefined ? readDemo(settings.DATA_DIR) : Promise.resolve(null)
 
-/** Null once everything is done. */
+/** The state of the first steps; null once all of them are done. */
 export const firstRunOf = async (context: Dashboard, request: FastifyRequest): Promise<FirstRun | null> => {
   const { pool } = context.foundation
   const demo = await demoOf(context)
@@ -57,13 +57,10 @@ export type FirstAnswer =
     }
   | { readonly kind: 'failed'; readonly why: string }
 
-/** A call is answered within 12 seconds. */
+/** The API answers every call within 12 seconds. */
 const answerMaxMs = 15_000
 
-/**
- * Makes the first call with the demo's key, to the API as everyone else does. `once` makes a repeated form the same call. Null: this is not
- * the local demo.
- */
+/** Makes the first call with the demo's key. Sending a form again with the same `once` repeats the same call. Null outside the local demo. */
 export const makeFirstCall = async (
   context: Dashboard,
   request: FastifyRequest,

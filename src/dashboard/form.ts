@@ -5,7 +5,7 @@ import { capitalized } from './format.ts'
 import type { Choices } from './pages/choices.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** Reads the values of forms and addresses: text, given once or several times, or anything else. */
+/** Reads the text values of forms and addresses, and ignores anything else. */
 
 export type Form = { text(name: string): string; list(name: string): string[] }
 
@@ -17,7 +17,7 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/** A name that fits several things, or only a part of a name: the person chooses. */
+/** A text matches several names, or only part of one, so the person must choose. */
 export class NotChosen extends InputFault {
   override name = 'NotChosen'
   readonly choices: Choices
@@ -27,7 +27,7 @@ export class NotChosen extends InputFault {
   }
 }
 
-/** The message for the sender of a form; null for a failure that is not about the form. */
+/** The message for the sender of a form; null if the error is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault)
     return {

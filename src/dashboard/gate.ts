@@ -7,39 +7,36 @@ import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 import { setUpFirst } from './required-factor.ts'
 
-/**
- * The right to open a page and to send a form is checked at every request, in the event log. A disabled user loses the session
- * immediately, and a user with a changed role has the new role at the next page.
- */
+/** Checks a user's rights in the event log for every request, so that a disabled user or a new role takes effect immediately. */
 
 type Acting = Extract<Standing, { kind: 'acts' }>
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The person and their rights; null before the gate. */
+    /** The signed-in user; null before the gate. */
     standing: Acting | null
-    /** The address of the documentation for partners, on the host that answers calls; null if this process does not know it. */
+    /** The address of the documentation for partners; null if this process does not know it. */
     docsUrl: string | null
   }
 }
 
-/** The page exists, but the person's role does not permit it. `message` says whose page it is. */
+/** The page exists, but the user's role does not permit it. `message` names the roles that do. */
 export class RoleForbids extends Error {
   override name = 'RoleForbids'
 }
 
-/** For `onRoute`: throws for a page that is missing in the table of access. */
+/** An `onRoute` hook that throws if the table in access.ts does not have the route. */
 export const named = ({ method, url }: { method: string | readonly string[]; url: string }): void => {
   for (const one of [method].flat())
     if (actionAt(one, url) === null)
-      throw new Error(`${one} ${url}: the table of access.ts does not say who may open it`)
+      throw new Error(`${one} ${url}: the table in access.ts does not name the action that it requires`)
 }
 
 /** An organization and its test ledger have the same ULID. */
 const isOwn = (asked: string, own: string): boolean =>
   asked === own || asked === own.replace(/^org_/, 'org_test_')
 
-/** For `onRequest` of everything that needs a person. Throws `RoleForbids`, and `PageMissing` for another partner's pages. */
+/** An `onRequest` hook for signed-in users. Throws `RoleForbids`, or `PageMissing` for another partner's pages. */
 export const gate =
   (context: Dashboard) =>
   async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
@@ -65,8 +62,7 @@ export const gate =
     const action = actionAt(request.method, path)
     if (action === null) throw new PageMissing()
     if (!mayDo(role, action))
-      throw new RoleForbids(`You are signed in as ${role}. This is for ${rolesThatMay(action)}.`)
-    // Outside the pages of an organization, a command is about all of them.
+      throw new RoleForbids(`You are signed in as ${role}. Only ${rolesThatMay(action)} may do this.`)
     if (own !== null && path.startsWith('/commands/'))
       throw new RoleForbids(
         `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`,

@@ -6,20 +6,14 @@ import { isLoopback } from '../guard/caller-address.ts'
 import { staysHere } from './cookies.ts'
 import { nextOf } from './next.ts'
 
-/**
- * A generated password was seen by someone else, or was printed: it opens only the form that replaces it. Signing out
- * is not a person's page, and is always possible.
- */
+/** Others may have seen a generated password, so it opens only the form that replaces it. Signing out is always possible. */
 
-/** A form that was sent before the person chose a password. */
+/** The form was sent before the user replaced a generated password. */
 export class PasswordNotChosen extends Error {
   override name = 'PasswordNotChosen'
 }
 
-/**
- * Whether this is the demo that `npm start` makes on one machine: its own database and event log, listening on the loopback address, and no
- * sign that a proxy or other machines reach it. Anything else counts as production.
- */
+/** Whether these are the settings of the demo that `npm start` makes on one machine. All other settings count as production. */
 export const isLocalDemo = (settings: Config): boolean =>
   settings.DATABASE_URL === undefined &&
   settings.EVENT_LOG_URL === undefined &&
@@ -32,7 +26,7 @@ export const isLocalDemo = (settings: Config): boolean =>
 export const isFromLocalDemo = (settings: Config, request: FastifyRequest): boolean =>
   isLocalDemo(settings) && staysHere(request)
 
-/** Whether the person must replace the password. The password of the demo opens the local demo; all other generated passwords are replaced. */
+/** Whether the user must replace a generated password. Only the demo's own password may stay, and only within the local demo. */
 export const mustChoose = (
   settings: Config,
   request: FastifyRequest,
@@ -45,10 +39,7 @@ export const mustChoose = (
 
 const opened = ['GET /me', 'HEAD /me', 'POST /me/password']
 
-/**
- * Undefined: the request may continue. Otherwise it was redirected to the form, with the requested page. Throws `PasswordNotChosen`
- * for any other form.
- */
+/** Redirects a page to the form for a new password; undefined if the request may continue. Throws `PasswordNotChosen` for any other form. */
 export const chooseFirst = (
   settings: Config,
   standing: Extract<Standing, { kind: 'acts' }>,
@@ -62,6 +53,6 @@ export const chooseFirst = (
   return reply.redirect(withNext('/me', nextOf(url)), 303)
 }
 
-/** One of our addresses, with the page to open afterwards. */
+/** An address that contains the page to open afterwards. */
 export const withNext = (path: '/me' | '/login' | '/login/code', next: string): string =>
   next === '/' ? path : `${path}?next=${encodeURIComponent(next)}`

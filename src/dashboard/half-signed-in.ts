@@ -4,8 +4,8 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { nextOf } from './next.ts'
 
 /**
- * Between the right password and the right code: a cookie of this browser, sealed, for five minutes. It opens nothing and is not a
- * session. A change of the password ends it, too.
+ * Remembers that the password was right until the code is right, in a sealed cookie that expires after five minutes. The cookie is not a
+ * session, and it becomes invalid when the password changes.
  */
 
 export const halfCookie = 'dashboard_half'
@@ -16,7 +16,7 @@ const context = 'half signed in'
 const half = z.object({
   user: z.string(),
   atMs: z.number(),
-  /** Mark of the password at that time. */
+  /** Identifies the password that was right. */
   mark: z.string(),
   next: z.string(),
   knownDevice: z.boolean(),
@@ -31,7 +31,7 @@ type Half = z.infer<typeof half>
 
 export type HalfSignedIn = {
   keep(reply: FastifyReply, half: Half): void
-  /** Null: it does not exist, or has expired. */
+  /** Null if the cookie is missing or has expired. */
   of(request: FastifyRequest, nowMs: number): Half | null
   end(reply: FastifyReply): void
 }
@@ -48,7 +48,7 @@ export const createHalfSignedIn = (sealer: Sealer): HalfSignedIn => ({
     const text = sealed === undefined ? null : sealer.open(sealed, context)
     if (text === null) return null
     const { data: kept } = half.safeParse(JSON.parse(text))
-    // Another release wrote it, so the person starts over.
+    // Another release wrote the cookie, so the person starts over.
     if (kept === undefined) return null
     const ageMs = nowMs - kept.atMs
     return ageMs >= 0 && ageMs <= lifetimeMs ? { ...kept, next: nextOf(kept.next) } : null

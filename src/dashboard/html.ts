@@ -1,14 +1,14 @@
 /**
- * HTML as values. Every interpolated value is escaped, in text and in quoted attributes alike; only results of `html` itself
- * are inserted unchanged. Attributes must be quoted, and URLs in them begin with one of our paths.
+ * HTML as values. `html` escapes every interpolated value except its own results. Attributes must be quoted, and URLs in them must begin with one of
+ * our paths.
  */
 
-/** Not exported, so no other file can create markup. */
+/** Not exported, so that no other file can create markup. */
 const markup = Symbol('markup')
 
 export type Html = { readonly [markup]: string }
 
-/** Values that may be interpolated. Nothing is rendered for null, undefined and false. */
+/** Values that may be interpolated. Null, undefined and false are left out. */
 export type Renderable = Html | string | number | bigint | false | null | undefined | readonly Renderable[]
 
 const escapes: Readonly<Record<string, string>> = {

@@ -2,10 +2,8 @@ import type { Configuration, CustomFetchOptions } from 'openid-client'
 import { isLoopbackName } from '../config/sign-in.ts'
 
 /**
- * Signing in with an identity provider: OpenID Connect, authorization code with PKCE, state and nonce. The provider only states who
- * the person is: the person's rights are those of the user of that name.
- *
- * Loaded on first use. Every request to the provider has a deadline and a maximum answer size.
+ * Signs people in with OpenID Connect (authorization code with PKCE, state and nonce). The provider only identifies a person, who then has the rights
+ * of the user with that name. The library is loaded on first use.
  */
 
 export type ProviderSettings = {
@@ -16,7 +14,7 @@ export type ProviderSettings = {
   readonly nameClaim: string
 }
 
-/** The data of one sign-in until the person returns; stored sealed in that person's browser. */
+/** The data of one sign-in while the person is at the provider. The browser stores it, sealed. */
 export type Errand = {
   readonly state: string
   readonly nonce: string
@@ -26,28 +24,28 @@ export type Errand = {
 
 type Named =
   | { readonly kind: 'named'; readonly name: string }
-  /** `says` is for the log: it contains no secret and no text from strangers. */
+  /** `says` is for the log, so it contains no secret and no text from strangers. */
   | { readonly kind: 'refused'; readonly says: string }
 
 export type IdentityProvider = {
-  /** For the sign-in page: the host of the issuer. */
+  /** The issuer's host, for the sign-in page. */
   readonly label: string
   /** The address to redirect the person to. Throws `ProviderAway`. */
   begin(redirectUri: string): Promise<{ readonly url: string; readonly errand: Errand }>
-  /** The person who returned with this query. Throws `ProviderAway`. */
+  /** Identifies the person who returned with this query. Throws `ProviderAway`. */
   finish(query: string, errand: Errand): Promise<Named>
 }
 
-/** It cannot be reached, is late, or does not answer like an identity provider. */
+/** The provider cannot be reached, is too slow, or does not answer like an identity provider. */
 export class ProviderAway extends Error {
   override name = 'ProviderAway'
 }
 
-/** Per request; a sign-in makes at most five: metadata, token, keys, and the person's claims. */
+/** For each request. A sign-in makes at most five requests. */
 const requestMaxSeconds = 5
-/** Metadata and keys of large providers have some 20 kB. */
+/** The metadata and keys of large providers have about 20 kB. */
 const answerMaxBytes = 512 * 1_024
-/** A provider's changed endpoints are used within the hour. */
+/** Changed endpoints of the provider are used within an hour. */
 const metadataMaxAgeMs = 60 * 60 * 1_000
 const nameMax = 123
 
@@ -120,7 +118,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
       {
         timeout: requestMaxSeconds,
         [client.customFetch]: boundedFetch,
-        // The signature of the ID token counts, regardless of the channel it came through.
+        // Checks the ID token's signature even if the token comes directly from the provider.
         execute: [
           client.enableNonRepudiationChecks,
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
@@ -132,7 +130,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
   }
 }
 
-/** From the ID token, or, if the claim is missing there, from the provider's user information. */
+/** The claims of the ID token, or of the userinfo endpoint if the token lacks the user's name. */
 const claimsOf = async (
   configuration: Configuration,
   { query, errand, nameClaim }: { query: string; errand: Errand; nameClaim: string },
@@ -153,7 +151,7 @@ const claimsOf = async (
   return client.fetchUserInfo(configuration, tokens.access_token, claims.sub)
 }
 
-/** Pure. Anyone can type an address that the provider did not verify. */
+/** Refuses an unverified e-mail address, because the person could have entered someone else's. */
 const nameIn = (claims: Readonly<Record<string, unknown>>, nameClaim: string): Named => {
   const name = claims[nameClaim]
   if (typeof name !== 'string' || name === '' || name.length > nameMax)
@@ -164,7 +162,7 @@ const nameIn = (claims: Readonly<Record<string, unknown>>, nameClaim: string): N
   return { kind: 'named', name }
 }
 
-/** One request: no redirection, a deadline, and a maximum answer size. Throws `ProviderAway` if it fails or the answer is not a provider's. */
+/** Makes one request to the provider, with a maximum answer size. Throws `ProviderAway` if it fails. */
 const boundedFetch = async (url: string, options: CustomFetchOptions): Promise<Response> => {
   const { protocol, hostname } = new URL(url)
   if (protocol !== 'https:' && !isLoopbackName(hostname))
@@ -185,7 +183,7 @@ const textOf = async (answer: Response): Promise<string> => {
   let bytes = 0
   for await (const chunk of answer.body ?? []) {
     bytes += chunk.byteLength
-    if (bytes > answerMaxBytes) throw new ProviderAway('its answer has no end')
+    if (bytes > answerMaxBytes) throw new ProviderAway('its answer is too large')
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString()
@@ -202,7 +200,7 @@ const awayIn = (error: unknown): ProviderAway | null => {
   return null
 }
 
-/** The error code of the library or the protocol. */
+/** The error code of the library or of the protocol. */
 const refusalOf = (error: unknown): string => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   return typeof code === 'string' && /^[A-Z_]{1,60}$/.test(code) ? code : 'not an answer to this sign-in'

@@ -10,22 +10,22 @@ import { putOffIdleEnd } from './session.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The answer is a page, or a stream, that reloads by itself: the person need not be there. */
+    /** The page or stream reloads by itself, so the request does not show that a person is there. */
     asksByItself: boolean
   }
 }
 
-/** In the address that a page asks for to refresh itself. */
+/** Marks the address with which a page refreshes itself. */
 export const refreshing = { refresh: 'yes' } as const
 
 const refreshes = (query: unknown): boolean => (query as { refresh?: unknown }).refresh === refreshing.refresh
 
-/** For everything that needs a person. */
+/** Extends the session after every request that a person makes. */
 export const endWhenIdle = (
   pages: FastifyInstance,
   { foundation: { pool }, idleMinutes, logger }: Dashboard,
 ): void => {
-  const outage = createOutage({ logger, what: 'dashboard: putting off the end of a session' })
+  const outage = createOutage({ logger, what: 'dashboard: extending a session' })
   pages.decorateRequest('asksByItself', false)
   pages.addHook('onSend', async ({ session, asksByItself, query }) => {
     // A session that ended during the request is null, although its type does not allow null.
@@ -35,11 +35,11 @@ export const endWhenIdle = (
   })
 }
 
-/** Why the sign-in page is shown again; null if no session ended for idleness. */
+/** Says why the sign-in page is shown again; null unless the session ended because of inactivity. */
 export const idleNotice = (
   { session: { ended } }: FastifyRequest,
   { idleMinutes }: Dashboard,
 ): string | null =>
   ended === 'idle'
-    ? `You were signed out after ${idleMinutes} minutes without a request. Sign in to continue where you were.`
+    ? `You were signed out after ${idleMinutes} minutes without a request. Sign in to continue where you left off.`
     : null

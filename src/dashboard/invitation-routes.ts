@@ -11,21 +11,18 @@ import { invitationPage } from './pages/invitation.ts'
 import { guessableNames } from './queries.ts'
 import { sessionCookie } from './session.ts'
 
-/**
- * The page behind an invitation's link, for a visitor who has it. GET shows it and uses nothing up, however often mail scanners
- * open it; POST creates the user, once.
- */
+/** The page of an invitation link. Mail scanners may open the link, so only POST creates the user, and only once. */
 
 type LinkParams = { Params: { secret: string } }
 
-/** Per address, for all links, pages and forms together: people open one link, and mistype a password a few times. */
+/** Per address, for all links together. It is enough for a person who mistypes a password a few times. */
 const attemptsPerMinute = 20
 
 export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger, signIns } = context
   const find = openInvitations(foundation)
   const addresses = createAttempts(foundation, { what: 'invitation', perMinute: attemptsPerMinute })
-  /** The answer to an address with too many requests; null: it may continue. */
+  /** Answers an address that sent too many requests; null if the request may continue. */
   const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
     const waitSeconds = await addresses(addressBlock(callerAddress(request)))
     if (waitSeconds === null) return null
@@ -60,7 +57,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
       return sendPage(reply.code(422), invitationPage({ ...invitation, csrf, fault: outcome.fault }))
     }
     logger.info({ user: outcome.done.user }, 'dashboard: an invitation was accepted')
-    // Another person may be signed in in this browser, so the new user is asked to sign in.
+    // Someone else may be signed in in this browser. That session ends, and the new user signs in.
     const { user } = request.session
     if (user !== undefined) {
       await request.session.destroy()

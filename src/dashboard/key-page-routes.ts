@@ -8,8 +8,6 @@ import { type Range, rangeIn, stepMs, timesOf } from './ranges.ts'
 import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapability } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
-/** The page of one key. */
-
 export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
 
@@ -74,8 +72,8 @@ const useIn = async (
 const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
   rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
 
-/** A key may have so many calls in a day that reading their lines takes long; hours are kept for 90 days. */
+/** Finds the hours of a day with calls, because reading the lines of a busy key's whole day would take long. */
 const hoursOf = (ask: UsageAsk, dayMs: number) =>
   useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
-/** Every hour of a day that began since then is still there. */
+/** Hours are stored for 90 days, so every hour of a day that began within this time still exists. */
 const hoursSureMs = 89 * stepMs.day

@@ -3,21 +3,21 @@ import { remembered } from '../concurrency/remembered.ts'
 import type { Outside } from '../egress/outside.ts'
 import type { PageAnswer } from '../egress/page.ts'
 
-/** The 95th percentile of the duration of calls: of this process, or of all processes from Prometheus. */
+/** The 95th percentile of call durations, from this process or, for all processes, from Prometheus. */
 export type Latency =
   | {
       readonly kind: 'measured'
       readonly seconds: number
-      /** The calls that it covers. */
+      /** The calls that the figure covers. */
       readonly of: string
-      /** In the same hour yesterday; null: not known. */
+      /** The figure for the same hour yesterday; null if unknown. */
       readonly yesterdaySeconds: number | null
-      /** For each of the last hours that had calls, in the order of time. */
+      /** One figure for each recent hour with calls, oldest first. */
       readonly hours: readonly number[]
     }
   | { readonly kind: 'absent'; readonly why: string }
 
-/** Null: this process answered no call. */
+/** The figure of this process; null if it has not answered a call yet. */
 export const latencyOfProcess = (seconds: number | null): Latency | null =>
   seconds === null
     ? null
@@ -37,12 +37,12 @@ const answerShape = z.object({
   data: z.object({ result: z.array(result).max(1) }),
 })
 
-/** Prometheus gave no figure that can be shown. The message says why. */
+/** Prometheus did not return a usable figure. The message says why. */
 class NoFigure extends Error {
   override name = 'NoFigure'
 }
 
-/** Answers are kept for some seconds. Never rejects: a figure that is not known is absent. */
+/** Never rejects: an unknown figure is `absent`. Figures are cached for five seconds. */
 export const latencyFromPrometheus = ({
   url,
   fetchUpstream,
@@ -88,14 +88,14 @@ const resultIn = (answer: PageAnswer): z.infer<typeof result> => {
   try {
     return answerShape.parse(JSON.parse(answer.body.toString())).data.result[0] ?? {}
   } catch (cause) {
-    throw new NoFigure('Prometheus gave an answer that cannot be read', { cause })
+    throw new NoFigure('Prometheus returned an answer that cannot be read', { cause })
   }
 }
 
 const reasonOf = (error: unknown): string =>
   error instanceof NoFigure ? error.message : 'Prometheus cannot be read'
 
-/** Null for anything that is not a duration. */
+/** Null if the sample is not a duration. */
 const secondsOf = (one: z.infer<typeof sample> | undefined): number | null => {
   const seconds = one === undefined || one[1].trim() === '' ? Number.NaN : Number(one[1])
   return Number.isFinite(seconds) && seconds >= 0 ? seconds : null

@@ -5,14 +5,14 @@ import { rowsOf } from './queries.ts'
 import { type LinePlaces, lineFrom } from './usage-queries.ts'
 
 /**
- * Finds the lines of a time range in a statement. They are stored in the order in which they were written, which is the order of their times
- * except for late lines; how late a call may be is known. So a binary search finds them without reading all of them.
+ * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times except for late ones, and the
+ * longest possible delay is known.
  */
 
 /** 2 to this power exceeds the number of events in any ledger. */
 const halvingsMax = 64
 
-/** Lines whose times are in the range are within these revisions; null if there are none. */
+/** A range of revisions that contains all lines of the time range; null if the ledger has no lines. */
 export const linePlaces = async (
   pool: pg.Pool,
   organizationId: string,
@@ -26,7 +26,7 @@ export const linePlaces = async (
   return { first: String(first), last: String(beyond) }
 }
 
-/** The lowest revision from which lines are at or after an instant, as far as lines are in order; `end` if there are none. */
+/** The lowest revision whose line is at or after an instant, if no line is late; `end` if there is none. */
 const firstAt = async (
   pool: pg.Pool,
   organizationId: string,

@@ -13,9 +13,9 @@ import { workAnswerPage, workFailedPage } from './pages/declared.ts'
 import { workPage } from './pages/work.ts'
 import { sendProgress } from './work-routes.ts'
 
-/** Long work that people requested, from any process: its progress, and its answer. */
+/** Pages with the progress and the answer of long work, whichever process runs it. */
 
-/** The address of the work that a form requests. The same form again leads to the same work. */
+/** Requests the work of a form and returns the work's address. Sending the form again returns the same address. */
 export const requestedWork = async (
   { foundation, logger }: Dashboard,
   sent: { readonly user: string; readonly path: string; readonly once: string },
@@ -41,13 +41,13 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
       const progress = { title, since: work.requestedAt, progress: saidOf(work), stream }
       return sendPage(reply, workPage({ viewer: view.viewer, ...progress }))
     }
-    // The page after the work is one that a person looks at.
+    // The work has ended, so the page no longer reloads by itself.
     request.asksByItself = false
     try {
       return sendPage(reply, workAnswerPage({ ...view, answer: answerOf(work) }))
     } catch (error) {
       const refused = faultOf(error)
-      const message = refused?.message ?? `It failed: ${work.error}`
+      const message = refused?.message ?? `The work failed: ${work.error}`
       return sendPage(reply.code(refused === null ? 200 : 422), workFailedPage({ ...view, message }))
     }
   })
@@ -64,7 +64,7 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
 const saidOf = ({ state, progress }: LongWork): string =>
   progress?.line ?? (state === 'waiting' ? 'Waiting for a process that runs jobs.' : 'Started.')
 
-/** Throws `PageMissing` for people whose role may not do such work. */
+/** Throws `PageMissing` if the user's role may not do this work. */
 const workAt = async ({ foundation }: Dashboard, request: FastifyRequest<JobParams>): Promise<LongWork> => {
   request.asksByItself = true
   const work = await longWork(foundation.pool, request.params.job)
@@ -73,7 +73,7 @@ const workAt = async ({ foundation }: Dashboard, request: FastifyRequest<JobPara
   return work
 }
 
-/** The place of its form: of the organization, if it was about one. */
+/** The view of the form that requested the work: the organization's own form if the work is for one organization. */
 const viewOf = async (
   context: Dashboard,
   { name, given }: LongWork,

@@ -5,7 +5,7 @@ type MenuLine = {
   readonly group: 'Customers' | 'Billing' | 'System' | null
 }
 
-/** The links of every page's menu, for the people who may open them: a line for each page. */
+/** The main menu. Pages show only the links that the user may open. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /', group: null },
   { href: '/organizations', name: 'Organizations', route: 'GET /organizations', group: 'Customers' },
@@ -24,7 +24,7 @@ export const menu = [
 
 export type MenuPlace = (typeof menu)[number]['href']
 
-/** The pages of one organization: the path after its address, and the label. A person who may open one may open all of them. */
+/** The menu of an organization's pages. A user who may open one of them may open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/calls', name: 'Calls' },

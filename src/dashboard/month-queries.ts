@@ -1,6 +1,6 @@
 import type { Query } from '../../projections/projection.ts'
 
-/** Organizations' usage in a month, compared with the month before, from the daily sums. */
+/** Queries for the usage of organizations by month, from the daily sums. */
 
 export type MonthUseRow = {
   organization_id: string
@@ -11,7 +11,7 @@ export type MonthUseRow = {
   charged_before_micro: string
 }
 
-/** Calls and charges of one organization by month, from a day on, from the daily sums: as statements have them, without rate-limited calls. */
+/** Calls and charges of one organization by month, from a day on. As in statements, rate-limited calls do not count. */
 export const useByMonth = (
   organizationId: string,
   from: string,
@@ -22,7 +22,7 @@ export const useByMonth = (
   values: [organizationId, from],
 })
 
-/** How many organizations have a month open that ended before `next`: a later closing closes it too. */
+/** How many organizations still have a month open. Closing a later month also closes this one. `next`: the first day after the month. */
 export const openOrganizations = (month: string, next: string): Query<{ open: number }> => ({
   text: `select count(*)::int as open from accounts a
           where (a.registered_at < $2::date or exists (
@@ -32,7 +32,7 @@ export const openOrganizations = (month: string, next: string): Query<{ open: nu
   values: [month, next],
 })
 
-/** Organizations after the given one, by id, which is by age. Days are first days of months: the month before, this one, the next one. */
+/** The usage of organizations after the given one, in the order of ids. `before`, `month` and `next` are the first days of successive months. */
 export const monthUse = (
   { before, month, next }: { readonly before: string; readonly month: string; readonly next: string },
   { after, max }: { readonly after: string; readonly max: number },

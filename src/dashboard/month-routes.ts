@@ -24,8 +24,6 @@ import { rowsOf } from './queries.ts'
 import { soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
 
-/** The months of an organization: their totals, and the statement of each as a file. */
-
 type MonthParams = { Params: { organization: string; month: string } }
 
 const monthAt = (text: string): Month => {
@@ -37,7 +35,7 @@ const monthAt = (text: string): Month => {
   }
 }
 
-const eventsRead = (events: number): string => `${count(events)} events of the ledger are read.`
+const eventsRead = (events: number): string => `${count(events)} events of the ledger have been read.`
 
 export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
@@ -75,7 +73,7 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
       request,
       reply,
       key: `month/${id}/${month}`,
-      title: `${month} of ${account.name}`,
+      title: `${account.name} in ${month}`,
       run: async (progress) => {
         const of = (one: Month) =>
           monthStatement(foundation, {
@@ -96,7 +94,7 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
   fileRoutes(pages, context)
 }
 
-/** Newest first. */
+/** The months, newest first. */
 const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthLine[] => {
   let balance = open.start.opening
   const lines = [...open.sums]
@@ -126,7 +124,7 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
   ]
 }
 
-/** Concurrent reads in this process: each reads a ledger from its start. */
+/** Concurrent downloads in this process. They are few because each reads a ledger from its start. */
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -168,7 +166,7 @@ const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     )
 }
 
-/** The last comparison of log, read models and tariff. */
+/** The page about the last reconciliation. */
 export const reconcileRoutes = (pages: FastifyInstance, { foundation }: Dashboard): void => {
   pages.get('/reconcile', async (request, reply) => {
     const last = await lastReconciliation(foundation.eventLog)

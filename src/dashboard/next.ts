@@ -1,10 +1,10 @@
-/** Where a sign-in leads to: the requested page. Pure. */
+/** The page that opens after a sign-in. Pure. */
 
 const lengthMax = 500
 
 /**
- * One of our paths, with its query; `/` for anything else. A link from elsewhere must not redirect people to another site, so
- * a path begins with one slash, and contains nothing that a browser would read as a second slash. The target is only opened with GET.
+ * Returns one of our paths with its query, or `/` for any other text. A link from elsewhere must not redirect people to another site, so the path
+ * cannot begin with two slashes, or with anything that browsers treat as two slashes.
  */
 export const nextOf = (text: string): string => {
   const [path = '', ...rest] = text.split('?')

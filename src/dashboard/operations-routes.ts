@@ -7,8 +7,6 @@ import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { operationsPage } from './pages/operations.ts'
 import { standing } from './rows.ts'
 
-/** Projections and jobs: their state. */
-
 export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   pages.get('/operations', async (request, reply) => {

@@ -1,7 +1,7 @@
 import type { Query } from '../../projections/projection.ts'
 import { balanceMicro } from './queries.ts'
 
-/** The newest call that has an identifier, among the newest hundred lines of calls. */
+/** The newest call with a request id, among the newest hundred lines of calls. */
 export const newestCall = (): Query<{ organization_id: string; request_id: string }> => ({
   text: `select organization_id, request_id
            from (select organization_id, request_id from ledger_lines where calls is not null
@@ -10,7 +10,7 @@ export const newestCall = (): Query<{ organization_id: string; request_id: strin
   values: [],
 })
 
-/** Whether there is another key than this one; null: than none. */
+/** Whether a key other than `keyId` exists; if `keyId` is null, whether any key exists. */
 export const anyOtherKey = (keyId: string | null): Query<{ any: boolean }> => ({
   text: 'select exists (select from api_keys where $1::text is null or key_id <> $1) as any',
   values: [keyId],
@@ -23,7 +23,7 @@ export type LowBalanceRow = {
   threshold_micro: string
 }
 
-/** Organizations with a balance below the threshold at which they are notified, lowest share of it first. */
+/** Organizations whose balance is below their notification threshold, lowest proportion first. */
 export const lowBalances = (nowMs: number, max: number): Query<LowBalanceRow> => ({
   text: `select organization_id, name, balance_micro, threshold_micro
            from (select a.organization_id, a.name, t.amount_micro::text as threshold_micro, ${balanceMicro} as balance_micro

@@ -16,8 +16,6 @@ import { shownSoon } from './shown-soon.ts'
 import { newestCallMs, usagePoints, usageTotals } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
-/** The overview of all organizations, their usage, and their list. */
-
 const organizationsMax = 100
 
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -90,7 +88,7 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
   })
 }
 
-/** The range that an address names; the default one, with the fault, if it names none. */
+/** The range in an address; if it is invalid, the default range and the fault. */
 export const rangeOrFault = (query: unknown, when: Parameters<typeof rangeIn>[1]) => {
   try {
     return { range: rangeIn(formOf(query), when), fault: null }

@@ -14,13 +14,13 @@ import {
 } from './usage-queries.ts'
 import { seriesOf, type UsageSeries } from './usage-series.ts'
 
-/** What the overview of all organizations, and that of one, shows of usage. */
+/** Usage figures for the overviews of all organizations and of one organization. */
 
 const topMax = 10
 const codesMax = 10
 const lowMax = 50
 
-/** Today until now, and yesterday until the same minute. */
+/** Sums for today until now, or for yesterday until the same minute. */
 type Today = {
   readonly calls: bigint
   readonly errors: bigint
@@ -46,7 +46,7 @@ const summed = (rows: readonly HourRow[]): Today =>
     none,
   )
 
-/** Whole hours from the buckets of hours; the hour that yesterday's part ends in from those of minutes. */
+/** Reads sums by hour. Yesterday's last hour counts only in part, so it is read by minute. */
 export const todayFigures = async (
   pool: pg.Pool,
   organizationId: string | null,

@@ -19,10 +19,10 @@ import { endOtherSessions, SignInOvertaken, sessionCookie, sessionsOf } from './
 const noticesShownMs = 90 * 24 * 60 * 60 * 1_000
 const noticesShownMax = 20
 
-/** A time in milliseconds, from the URL; null: absent, or not a time. */
+/** A time in milliseconds, from the URL; null if it is absent, or not a time. */
 const timeOf = (text: string): number | null => (/^\d{13}$/.test(text) ? Number(text) : null)
 
-/** A person's own page: role, password, sign-ins. */
+/** A user's own page: role, password, sessions. */
 export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
   const given = (request: FastifyRequest): boolean =>
@@ -77,10 +77,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/**
- * Every session of the old password has ended: the person who changed it continues in a new one, with the same way of signing in. False: the
- * password was changed again since.
- */
+/** Begins a new session, because a new password ended all earlier ones. False if the password has changed again since. */
 const continueSession = async (request: FastifyRequest, { mark }: { mark: string }): Promise<boolean> => {
   const { user, byProvider } = request.session
   await request.session.regenerate()
@@ -96,8 +93,8 @@ const continueSession = async (request: FastifyRequest, { mark }: { mark: string
 }
 
 /**
- * Asks for the current password, with the limits of a sign-in: a session that was left open is not enough. Throws `InputFault`
- * and `CommandRefused`.
+ * Checks the current password, because someone else might use a session that was left open. Throws `InputFault` if it is wrong, and
+ * `CommandRefused` after too many attempts.
  */
 export const checkPresentPassword = async (
   { signIn }: Dashboard,
@@ -113,7 +110,7 @@ export const checkPresentPassword = async (
   })
   if (verdict.kind === 'limited')
     throw new CommandRefused(`too many attempts; try again in ${verdict.retryAfterSeconds} seconds`)
-  if (verdict.kind !== 'signed_in') throw new InputFault('present', 'it is not your password')
+  if (verdict.kind !== 'signed_in') throw new InputFault('present', 'this is not your current password')
 }
 
 const newPassword = async (
@@ -128,6 +125,6 @@ const newPassword = async (
   if (chosen !== form.text('again')) throw new InputFault('again', 'the two new passwords differ')
   await checkPresentPassword(context, request, user, form)
   if (chosen === form.text('present'))
-    throw new InputFault('new', 'it is the current password: choose another one')
+    throw new InputFault('new', 'this is your current password; choose a different one')
   return changePassword(context.foundation, { name: user, chosen, ...provedOperator(user) })
 }

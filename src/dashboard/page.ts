@@ -26,7 +26,7 @@ import type { CodeAttempts, SignIn } from './sign-in.ts'
 import { timesOf } from './times.ts'
 import type { Asker, Works } from './works.ts'
 
-/** The context of every page: the person, the organization, and how a page is sent. */
+/** The parts that the routes of all pages share. */
 
 export type Dashboard = {
   readonly foundation: Foundation
@@ -38,28 +38,28 @@ export type Dashboard = {
   readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory
-  /** The people who must set up a second factor before anything else opens. */
+  /** The users who must set up a second factor before anything else opens. */
   readonly requiredFactor: RequiredFactor
-  /** If set, one person proposes and another one approves. */
+  /** Whether one person proposes a change and another one approves it. */
   readonly twoPerson: boolean
-  /** The address at which this service answers calls, for lines to copy; null if another service does. */
+  /** The address of the API, for examples to copy; null if this process does not know it. */
   readonly apiUrl: string | null
   /** A session ends after this many minutes without a request from its user. */
   readonly idleMinutes: number
   readonly works: Works
-  /** Aborted when the host closes: streams of events end. */
+  /** Aborted when the host closes, so that streams of events end. */
   readonly ending: AbortSignal
-  /** The identity provider; null: people sign in with a password alone. */
+  /** Null if people sign in only with passwords. */
   readonly provider: IdentityProvider | null
-  /** The dashboard's public address, without a slash at its end; null: the address of the request. */
+  /** The dashboard's public address, without a slash at its end; null if it is the address of the request. */
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
-  /** Null: this process answered no call. */
+  /** Null if this process has not answered a call yet. */
   readonly latency: () => Promise<Latency | null>
-  /** How far rows may be behind before pages say so; milliseconds. */
+  /** How late rows may be, in milliseconds, before pages say so. */
   readonly lateAfterMs: number
-  /** The commands to type before anyone can sign in; empty from the first user on. */
+  /** The commands to run before anyone can sign in; empty once a user exists. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   readonly outside: WebhookOutside
   readonly pixel: PixelControls
@@ -70,11 +70,11 @@ export class PageMissing extends Error {
   override name = 'PageMissing'
 }
 
-/** Pages belong to this moment and this person. */
+/** Sends a page that is not cached, because it is for this user at this moment. */
 export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
   reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(documentOf(page))
 
-/** A part of a page, for its scripts. */
+/** Sends a part of a page, for its scripts. */
 export const sendPart = (reply: FastifyReply, part: Html): FastifyReply =>
   reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(partOf(part))
 
@@ -86,7 +86,7 @@ const roleOf = ({ standing }: FastifyRequest): UserRole => {
   return standing.role
 }
 
-/** The party of the request, for limits that parties share. */
+/** The user and the organization of the request, for limits that they share. */
 export const askerOf = ({ standing }: FastifyRequest): Asker => {
   assert(standing !== null)
   return { user: standing.user, organizationId: standing.organizationId }
@@ -107,7 +107,7 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
   times: timesOf(request),
 })
 
-/** Makes the change of a form, or shows the form's fault; any other failure is not the form's fault. */
+/** Does the work of a form. Returns a fault that the sender can correct, and throws any other error. */
 export const attempt = async <Done>(
   work: () => Promise<Done>,
 ): Promise<{ done: Done } | { fault: FormFault }> => {
@@ -120,7 +120,7 @@ export const attempt = async <Done>(
   }
 }
 
-/** The same, for a form that is accepted once. Throws `FormSentBefore` if it was accepted before. */
+/** Like `attempt`, for a form that is accepted once. Throws `FormSentBefore` if it was already accepted. */
 export const attemptOnce = <Done>(
   { foundation: { pool } }: Dashboard,
   request: FastifyRequest,
@@ -141,7 +141,7 @@ export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
-  // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
+  // PostgreSQL refuses text with U+0000, so a text that cannot be an id is not queried.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
   const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId, Date.now()))
   if (account === undefined) throw new PageMissing()

@@ -16,19 +16,19 @@ import {
 } from './pages/choices.ts'
 
 /**
- * Organizations, keys and users are chosen by name in forms. A browser suggests what the server finds while a person types. Without scripts,
- * the server looks a name up when the form is sent, and answers with a list if more than one fits. An id can always be typed.
+ * In forms, people choose organizations, keys and users by name or id. With scripts, the browser suggests names. Without scripts, the server looks
+ * up the name when the form is sent, and answers with a list if several match.
  */
 
 export const choicesMax = 20
 
 type Searched = {
   readonly kind: Picks
-  /** Only those of these organizations. Null: of any. */
+  /** Only things of these organizations are found; null for all organizations. */
   readonly organizationIds: readonly string[] | null
 }
 
-/** `$1`: organizations, or null for any. */
+/** `$1`: the organizations to search, or null for all. */
 const sources: Readonly<Record<Picks, string>> = {
   organizations: `select organization_id as id, name, '' as about, organization_id from accounts
                    where registered_at is not null and ($1::text[] is null or organization_id = any ($1))`,
@@ -39,7 +39,7 @@ const sources: Readonly<Record<Picks, string>> = {
             from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
-/** Those with `text` in their names, or with ids that begin with it: by name, after the one with the id `after`. */
+/** Things whose name contains `text` or whose id begins with it, in the order of names, after the one with the id `after`. */
 export const choicesNamed = async (
   pool: pg.Pool,
   { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
@@ -55,7 +55,7 @@ export const choicesNamed = async (
   return { found: rows.slice(0, choicesMax), more: rows.length > choicesMax }
 }
 
-/** Those with exactly this id or, regardless of case, this name: at most two. */
+/** Things with exactly this id or, regardless of case, this name; at most two. */
 const exactly = async (
   pool: pg.Pool,
   { kind, organizationIds }: Searched,
@@ -73,14 +73,14 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Those that a text names whole: as a browser suggests one, by its id or by its name. At most two. */
+/** Things that a text names exactly, by id, by name, or as a browser suggests them; at most two. */
 export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
   const [, idSuggested] = suggestedForm.exec(text) ?? []
   const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)
   return one !== undefined && suggested(one) === text ? [one] : exactly(pool, searched, text)
 }
 
-/** Texts in the form of an id. Rows may be late, so the command decides about an id that no row has. */
+/** Texts that look like an id. Rows may be late, so the command decides about an id without a row. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
   organizations: { always: /^org_/, unlessNamed: /^org_/ },
   keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },
@@ -88,7 +88,7 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
-/** The id for a typed text, or for the choice from a list: `chosen`. Throws `NotChosen`. */
+/** The id for a typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several things match. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
@@ -105,7 +105,7 @@ const idOf = async (
   const [noun, { found, more }] = [nouns[searched.kind], choices]
   if (found.length === 0 && unlessNamed.test(text)) return text
   if (found.length === 0)
-    throw new InputFault(flag, `no ${noun} has "${text}" in its name; give a part of its name, or its id`)
+    throw new InputFault(flag, `no ${noun} has "${text}" in its name; type a part of the name, or the id`)
   const several = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
   const says = found.length === 1 ? `one ${noun} has "${text}" in its name` : several
   throw new NotChosen(flag, `${after === '' ? `${says}; c` : 'C'}hoose from the list`, choices)
@@ -113,14 +113,14 @@ const idOf = async (
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
-/** A form with ids in the place of names. Throws `InputFault` for a name that matches nothing or several. */
+/** Replaces the names in a form with ids. Throws `InputFault` if a name matches nothing or several things. */
 export const withIds = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,
   form: Form,
 ): Promise<Form> => {
   const found = new Map<string, string>()
-  // The organization first: a key is looked for among its keys.
+  // The organization comes first, because keys are searched within it.
   const fields = askedFields(place).toSorted(
     (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
   )
@@ -139,7 +139,7 @@ export const withIds = async (
   return { list, text: (name) => list(name)[0] ?? '' }
 }
 
-/** The first choices of each field of a form, for browsers that run no scripts. */
+/** The first choices for each field of a form, for browsers without scripts. */
 export const firstChoices = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,
@@ -158,7 +158,7 @@ export const firstChoices = async (
   )
 }
 
-/** Suggestions while a person types: the options of a list, for the field that the address names. */
+/** Sends suggestions while a person types. The address names the field. */
 export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Dashboard): void => {
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)

@@ -14,15 +14,15 @@ import { signInPage } from './pages/sign-in.ts'
 import { providerCookie } from './session.ts'
 
 /**
- * Signing in with an identity provider. Every failure ends at the sign-in page, where a password works as before. If the
- * provider names a person who is not a user here, or is disabled, the page says only that the account has no access here.
+ * Signing in with an identity provider. Every failure leads back to the sign-in page, where a password still works. The page does not say
+ * whether an account is unknown or disabled.
  */
 
 const callback = '/login/provider/callback'
 const attemptsPerMinute = 20
-/** For typing a password and a code at the provider. */
+/** Enough time to type a password and a code at the provider. */
 const errandMaxMs = 10 * 60 * 1_000
-/** `lax`: the person returns from another site. */
+/** `lax`, because the person returns from another site. */
 const errandCookieOptions = {
   path: '/',
   httpOnly: true,
@@ -53,7 +53,6 @@ const messages = {
 
 const statuses = { away: 503, late: 400, refused: 401, unknown: 401, limited: 429 } as const
 
-/** What both routes need. */
 type Parts = { readonly context: Dashboard; readonly provider: IdentityProvider; readonly sealer: Sealer }
 type Asked = { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly next: string }
 
@@ -74,7 +73,7 @@ const ended = (
   return sendPage(reply.code(statuses[why]), signInPage(page))
 }
 
-/** A failure at the provider ends at the sign-in page. Throws anything else. */
+/** Shows the sign-in page if the provider is unavailable. Throws any other error. */
 const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
   if (!(error instanceof ProviderAway)) throw error
   parts.context.logger.warn({ err: error }, 'dashboard: the identity provider is unavailable')
@@ -98,7 +97,7 @@ export const providerRoutes = (
 
   pages.get(callback, async (request, reply) => {
     const errand = errandOf(parts, request)
-    // Valid for one return: a reload cannot use it again.
+    // Deleted at once, so that a reload cannot use it again.
     reply.clearCookie(providerCookie, { path: '/' })
     const asked = { request, reply, next: nextOf(errand?.next ?? '') }
     if (await isLimited(request)) return ended(parts, asked, 'limited')
@@ -120,7 +119,7 @@ const goThere = async (parts: Parts, asked: Asked): Promise<FastifyReply> => {
   }
 }
 
-/** Of this browser, and not too old; null for anything else. */
+/** The sign-in that this browser began; null if there is none, or it is too old. */
 const errandOf = ({ sealer }: Parts, request: FastifyRequest): KeptErrand | null => {
   const sealed = request.cookies[providerCookie]
   const text = sealed === undefined ? null : sealer.open(sealed, 'errand')
@@ -136,7 +135,7 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
   try {
     const found = await parts.provider.finish(at === -1 ? '' : request.url.slice(at), errand)
     if (found.kind === 'refused') {
-      logger.warn({ address, reason: found.says }, 'dashboard: sign-in with the provider refused')
+      logger.warn({ address, reason: found.says }, 'dashboard: sign-in with the identity provider refused')
       signIns.refused({ user: null, address, reason: 'wrong', way })
       return ended(parts, asked, 'refused')
     }
@@ -148,7 +147,6 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
     }
     const mark = await passwordMark(foundation.pool, standing.user)
     if (mark === null) return ended(parts, asked, 'unknown')
-    // As after a sign-in by password: a device is known for one account.
     const known = devices.open(errand.device, standing.user)
     return await enter(parts.context, request, reply, {
       user: standing.user,

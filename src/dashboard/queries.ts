@@ -1,14 +1,14 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
 
-/** The queries of the pages. Every query is bounded and uses an index of its read model. */
+/** Queries for pages. Each returns a limited number of rows and uses an index. */
 
 export const rowsOf = async <Row extends pg.QueryResultRow>(
   pool: pg.Pool,
   { text, values }: Query<Row>,
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
-/** The amount that can be drawn at $1, minus the overdraft used: the balance, from `accounts a`. */
+/** The balance of an account (`accounts a`): the credits that can be used at the time $1, minus the overdraft used. */
 export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
   where l.organization_id = a.organization_id and l.remaining_micro > 0
     and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
@@ -22,7 +22,7 @@ export type OrganizationLine = {
   last_call_at: Date | null
 }
 
-/** Organizations after the given one, by id, which is by age. `nowMs`, the clock of this process, decides whether lots and keys have ended. */
+/** Organizations after the given one, in the order of ids, which is the order of age. Lots and keys that have expired at `nowMs` do not count. */
 export const organizations = ({
   after,
   max,
@@ -45,7 +45,7 @@ export const organizations = ({
   values: [new Date(nowMs), after, max],
 })
 
-/** Names of organizations, by id. Names are only labels: if rows are late, the name is missing. */
+/** Names of organizations by id. If rows are late, a name can be missing. */
 export const namesOf = async (
   pool: pg.Pool,
   ids: readonly string[],
@@ -79,7 +79,7 @@ export type AccountRow = {
   overdraft_limit_micro: string
 }
 
-/** `nowMs`: the clock of this process, which decides whether lots have expired. */
+/** The account of an organization. Lots that have expired at `nowMs` do not count. */
 export const accountOf = (organizationId: string, nowMs: number): Query<AccountRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.revision::text, ${balanceMicro} as balance_micro,
                 a.granted_micro::text, a.charged_micro::text, a.expired_micro::text, a.adjusted_micro::text,
@@ -97,7 +97,7 @@ export type LotRow = {
   past_expiry: boolean
 }
 
-/** Lots with something left, in the order in which charges draw them down. */
+/** Lots with credits left, in the order in which charges use them. */
 export const lotsOf = (
   organizationId: string,
   { max, nowMs }: { max: number; nowMs: number },
@@ -129,17 +129,17 @@ export type KeyRow = {
   calls_30_days: string
 }
 
-/** The day (UTC) of an instant. */
+/** The UTC day of an instant, such as 2026-11-21. */
 export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
-/** Of a key, with its calls in the 30 days up to $1. */
+/** The columns of a key, with its calls in the 30 days up to $1. */
 const keyColumns = `k.key_id, k.name, k.last4, k.permissions, k.limits, k.created_at, k.expires_at, k.successor_id,
   k.grace_until, k.revoked_at, k.revoke_reason,
   (select last_used_at from key_last_used u where u.key_id = k.key_id) as last_used_at,
   coalesce((select sum(calls) from key_usage u where u.key_id = k.key_id
     and u.day > $1::date - 30), 0)::text as calls_30_days`
 
-/** Keys of an organization, youngest first. */
+/** Keys of an organization, newest first. */
 export const keysOf = (
   organizationId: string,
   { max, nowMs }: { max: number; nowMs: number },
@@ -155,7 +155,7 @@ export const keyOf = (organizationId: string, keyId: string, nowMs: number): Que
   values: [dayOf(nowMs), organizationId, keyId],
 })
 
-/** Data that only the page of the key shows. */
+/** A key with the data that only its own page shows. */
 export type KeyDetailRow = KeyRow & {
   allowed_cidrs: string[]
   charged_micro: string
@@ -186,7 +186,7 @@ export type StatementRow = {
   capability: string | null
   outcome: string | null
   code: string | null
-  /** The number of calls in the line; null for a movement of credits. */
+  /** The number of calls in the line; null if the line is not about calls. */
   calls: string | null
   amount_micro: string
   rule: string | null
@@ -215,12 +215,12 @@ export type LineFilters = {
   readonly keyId: string | null
   readonly capability: string | null
   readonly outcome: string | null
-  /** Effective times, the end exclusive. */
+  /** Effective times; the end is exclusive. */
   readonly fromMs: number
   readonly untilMs: number
 }
 
-/** The newest matching lines of a range of revisions, newest first. */
+/** The newest matching lines between two revisions, newest first. */
 export const linesThatFit = (
   organizationId: string,
   { above, below, max }: { above: string; below: string; max: number },
@@ -238,10 +238,7 @@ export const linesThatFit = (
   ],
 })
 
-/**
- * Lines of one request, newest first. The request's lines are selected before the organization's: a planner
- * without statistics would read the organization's lines instead.
- */
+/** Lines of one request, newest first. `materialized` keeps a planner without statistics from reading all lines of the organization. */
 export const linesOfRequest = (
   organizationId: string,
   { requestId, max }: { requestId: string; max: number },

@@ -1,7 +1,7 @@
 import { InputFault } from '../administration/input.ts'
 import type { Form } from './form.ts'
 
-/** The time range of a page, as its address has it: the same on the overview, usage and calls. Pure. */
+/** The time range in the address of a page. Pure. */
 
 export const rangeNames = ['15m', '1h', 'today', '24h', '7d', '30d', 'month', 'custom'] as const
 type RangeName = (typeof rangeNames)[number]
@@ -17,14 +17,14 @@ export const rangeLabels: Readonly<Record<RangeName, string>> = {
   custom: 'Custom',
 }
 
-/** How far apart the points of a chart are; minutes are kept for two days and hours for 90. */
+/** The distance between the points of a chart. Minutes are stored for two days, and hours for 90 days. */
 export type Step = 'minute' | 'hour' | 'day'
 export const stepMs: Readonly<Record<Step, number>> = { minute: 60_000, hour: 3_600_000, day: 86_400_000 }
 
 export type Range = {
   readonly name: RangeName
   readonly step: Step
-  /** Beginnings of steps, the end exclusive. */
+  /** Both are beginnings of steps; the end is exclusive. */
   readonly fromMs: number
   readonly untilMs: number
 }
@@ -40,7 +40,7 @@ const spans: Readonly<Record<Exclude<RangeName, 'today' | 'month' | 'custom'>, r
 }
 
 const floor = (ms: number, step: Step): number => Math.floor(ms / stepMs[step]) * stepMs[step]
-/** The end of the step of an instant. */
+/** The end of the step that contains an instant. */
 const endOf = (ms: number, step: Step): number => floor(ms, step) + stepMs[step]
 
 const lasting = (name: keyof typeof spans, nowMs: number): Range => {
@@ -77,7 +77,7 @@ const customOf = (fromMs: number, untilMs: number, nowMs: number): Range => {
   }
 }
 
-/** The shortest range, from a day on, that has something in it. `newestMs`: of the newest call; null: there is none. */
+/** The shortest range of at least a day that has calls. `newestMs`: the time of the newest call; null if there are no calls. */
 const defaultRange = (newestMs: number | null, nowMs: number): Range => {
   const ranges = (['24h', '7d', '30d'] as const).map((name) => lasting(name, nowMs))
   const [day = monthOf(nowMs)] = ranges
@@ -86,7 +86,7 @@ const defaultRange = (newestMs: number | null, nowMs: number): Range => {
   return ranges.find(({ fromMs }) => fromMs <= newestMs) ?? customOf(until - 30 * dayMs, until, nowMs)
 }
 
-/** An instant such as 2026-11-27T12:00, or a day: its beginning, or its end for the end of a range. Throws `InputFault`. */
+/** Reads an instant such as 2026-11-27T12:00, or a day. A day at the end of a range is included. Throws `InputFault`. */
 const instantIn = (form: Form, field: 'from' | 'to'): number => {
   const text = form.text(field)
   const isDay = /^\d{4}-\d\d-\d\d$/.test(text)
@@ -99,7 +99,7 @@ const instantIn = (form: Form, field: 'from' | 'to'): number => {
   return isDay && field === 'to' ? ms + dayMs : ms
 }
 
-/** The range that an address names. Throws `InputFault`. */
+/** The range in an address. Throws `InputFault` if it is invalid. */
 export const rangeIn = (
   form: Form,
   { nowMs, newestMs }: { readonly nowMs: number; readonly newestMs: number | null },
@@ -114,11 +114,12 @@ export const rangeIn = (
   const untilMs = form.text('to') === '' ? nowMs : instantIn(form, 'to')
   if (untilMs <= fromMs) throw new InputFault('to', `${form.text('to')} is not after ${form.text('from')}`)
   const days = Math.ceil((untilMs - fromMs) / dayMs)
-  if (days > daysMax) throw new InputFault('from', `at most ${daysMax} days are shown; these are ${days}`)
+  if (days > daysMax)
+    throw new InputFault('from', `a range can have at most ${daysMax} days, and this one has ${days}`)
   return customOf(fromMs, untilMs, nowMs)
 }
 
-/** Every step of a range, as its instant, or as a day. */
+/** The beginning of every step of a range, as an instant or a day. */
 export const timesOf = ({ step, fromMs, untilMs }: Range): string[] => {
   const times: string[] = []
   for (let atMs = fromMs; atMs < untilMs; atMs += stepMs[step]) times.push(timeOf(atMs, step))
@@ -130,15 +131,15 @@ export const timeOf = (atMs: number, step: Step): string => {
   return step === 'day' ? iso.slice(0, 10) : `${iso.slice(0, 19)}Z`
 }
 
-/** The same range in whole days, for values that are counted by day only. */
+/** Extends a range to whole days, for values that are counted only by day. */
 export const inDays = (range: Range): Range =>
   range.step === 'day'
     ? range
     : { ...range, step: 'day', fromMs: floor(range.fromMs, 'day'), untilMs: endOf(range.untilMs - 1, 'day') }
 
-/** The range in an address. */
+/** The query parameters of a range. */
 export const rangeQuery = ({ name, fromMs, untilMs }: Range): Record<string, string> =>
   name === 'custom' ? { range: name, from: inputTime(fromMs), to: inputTime(untilMs) } : { range: name }
 
-/** As an input of the type datetime-local has it, in UTC. */
+/** The value for an input of the type datetime-local, in UTC. */
 export const inputTime = (ms: number): string => new Date(ms).toISOString().slice(0, 16)

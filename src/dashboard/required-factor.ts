@@ -5,18 +5,18 @@ import type { Dashboard } from './page.ts'
 
 /**
  * If the operator requires a second factor (`DASHBOARD_SECOND_FACTOR`), a person without one can open only the form that sets it up.
- * A sign-in with an identity provider is left to the provider.
+ * Sign-ins with an identity provider are exempt.
  */
 
 export type RequiredFactor = 'optional' | 'admins' | 'all'
 
-/** A form that was sent before the person set up a second factor. */
+/** The form was sent before the user set up a required second factor. */
 export class SecondFactorNotSet extends Error {
   override name = 'SecondFactorNotSet'
 }
 
 const setUpPath = '/me/second-factor'
-/** The password comes first, and is changed on the page behind the name. */
+/** A generated password must be replaced first, on the user's own page. */
 const opened = [
   ...['GET /me', 'HEAD /me', 'POST /me/password'],
   ...[`GET ${setUpPath}`, `HEAD ${setUpPath}`, `POST ${setUpPath}`],
@@ -25,7 +25,7 @@ const opened = [
 export const factorIsRequired = (required: RequiredFactor, role: UserRole): boolean =>
   required === 'all' || (required === 'admins' && role === 'admin')
 
-/** Undefined: the request may continue. Otherwise it was redirected to the form. Throws `SecondFactorNotSet` for any other form. */
+/** Redirects a page to the form; undefined if the request may continue. Throws `SecondFactorNotSet` for any other form. */
 export const setUpFirst = async (
   { requiredFactor, users }: Dashboard,
   { user, role }: Extract<Standing, { kind: 'acts' }>,

@@ -39,10 +39,10 @@ import { workRoutes } from './work-routes.ts'
 
 const keysMax = 200
 const newestLines = 20
-/** Above every revision: a bigint's largest value. */
+/** The largest bigint, which is above every revision. */
 const aboveAll = '9223372036854775807'
 
-/** Signing in and out: for everyone. */
+/** Routes for everyone: signing in and out. */
 export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { signIn, signIns, logger, firstSteps, provider } = context
   pages.get('/login', async (request, reply) => {
@@ -71,7 +71,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       return enter(context, request, reply, { ...verdict, next, way: 'password' })
     }
     signIns.refused({ user: verdict.user, address, reason: verdict.kind })
-    // The name is not logged: people type passwords into the wrong field.
+    // The name is not logged, because people sometimes type their password into that field.
     logger.warn({ address, reason: verdict.kind }, 'dashboard: sign-in refused')
     const message =
       verdict.kind === 'limited'
@@ -103,7 +103,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
   })
 }
 
-/** All other pages: for people who are signed in. */
+/** Routes for signed-in users: all other pages. */
 export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.decorateRequest('standing', null)
   pages.addHook('onRoute', named)

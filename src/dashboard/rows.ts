@@ -3,14 +3,14 @@ import type { ProjectionLag, ProjectionState } from '../administration/projectio
 import { ledgerStream } from '../events/streams.ts'
 import type { Dashboard, OrganizationParams } from './page.ts'
 
-/** Which projections' rows the pages show: one table for all pages. */
+/** Finds out whether the rows on a page are current. Data that a page reads from the event log itself is never late. */
 
 const organization = '/organizations/:organization'
 const overview = ['accounts', 'ledger_index', 'usage_buckets']
 
 /**
- * The projections of the pages below an address; the first match counts. The names are those of `projections`. Empty: figures there come
- * from the event log itself, or are about the delay itself. Names of organizations may be shown, but no figure depends on them.
+ * The projections whose rows the pages below an address show; the first match counts. An empty list means that late rows cannot make a figure
+ * wrong, for example because all figures come from the event log.
  */
 const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/usage`, ['accounts', 'ledger_index', 'usage_buckets']],
@@ -43,20 +43,15 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/waiting', []],
   ['/jobs', []],
 ]
-/** The projections whose rows a page in the table of pages shows; null if the table does not say. */
+/** The projections whose rows a page shows; null if the table does not have the page. */
 export const readsOf = (url: string): readonly string[] | null =>
   url === '/'
     ? overview
     : (reads.find(([below]) => url === below || url.startsWith(`${below}/`))?.[1] ?? null)
 
-/**
- * Whether the rows on a page are current: checked once for every page, before it is rendered, and shown above it. Data that a page reads from
- * the event log itself is never late.
- */
-
-/** A projection whose rows a page shows and that is behind the event log. */
+/** A projection that is behind the event log, and whose rows the page shows. */
 export type LateRows = Pick<ProjectionLag, 'name' | 'behind' | 'seconds'> & {
-  /** `stream`: only the rows of this organization have stopped. */
+  /** `stream`: only the rows of this organization are no longer updated. */
   readonly state: 'behind' | 'halted' | 'stream'
 }
 
@@ -68,12 +63,12 @@ export type RowsState =
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The age of the rows on the page; null if it shows none. */
+    /** Whether the rows on the page are current; null if the page shows no rows. */
     rows: RowsState | null
   }
 }
 
-/** For the pages of signed-in people: adds the age of its rows to every request. */
+/** Sets `rows` of every request before its page is rendered. */
 export const tellRows = (
   pages: FastifyInstance,
   { health, lateAfterMs }: Pick<Dashboard, 'health' | 'lateAfterMs'>,
@@ -106,7 +101,7 @@ const stateOf = (
   return organization !== undefined && stopped ? 'stream' : null
 }
 
-/** `behindSeconds`: age of the oldest event that is not in its rows; null if unknown. */
+/** `behindSeconds`: the age of the oldest event that the rows lack; null if unknown. */
 export type StandingProjection = ProjectionState & { readonly behindSeconds: number | null }
 
 export const standing = (

@@ -23,21 +23,21 @@ import { choicesMax, choicesMeant, choicesNamed } from './picking.ts'
 import { rowsOf } from './queries.ts'
 
 /**
- * The search of every page. The table of roles decides which kinds of things a person can find; a partner finds things of its own
- * organization alone, and the answer for anything else is the one for a thing that does not exist.
+ * The search on every page. Users find only things that their role may open. A partner's user finds only things of the partner's own
+ * organization, and cannot tell whether others exist.
  */
 
 type Seeker = {
   readonly role: UserRole
-  /** A partner's own organization; null: the person may see all. */
+  /** A partner's own organization; null if the user may see all organizations. */
   readonly organizationId: string | null
-  /** That organization and its test organization. */
+  /** The partner's organization and its test organization. */
   readonly own: readonly string[] | null
 }
 
 type Finder = {
   readonly title: string
-  /** The text that finds one. */
+  /** Describes the text to type. */
   readonly by: string
   readonly find: (text: string) => Promise<Hits>
 }
@@ -76,7 +76,7 @@ const callsOf = async (
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** The log has no index of ids: rows have those of calls with an Idempotency-Key, and the newest events are looked through. */
+/** The log has no index of ids, so this finds only the newest events and calls with an Idempotency-Key. */
 const eventsOf = async (
   { foundation: { pool, eventLog } }: Dashboard,
   seeker: Seeker,
@@ -105,7 +105,7 @@ const streamsOf = async ({ foundation: { eventLog } }: Dashboard, text: string):
     ? [{ id: text, name: text, about: '', href: `/events/streams/${encodeURIComponent(text)}`, exact: true }]
     : []
 
-/** The beginning of a key: its prefix, its id or a part of that, and perhaps its secret, which is never looked at. */
+/** The prefix of a key, and its id or part of it. A secret after them is ignored. */
 const keyForm = /^(enl_[a-z]+_)([0-9A-Za-z]{0,16}).*$/
 
 const picked: Readonly<
@@ -169,7 +169,7 @@ const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
     .toSorted((one, other) => Number(other.exact) - Number(one.exact))
 }
 
-/** One for each kind of thing that the person may open. */
+/** A finder for each kind of thing that the user may open. */
 const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
   {
     title: 'Calls',
@@ -203,20 +203,20 @@ const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
 const foundBy = (finders: readonly Finder[], text: string): Promise<Found[]> =>
   Promise.all(finders.map(async ({ title, find }) => ({ title, ...(await find(text)) })))
 
-/** Throws `InputFault`. The secret of a key is cut off. */
+/** The text to search for, without the secret of an API key. Throws `InputFault`. */
 const textIn = (body: unknown): string =>
   labelOf('q', formOf(body).text('q')).replace(keyForm, (_, prefix: string, id: string) => prefix + id)
 
-/** Texts in the form of an e-mail address or IP address. Profile ids have the form of any word. */
+/** Whether a text looks like an e-mail or IP address. Profile ids look like any other word. */
 const isAddress = (text: string): boolean => text.includes('@') || isIP(text) !== 0
 
-/** The form that finds the calls about a text; null: the text does not look like one, or it is not for this person. */
+/** The address of the form that finds calls about a text; null if the form does not suit the text or the user. */
 const callsAboutIn = (text: string, found: readonly Found[], { role, organizationId }: Seeker) => {
   const isOffered = isAddress(text) || found.every(({ hits }) => hits.length === 0)
   return isOffered ? hrefOf({ name: 'ledger find-calls' }, { role, organizationId }) : null
 }
 
-/** A text may be about a person, so no address has it: forms are sent. */
+/** The text can be personal data, so it is sent in a form and never in an address. */
 export const searchRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const empty = { text: '', found: [], fault: null, callsAbout: null } as const
   const start = (request: FastifyRequest, reply: FastifyReply) => {

@@ -19,7 +19,7 @@ import { factorPage, recoveryCodesPage, setUpPage } from './pages/second-factor.
 import { factorIsRequired } from './required-factor.ts'
 import { endOtherSessions } from './session.ts'
 
-/** A person's own second factor. Each form asks for the password: a session that was left open is not enough. */
+/** A user's own second factor. Each form asks for the password, because someone else might use a session that was left open. */
 export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, users, devices } = context
   const path = '/me/second-factor'
@@ -36,7 +36,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
     const viewer = viewerOf(request, reply)
     const secret = sealerOf(context).open(formOf(request.body).text('sealed'), contextOf(request))
     const outcome = await attemptOnce(context, request, async (form) => {
-      if (secret === null) throw new CommandRefused('the form is out of date: here is a new secret')
+      if (secret === null) throw new CommandRefused('the form is out of date; add the new secret to your app')
       await checkPresentPassword(context, request, viewer.user, form)
       const asked = { user: viewer.user, secret, typed: form.text('code'), ...provedOperator(viewer.user) }
       const set = await setSecondFactor(foundation, asked, Date.now())
@@ -89,7 +89,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
   })
 }
 
-/** The secret is in the form, valid only in this session: nothing is stored before a code was right. */
+/** The form contains the sealed secret, so that nothing is stored before the first right code. It is valid only in this session. */
 const sealerOf = ({ foundation }: Dashboard) => foundation.secrets.sealer('dashboard second factor form')
 const contextOf = ({ session }: FastifyRequest): string => `${session.user}/${session.sessionId}`
 

@@ -3,21 +3,18 @@ import type fastifySession from '@fastify/session'
 import type { FastifyRequest, Session } from 'fastify'
 import type pg from 'pg'
 
-/**
- * Sessions are rows, so that signing out, a new password and a deleted user end them on the server. Only sessions of
- * signed-in people are stored: a visitor leaves no row.
- */
+/** Sessions are rows, so that the server can end them when a user signs out, gets a new password or is deleted. */
 
 declare module 'fastify' {
   interface Session {
     user?: string
-    /** It began at an identity provider, and not with the password. */
+    /** The user signed in with an identity provider, not with the password. */
     byProvider?: boolean
-    /** Mark of the password at the time of the proof: if the password has changed since, no session begins. */
+    /** Identifies the password at the time of the proof. If it has changed since, no session begins. */
     mark?: string
-    /** Its user sent no requests for too long: it opens nothing. */
+    /** The session ended because its user was inactive. */
     ended?: 'idle'
-    /** Its end is due to be postponed, if the person is there. */
+    /** The user's next request postpones the end of the session. */
     aging?: boolean
   }
 }
@@ -25,12 +22,12 @@ declare module 'fastify' {
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
 export const formCookie = 'dashboard_form'
-/** The data of a sign-in with a provider until the person returns. */
+/** Contains the data of a sign-in while the person is at the identity provider. */
 export const providerCookie = 'dashboard_provider'
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 
-/** The end is postponed at most this much late, so that not every page writes. */
+/** The end of a session is postponed at most once in this time, so that not every page writes. */
 const putOffEveryMs = 60_000
 
 const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
@@ -59,8 +56,8 @@ export class SignInOvertaken extends Error {
 }
 
 /**
- * Every sign-in deletes expired sessions; sessions that ended for idleness stay until then, to distinguish them from unknown ones. The user's
- * row is locked: a change that ends its sessions either finds this session, or is found by it. Throws `SignInOvertaken`.
+ * Stores a session. The user's row is locked, so that a concurrent change that ends the user's sessions either ends this one or prevents it with
+ * `SignInOvertaken`. Inactive sessions stay until they expire, so that the sign-in page can say why they ended.
  */
 const put = async (
   pool: pg.Pool,
@@ -85,7 +82,7 @@ const put = async (
   if (rowCount === 0) throw new SignInOvertaken()
 }
 
-/** The person is there: the session continues for `idleMinutes`. An ended session stays ended. */
+/** Extends a session to `idleMinutes` from now. An ended session stays ended. */
 export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: number): Promise<unknown> =>
   pool.query(
     `update dashboard_sessions set idle_until = now() + $2 * interval '1 minute'
@@ -93,7 +90,7 @@ export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: num
     [hashOf(sessionId), idleMinutes],
   )
 
-/** Whether a person is signed in with it now. */
+/** Whether a session exists and has not ended. */
 export const sessionIsOpen = async (pool: pg.Pool, sessionId: string): Promise<boolean> => {
   const { rowCount } = await pool.query(
     'select from dashboard_sessions where id_hash = $1 and expires_at > now() and idle_until > now()',
@@ -105,12 +102,11 @@ export const sessionIsOpen = async (pool: pg.Pool, sessionId: string): Promise<b
 const remove = (pool: pg.Pool, sessionId: string): Promise<unknown> =>
   pool.query('delete from dashboard_sessions where id_hash = $1', [hashOf(sessionId)])
 
-/** A sign-in that is open. */
 type OpenSession = { readonly createdAt: Date; readonly expiresAt: Date; readonly own: boolean }
 
 const sessionsShownMax = 100
 
-/** The sessions of a user, the newest first; `own` is the requesting one. */
+/** The open sessions of a user, newest first. `own` marks the current session. */
 export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string): Promise<OpenSession[]> => {
   const { rows } = await pool.query<{ created_at: Date; expires_at: Date; own: boolean }>(
     `select created_at, expires_at, id_hash = $2 as own from dashboard_sessions
@@ -124,7 +120,7 @@ export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string)
   }))
 }
 
-/** Ends every session of a user except the requesting one. Returns how many. */
+/** Ends every session of a user except the current one, and returns how many. */
 export const endOtherSessions = async (pool: pg.Pool, user: string, sessionId: string): Promise<number> => {
   const { rowCount } = await pool.query(
     'delete from dashboard_sessions where user_name = $1 and id_hash <> $2',
@@ -153,6 +149,6 @@ export const sessionStore = (pool: pg.Pool, idleMinutes: number): fastifySession
     ),
 })
 
-/** The owner of a form's token: a token of one session is invalid in another, and before signing in. */
+/** The owner of a form's token. A token of one session is invalid in another one, and without a session. */
 export const formOwner = ({ session }: FastifyRequest): string =>
   session.user === undefined ? 'visitor' : session.sessionId

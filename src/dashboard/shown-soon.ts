@@ -5,10 +5,7 @@ import type { Dashboard } from './page.ts'
 const shownSoonMs = 1_000
 const shownSoonPollMs = 25
 
-/**
- * Waits until the rows of these projections, or of all, show the last change, so that the next page does. Gives up after a second: the
- * change is made whether or not its row exists, and pages say how far behind the rows are.
- */
+/** Waits at most a second until the rows show the last change, so that the next page does. The change is recorded even if its row is late. */
 export const shownSoon = async (
   { foundation: { eventLog, pool } }: Dashboard,
   projections?: readonly string[],

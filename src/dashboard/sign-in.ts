@@ -12,10 +12,10 @@ type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string
-      /** Mark of the password that was right. */
+      /** Identifies the password that was right. */
       readonly mark: string
       readonly device: Device
-      /** That person had signed in on it before. */
+      /** The user had signed in on this device before. */
       readonly knownDevice: boolean
     }
   /** `user` is null if no user has that name. To the person signing in, a disabled user looks the same as a wrong password. */
@@ -32,10 +32,9 @@ export type SignIn = (attempt: {
 }) => Promise<SignInVerdict>
 
 /**
- * Attempts count in all processes together, right or wrong. Attempts from a device on which this account signed in before count only for
- * that device, so that guesses made elsewhere do not lock its owner out. All others count per
- * address and per account. The address is checked first: one address cannot fill the table with accounts, nor use up the
- * attempts of more than ten.
+ * All processes count attempts together, right or wrong. A device on which this account signed in before has its own count, so that guesses made
+ * elsewhere do not lock the owner out. Other attempts count per address, and then per account. The address comes first, so that one address
+ * cannot use up the attempts of more than ten accounts.
  */
 export const createSignIn = (
   foundation: Pick<Foundation, 'pool' | 'secrets'>,
@@ -48,35 +47,34 @@ export const createSignIn = (
   const [addresses, accounts, devices] = [attempts('address'), attempts('account'), attempts('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
-    // A device is known for one account. Its cookie is sealed, so no one can forge one to get a separate limit.
+    // The cookie is sealed for one account, so forging one to get a separate limit is impossible.
     const known = devicesKnown.open(device, account)
     const waitSeconds =
       known === null
         ? ((await addresses(addressBlock(address))) ?? (await accounts(account)))
         : await devices(known.id)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
-    // Read first: if the password is changed in between, the older mark begins no session.
+    // Read first: if the password changes before it is checked, this mark is outdated and cannot begin a session.
     const mark = await passwordMark(pool, name)
     const right = await passwordIsRight(pool, { name, password })
-    // Checked whether or not the password is right, so that both take the same time.
+    // Checked even if the password is wrong, so that both cases take the same time.
     const standing = await users.standing(name)
     if (standing.kind === 'refused' && standing.why === 'missing') return { kind: 'wrong', user: null }
     if (!right || mark === null) return { kind: 'wrong', user: name }
     if (standing.kind === 'refused') return { kind: 'disabled', user: name }
-    // The same device keeps its id: repeated sign-ins give no further limits.
+    // A known device keeps its id, so that repeated sign-ins do not create more limits.
     return { kind: 'signed_in', user: name, mark, device: known ?? newDevice(), knownDevice: known !== null }
   }
 }
 
 /**
- * Codes of a second factor, which follow the right password. A device on which this factor was proved before has its own
- * count. Others count per address and account: guesses made elsewhere do not use up the owner's attempts. The limit on guessing is
- * the number of wrong codes a day, which `checkSecondFactor` counts per account.
+ * Limits attempts to type a code, and resolves to the seconds to wait or null. Each device on which this factor was proved before has its own
+ * count; other attempts count per address and account. `checkSecondFactor` also limits the wrong codes per account and day.
  */
 export type CodeAttempts = (attempt: {
   readonly user: string
   readonly address: string
-  /** Null: the factor was not proved on this device before. */
+  /** Null if the factor was not proved on this device before. */
   readonly provedOn: Device | null
 }) => Promise<number | null>
 

@@ -13,16 +13,16 @@ import {
 import { lineKinds, lineOutcomes, statementPage } from './pages/statement.ts'
 import { keysOf, type LineFilters, linesThatFit, rowsOf } from './queries.ts'
 
-/** The statement with filters: matching lines, some at a time. */
+/** The statement with filters, one page of lines at a time. */
 
 const pageLines = 50
-/** Revisions that are searched for one page, whether or not their lines match. */
+/** The most revisions that are searched for one page, whether or not their lines match. */
 const lookedMax = 200_000n
 const keysMax = 200
 const dayMs = 86_400_000
 const always = { fromMs: Date.parse('0001-01-01'), untilMs: Date.parse('9999-12-31') }
 
-/** The start of an existing day; null for any other text, which sets no limit. */
+/** The start of a day; null if the text is not an existing day. */
 const dayMsOf = (text: string): number | null => {
   const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
   return Number.isNaN(ms) || !new Date(ms).toISOString().startsWith(text) ? null : ms

@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { formOf } from './form.ts'
 
 /**
- * A person chooses once in each browser whether pages show instants in UTC or in local time. Only the browser knows its time zone, so its
- * script writes the local times; without scripts, and in files and JSON, they are UTC.
+ * A user chooses in each browser whether pages show UTC or local time. A script writes the local times, because only the browser knows its time
+ * zone. Without scripts, and in files and JSON, times are in UTC.
  */
 
 export type Times = 'utc' | 'local'

@@ -2,7 +2,7 @@ import type { Query } from '../../projections/projection.ts'
 import { dayOf } from './queries.ts'
 import { type Range, stepMs } from './ranges.ts'
 
-/** Usage of one organization or of all: by minute and hour from the buckets, by day from the daily sums. */
+/** Queries for usage by minute and hour, from the buckets, and by day, from the daily sums. */
 
 export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
@@ -28,12 +28,12 @@ const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown
   keyId,
 ]
 
-/** Rows of usage within the range, with the time they belong to. Only days have rules, and only minutes and hours have codes. */
+/** The rows of usage in the range, with their times. Only days have rules, and only minutes and hours have codes. */
 const usedIn = ({ step, organizationId }: UsageAsk): string => {
   const own = organizationId === null ? '$3::text is null' : 'organization_id = $3'
   const rest = `${own} and ($4::text is null or key_id = $4)`
   if (step !== 'day') return `select * from usage_${step}s where at >= $1 and at < $2 and ${rest}`
-  // Organization by organization: the daily sums are in their order.
+  // Reads one organization after the other, because the daily sums are stored in that order.
   return `select d.*, d.day::timestamp at time zone 'utc' as at
             from (select organization_id as id from accounts where ${own}) a
             cross join lateral (
@@ -46,13 +46,13 @@ const groupsMax = 6
 
 export type UsagePointRow = {
   at: Date
-  /** Null: the groups beyond the first. */
+  /** Null for the other groups together. */
   name: string | null
   calls: string
   charged_micro: string
 }
 
-/** Sums by step and group: the largest groups separately, and the others as one. */
+/** Sums by step and group. All groups except the largest are combined into one. */
 export const usagePoints = (ask: UsageAsk, by: UsageDimension): Query<UsagePointRow> => ({
   text: `with used as (
            select at, ${columnOf[by]} as name, sum(calls) as calls, sum(charged_micro) as charged
@@ -87,7 +87,7 @@ export const usageGroups = (ask: UsageAsk, by: UsageDimension, max: number): Que
   values: [...valuesOf(ask), max],
 })
 
-/** Of all groups, regardless of their number. */
+/** The sums of all groups, regardless of their number. */
 export const usageTotals = (ask: UsageAsk): Query<Omit<UsageGroupRow, 'name'>> => ({
   text: `select ${sums} from (${usedIn(ask)}) u`,
   values: valuesOf(ask),
@@ -98,7 +98,7 @@ export type KeyUseRow = {
   outcome: string
   calls: string
   charged_micro: string
-  /** The first step with such a call, and the last. */
+  /** The first and the last step with such a call. */
   first_step: Date
   last_step: Date
 }
@@ -111,7 +111,7 @@ export const useByCapability = (ask: UsageAsk): Query<KeyUseRow> => ({
   values: valuesOf(ask),
 })
 
-/** The first and the last call of a key in the step that begins at an instant. */
+/** The times of a key's first and last call in the step that begins at `at`. */
 export const callsOfStep = (
   { organizationId, keyId, step }: UsageAsk,
   at: Date,
@@ -123,7 +123,7 @@ export const callsOfStep = (
 
 export type CodeRow = { code: string; calls: string }
 
-/** Calls with an error by code, most frequent first. Days are looked up by hour, which are kept for 90 days. */
+/** Calls by error code, most frequent first. Days have no codes, so this reads hours, which are stored for only 90 days. */
 export const callsByCode = (ask: UsageAsk, max: number): Query<CodeRow> => ({
   text: `select code, sum(calls)::text as calls
            from (${usedIn({ ...ask, step: ask.step === 'day' ? 'hour' : ask.step })} and code <> '') u
@@ -173,7 +173,7 @@ export const useOfAll = (ask: UsageAsk, max: number): Query<UseOfAllRow> => ({
 
 export type HourRow = { at: Date; calls: string; errors: string; charged_micro: string }
 
-/** Sums by step, in the order of time. */
+/** Sums by step, oldest first. */
 export const usageBySteps = (ask: UsageAsk): Query<HourRow> => ({
   text: `select at, sum(calls)::text as calls, coalesce(sum(calls) filter (where outcome <> 'answered'), 0)::text as errors,
                 sum(charged_micro)::text as charged_micro
@@ -181,7 +181,7 @@ export const usageBySteps = (ask: UsageAsk): Query<HourRow> => ({
   values: valuesOf(ask),
 })
 
-/** The charges on the whole days before the day of `nowMs`, at most seven, and how many of them there were since the first use. */
+/** The charges on up to seven whole days before `nowMs`, and the number of those days since the first use. */
 export const burned = (
   organizationId: string,
   nowMs: number,
@@ -192,7 +192,7 @@ export const burned = (
   values: [organizationId, dayOf(nowMs)],
 })
 
-/** When a call was last counted, in an hour or on a day. */
+/** The hour or the day in which the newest call was counted. */
 export const newestCallMs = (organizationId: string | null): Query<{ at: Date | null }> =>
   organizationId === null
     ? { text: 'select max(at) as at from usage_hours', values: [] }
@@ -202,7 +202,7 @@ export const newestCallMs = (organizationId: string | null): Query<{ at: Date | 
         values: [organizationId],
       }
 
-/** The first line at or above a revision that is not an expiry, which is effective long before it is written. */
+/** The first line at or above a revision. Expiries are skipped, because they take effect long before they are written. */
 export const lineFrom = (
   organizationId: string,
   revision: string,
@@ -212,5 +212,5 @@ export const lineFrom = (
   values: [organizationId, revision],
 })
 
-/** Revisions, both inclusive: the range of the lines of some days, which may include other lines. */
+/** A range of revisions, both inclusive, that contains all lines of some days and perhaps other lines. */
 export type LinePlaces = { readonly first: string; readonly last: string }

@@ -27,8 +27,6 @@ import {
 import { seriesOf, type UsageSeries } from './usage-series.ts'
 import { usedUpOf } from './used-up.ts'
 
-/** An organization's usage, as a page and as CSV. */
-
 const groupRowsMax = 500
 const keysMax = 200
 const codesMax = 100
@@ -39,7 +37,7 @@ type Asked = {
   readonly by: UsageDimension
 }
 
-/** Throws `InputFault`. */
+/** Throws `InputFault` if the range is invalid. */
 const askedIn = async (
   { foundation: { pool } }: Dashboard,
   form: Form,
@@ -48,7 +46,7 @@ const askedIn = async (
   const [newest] = await rowsOf(pool, newestCallMs(organizationId))
   const asked = rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
   const by = usageDimensions.find((one) => one === form.text('by')) ?? 'outcome'
-  // Rules are counted by day only.
+  // Rules are counted only by day.
   const range = by === 'rule' ? inDays(asked) : asked
   const key = form.text('key')
   return { range, by, ask: { ...range, organizationId, keyId: keyIdPattern.test(key) ? key : null } }

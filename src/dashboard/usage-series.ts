@@ -1,23 +1,23 @@
 import { type Step, timeOf } from './ranges.ts'
 import type { UsagePointRow } from './usage-queries.ts'
 
-/** Sums by time and group as the columns of one table: every minute, hour or day has a row, even without usage. Pure. */
+/** Arranges sums by time and group as a table in which every step has a row, even without usage. Pure. */
 
 type UsagePoint = {
   /** A day such as 2026-11-21, or the instant at which a minute or an hour begins. */
   readonly at: string
-  /** In the order of the groups. */
+  /** One value for each group, in the order of `groups`. */
   readonly calls: readonly bigint[]
   readonly chargedMicro: readonly bigint[]
 }
 
 export type UsageSeries = {
-  /** Null: those beyond the first. */
+  /** Null stands for the other groups together. */
   readonly groups: readonly (string | null)[]
   readonly points: readonly UsagePoint[]
 }
 
-/** `times`: every step of the range, as `timesOf` gives them. */
+/** `times`: every step of the range, as `timesOf` returns them. */
 export const seriesOf = (
   times: readonly string[],
   rows: readonly UsagePointRow[],

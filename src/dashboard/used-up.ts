@@ -5,13 +5,13 @@ import { burned } from './usage-queries.ts'
 const lotsMax = 1_000
 
 export type UsedUp = {
-  /** Mean of the last whole days; null before there was one. */
+  /** The mean of the last whole days; null before the first one has ended. */
   readonly perDayMicro: bigint | null
-  /** Null: not in ten years, or not yet known. */
+  /** Null if it is not within ten years, or not known yet. */
   readonly usedUpAtMs: number | null
 }
 
-/** When an organization's credits will be used up at its current rate. */
+/** Estimates when an organization's credits will be used up at the current rate. */
 export const usedUpOf = async (pool: pg.Pool, account: AccountRow, nowMs: number): Promise<UsedUp> => {
   const [lots, [rate]] = await Promise.all([
     rowsOf(pool, lotsOf(account.organization_id, { max: lotsMax, nowMs })),
@@ -30,16 +30,15 @@ export const usedUpOf = async (pool: pg.Pool, account: AccountRow, nowMs: number
   return { perDayMicro, usedUpAtMs: usedUpAtMs(drawable, { perDayMicro, overdrawnMicro, nowMs }) }
 }
 
-/** Credits that can be drawn. */
 type Lot = { readonly remainingMicro: bigint; readonly expiresAtMs: number | null }
 
 const dayMs = 86_400_000
-/** Ten years: beyond that, an estimate is useless. */
+/** Ten years, because a longer estimate would be useless. */
 const daysMax = 3_650
 
 /**
- * An estimate for people: no decision depends on it. The first instant, to the day, at which the remaining credits do not pay for a day. Lots are drawn in their order and are worth nothing
- * after they expire. Null: not within ten years.
+ * Estimates the day on which the remaining credits no longer pay for a whole day; null if it is not within ten years. Lots are used in their
+ * order, until they expire. Only people read the estimate: no decision depends on it.
  */
 export const usedUpAtMs = (
   lots: readonly Lot[],

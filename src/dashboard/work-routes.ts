@@ -6,18 +6,18 @@ import { askerOf, type Dashboard, PageMissing, sendPage, viewerOf } from './page
 import { workPage } from './pages/work.ts'
 import { sessionIsOpen } from './session.ts'
 
-/** A page that takes long to work out: its progress, as a page and as a stream of events. */
+/** The progress of pages that take long to compute, as a page and as a stream of events. */
 
-/** A page waits this long for the result; after that it shows the progress instead. */
+/** A request waits this long for the result, and then shows the progress instead. */
 const waitMs = 1_500
 const pollMs = 250
-/** A stream ends before proxies end it; the browser reconnects. */
+/** A stream ends before a proxy would end it. The browser then reconnects. */
 const streamMs = 50_000
 const againMs = 500
-/** A stream ends at most this long after a sign-out, a disabled user or another role. */
+/** A stream ends within this time after its user signs out, is disabled or gets another role. */
 const lookMs = 1_000
 
-/** The result if it is ready soon; otherwise the page that waits for it was sent. */
+/** Returns the result if it is ready soon. Otherwise sends a page that shows the progress. */
 export const soonOr = async <Result>(
   { works }: Dashboard,
   {
@@ -45,13 +45,13 @@ export const soonOr = async <Result>(
   }
 }
 
-/** A person's access ends with the role, and a partner's with the organization; so does access to the results of their work. */
+/** Identifies the owner of a result. A user with a new role or organization can no longer open earlier results. */
 const ownerOf = ({ standing }: FastifyRequest): string => {
   assert(standing !== null)
   return JSON.stringify([standing.user, standing.role, standing.organizationId])
 }
 
-/** Whether the person of a stream is still signed in, with the same role. If that is unknown, the stream ends. */
+/** Whether the user is still signed in with the same role; false if that is unknown. */
 const isStill = async (context: Dashboard, request: FastifyRequest): Promise<boolean> => {
   const { standing, session } = request
   if (standing === null) return false
@@ -85,7 +85,7 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   })
 }
 
-/** Sends what `now` says while it changes, as server-sent events. `now` resolves to null when the work has ended. */
+/** Sends every new result of `now` as a server-sent event, until `now` resolves to null because the work has ended. */
 export const sendProgress = (
   context: Dashboard,
   request: FastifyRequest,

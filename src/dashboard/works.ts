@@ -3,24 +3,21 @@ import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
 /**
- * Pages that take longer to work out than a request may: each is worked out in this process, reports its progress, and is kept until it
- * is fetched. It changes nothing, so if the process ends, only the waiting is lost.
+ * Computes pages that take too long for one request. This process computes each page, reports the progress, and stores the result until it is
+ * fetched. If the process ends, the page can be computed again.
  */
 
-/** The person. `organizationId`: null for people of the operator. */
+/** `organizationId` is null for the operator's users. */
 export type Asker = { readonly user: string; readonly organizationId: string | null }
 
-/** The party that shares places: the people of a partner count together. */
+/** All users of a partner share their places. */
 const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
 
-/**
- * Places for long work. Partners share theirs by organization, and people of the operator have separate places: no
- * partner, and not all of them together, can keep finance waiting.
- */
+/** Limits long work. The operator's users have separate places, so that partners cannot keep them waiting. */
 export const createPlaces = (max: number) => {
   const partners = createFairShare(() => max)
   const operators = createFairShare(() => max)
-  /** Returns a function that gives the place back, to be called once; null: the asker has its share. */
+  /** Takes a place. Returns a function that frees it, to be called once; null if the asker already has its share. */
   return (asker: Asker): (() => void) | null =>
     (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
 }
@@ -28,7 +25,7 @@ export const createPlaces = (max: number) => {
 type Work<Result> = {
   readonly id: string
   readonly title: string
-  /** The person who started it, with their role; no one else may see it. */
+  /** The user who started the work, with their role. Only this user may see it. */
   readonly owner: string
   readonly startedAtMs: number
   progress: string
@@ -39,7 +36,7 @@ type Work<Result> = {
 }
 
 type Asked<Result> = {
-  /** Its identity: while it runs, and for a while after, a request with the same key gets the same work. */
+  /** While the work is stored, a request with the same owner and key gets the same work. */
   readonly key: string
   readonly title: string
   readonly owner: string
@@ -48,7 +45,7 @@ type Asked<Result> = {
 }
 
 const runningMax = 4
-/** For each organization, and each person of the operator. */
+/** For each partner, and for each of the operator's users. */
 const keptMax = 50
 const keptMs = 10 * 60_000
 
@@ -120,7 +117,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
 
   return {
     start,
-    /** The work when it has ended, or its state after `waitMs`. Throws the error of the work. */
+    /** The result of the work, or its state if it has not ended after `waitMs`. Throws the error of the work. */
     soon: async <Result>(
       asked: Asked<Result>,
       waitMs: number,

@@ -90,7 +90,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     const action = actionOfRoute[route] as Action
     const says = mayDo(role, action)
       ? `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`
-      : `You are signed in as ${role}. This is for ${rolesThatMay(action)}.`
+      : `You are signed in as ${role}. Only ${rolesThatMay(action)} may do this.`
     return statusCode === 403 && body.includes(says) ? null : { statusCode, says }
   }
 

@@ -48,14 +48,14 @@ const used = async (month: string) => {
 describe('the month of all organizations', () => {
   test('is the open one first', async () => {
     const { body } = await viewer.get('/months')
-    expect(body).toContain(`${monthOf(0)} of all organizations</h1>`)
+    expect(body).toContain(`All organizations in ${monthOf(0)}</h1>`)
     expect((await viewer.get('/months.csv')).headers['content-disposition']).toContain(monthOf(0))
   })
 
   test('has the figures of the statements, and a file with the same figures', async () => {
     const { body, statusCode } = await viewer.get(`/months?month=${monthOf(1)}`)
     expect(statusCode).toBe(200)
-    expect(body).toContain(`${monthOf(1)} of all organizations</h1>`)
+    expect(body).toContain(`All organizations in ${monthOf(1)}</h1>`)
     expect(body).toContain(`href="/organizations/${scene.organizationId}/months/${monthOf(1)}"`)
     expect(body).toContain('=cmd()&lt;b&gt;')
     expect(body).not.toContain('/ledger/close')
@@ -95,7 +95,7 @@ const closed = (month: string) => give(finance, '/commands/ledger/close', { mont
 describe('closing it for all organizations', () => {
   test('is refused while calls may still be added to it', async () => {
     const page = (await finance.get(`/months?month=${monthOf(0)}`)).body
-    expect(page).toContain('It can be closed from')
+    expect(page).toContain('This month can be closed from')
     expect(page).toContain(`href="/months?month=${monthOf(1)}"`)
     expect(page).toContain(`href="/commands/ledger/reconcile?month=${monthOf(0)}"`)
     const { body } = await closed(monthOf(0))

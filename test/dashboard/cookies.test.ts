@@ -92,7 +92,7 @@ describe('over plain HTTP', () => {
     for (const path of ['/login', '/', '/organizations/x']) {
       const answer = await browser.get(path, headers)
       expect([path, answer.statusCode]).toEqual([path, 403])
-      expect(answer.body).toContain('Only over HTTPS')
+      expect(answer.body).toContain('HTTPS required')
       expect(cookieLines(answer)).toEqual([])
     }
     const post = await browser.post('/login', encoded({ _csrf: 'x', ...ada }), headers)

@@ -68,7 +68,7 @@ describe('the newest events', () => {
       expected.map((event) => at(event.revision, event.stream)),
     )
     const none = await ada.get('/events?type=NeverHappened')
-    expect(none.body).toContain('has the type NeverHappened')
+    expect(none.body).toContain('The type NeverHappened does not occur')
   })
 
   test('of one stream have their own address', async () => {
@@ -204,7 +204,7 @@ describe('any content of the log', () => {
   ])('an event %s is shown as stored, with the reason', async (_, type, data, metadata, why) => {
     const body = await written(type, data, metadata)
     expect(body).toContain(why)
-    expect(body).toContain('It is shown as it is stored.')
+    expect(body).toContain('Its data is shown as it is stored.')
     expect(body).toContain(data.replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'))
     expect(body).not.toMatch(/<b>|<i>/)
   })
@@ -217,7 +217,7 @@ describe('any content of the log', () => {
 
   test('a megabyte is truncated, with a note', async () => {
     const body = await written('Unheard', JSON.stringify({ a: 'x'.repeat(900_000) }), envelope(1))
-    expect(body).toContain('The first 65,536 of 900,008 characters.')
+    expect(body).toContain('Only the first 65,536 of 900,008 characters are shown.')
     expect(body.length).toBeLessThan(100_000)
   })
 })

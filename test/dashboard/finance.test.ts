@@ -76,8 +76,8 @@ describe('months', () => {
     const [now, before] = await Promise.all([0, 1].map((one) => ended(`${base}/months/${monthOf(one)}`)))
     if (now === undefined || before === undefined) throw new Error('no pages')
     expect(figure(now.body, 'Opening')).toBe(figure(before.body, 'Closing'))
-    expect(now.body).toContain(`Beside ${monthOf(1)}`)
-    expect(now.body).toContain('It can be closed from')
+    expect(now.body).toContain(`Compared with ${monthOf(1)}`)
+    expect(now.body).toContain('This month can be closed from')
     expect(now.body).not.toContain('/ledger/close')
   })
 
@@ -108,7 +108,7 @@ describe('months', () => {
     expect(event?.type).toBe('MonthClosed')
     expect(event?.metadata).toContain('"actor":"user:ada"')
     const earlier = await ended(`${base}/months/${monthBefore(month)}`)
-    expect(earlier.body).toContain(`Closed with ${month}: nothing counted in it`)
+    expect(earlier.body).toContain(`Closed with ${month}, because nothing counted in this month`)
     expect(earlier.body).not.toContain(String(digest))
   })
 
@@ -313,9 +313,14 @@ describe('a call', () => {
     const times = [...timeline.matchAll(/datetime="([^"]+)"/g)].map(([, at = '']) => at)
     expect([times.length, times]).toEqual([3, times.toSorted()])
     expect(timeline).toContain('+0 ms</span> the request was decided')
-    for (const step of ['the request was decided: answered', 'KeyUsed', 'CreditCharged', 'it is in the <a'])
+    for (const step of [
+      'the request was decided: answered',
+      'KeyUsed',
+      'CreditCharged',
+      'the call is in the <a',
+    ])
       expect(body).toContain(step)
-    expect(body).toContain('no signed checkpoint covers it yet')
+    expect(body).toContain('no signed checkpoint covers the call yet')
     expect((await ada.get(`${call()}/receipt.json`)).statusCode).toBe(404)
   })
 

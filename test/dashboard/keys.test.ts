@@ -33,7 +33,9 @@ describe('the page of a key', () => {
   test('shows its permissions, its cost, and its calls by day', async () => {
     const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
     expect(statusCode).toBe(200)
-    expect(body).toContain('May use ip lookup, email validation, profnet scraping, from any address.')
+    expect(body).toContain(
+      'This key may use ip lookup, email validation, profnet scraping, from any address.',
+    )
     expect(body).toContain(`key=${scene.keyId}`)
     const { rows } = await room.foundation.pool.query<{ calls: number; credits: number }>(
       `select sum(calls)::integer as calls, (sum(charged_micro) / 1000000)::integer as credits
@@ -41,7 +43,7 @@ describe('the page of a key', () => {
       [scene.keyId],
     )
     expect(body).toContain(`<dt>Calls, 30 days</dt><dd><strong>${rows[0]?.calls}</strong>`)
-    expect(body).toContain(`<dt>Credits so far</dt><dd>${rows[0]?.credits}</dd>`)
+    expect(body).toContain(`<dt>Credits, total</dt><dd>${rows[0]?.credits}</dd>`)
     expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
   })
 
@@ -90,9 +92,9 @@ describe('the page of a key', () => {
     expect(week).toContain(`<dt>Calls</dt><dd><strong>${all.calls}</strong></dd>`)
     expect(week).toContain(`<dt>Credits</dt><dd>${credits(all.micro)}</dd>`)
     expect(week).toContain('ip lookup')
-    expect(week).toContain('The addresses that calls come from are not recorded.')
+    expect(week).toContain('The addresses from which calls come are not recorded.')
     const before = await section('?range=custom&from=2020-01-01&to=2020-01-31')
-    expect(before).toContain('The key was not used in this time.')
+    expect(before).toContain('The key was not used in this range.')
     expect(before).toContain(`to=${encodeURIComponent('2020-02-01T00:00:00.000Z')}`)
     const wrong = await ada.get(`${base}/keys/${scene.keyId}?range=custom&from=2020-02-01&to=2020-01-01`)
     expect([wrong.statusCode, wrong.body.includes('is not after 2020-02-01')]).toEqual([422, true])

@@ -121,7 +121,7 @@ describe('the overview', () => {
   })
 
   test('shows the last signed checkpoint unchanged', async () => {
-    expect(textOf((await browser.get('/')).body)).toContain('Checkpoint None was signed yet.')
+    expect(textOf((await browser.get('/')).body)).toContain('Checkpoint No checkpoint yet.')
     const { note, size } = await room.foundation.checkpoints.make()
     const { body } = await browser.get('/')
     expect(body).toContain(note)
@@ -304,7 +304,7 @@ describe('the statement', () => {
   test('shows the subject, time, cost and rule of every line', async () => {
     const { body } = await browser.get(`/organizations/${id}`)
     const at = new Date(startMs + calls * hourMs).toISOString()
-    expect(textOf(body)).toContain('Time (UTC) What Request id Outcome Credits Rule')
+    expect(textOf(body)).toContain('Time (UTC) Description Request id Outcome Credits Rule')
     expect(textOf(body)).toContain(`${at.slice(0, 10)} ${at.slice(11, 23)} ip lookup key statement`)
     expect(textOf(body)).toContain(`${requestIds.at(-1)} answered -1 ip_lookup.located v1 price book 1`)
     const first = await browser.get(`/organizations/${id}/statement?before=3`)

@@ -50,10 +50,14 @@ test('ends every other sign-in, and not this one', async () => {
 const chosen = 'four words and a number 7'
 
 test.each([
-  ['the current password is wrong', { present: 'no', new: chosen, again: chosen }, 'It is not your password'],
+  [
+    'the current password is wrong',
+    { present: 'no', new: chosen, again: chosen },
+    'This is not your current password',
+  ],
   ['it is too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
   ['the repetition differs', { new: chosen, again: `${chosen}8` }, 'The two new passwords differ'],
-  ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'It is the current password'],
+  ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'This is your current password'],
   ['it is endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
 ])('a new password is refused if %s', async (_, fields, says) => {
   const typed = Object.entries({ present: password, ...fields })
@@ -199,7 +203,7 @@ describe('with a generated password', () => {
   test('the same password is refused, and opens no more than before', async () => {
     const { statusCode, body } = await choose({ new: eve.password, again: eve.password })
     expect(statusCode).toBe(422)
-    expect(body).toContain('It is the current password')
+    expect(body).toContain('This is your current password')
     expect((await browser.get('/')).headers.location).toBe('/me')
   })
 

@@ -140,7 +140,9 @@ describe('a session', () => {
     await changeRole(room.foundation, { name: bob.name, role: 'viewer', organizationId: null, actor })
     const refused = await browser.get(`/organizations/${ours}/key/issue`)
     expect(refused.statusCode).toBe(403)
-    expect(refused.body).toContain('You are signed in as viewer. This is for admin, operations or partner.')
+    expect(refused.body).toContain(
+      'You are signed in as viewer. Only admin, operations or partner may do this.',
+    )
   })
 })
 

@@ -240,14 +240,14 @@ describe('any other text gets a clear answer', () => {
     const { statusCode, body } = await search('admin', text)
     expect(statusCode).toBe(200)
     expect(body).not.toContain('<script>')
-    expect(body).toContain('Nothing that you may see has this id or name.')
+    expect(body).toContain('No results with this id or name.')
     expect(body).toContain('<li>the request id of a call</li>')
   })
 
   test('no text at all: the page says what can be searched', async () => {
     for (const answer of [as('admin').get('/search'), search('admin', ''), search('admin', ' ')]) {
       const { statusCode, body } = await answer
-      expect([statusCode, body.includes('Nothing that you may see')]).toEqual([200, false])
+      expect([statusCode, body.includes('No results with')]).toEqual([200, false])
       expect(body).toContain('<li>the name of a stream</li>')
     }
   })

@@ -104,7 +104,7 @@ describe('setting it up', () => {
     const fields = { ...hidden, present: 'not the password', code: codeOf(secret) }
     const { statusCode, body } = await browser.post('/me/second-factor', encoded(fields))
     expect(statusCode).toBe(422)
-    expect(body).toContain('It is not your password')
+    expect(body).toContain('This is not your current password')
     expect(await events('SecondFactorSet')).toEqual([])
   })
 
@@ -176,7 +176,9 @@ describe('signing in', () => {
     const code = codeOf(secret)
     const answers = await Promise.all([one, other].map((each) => each.submit('/login/code', { code })))
     expect(answers.map(({ statusCode }) => statusCode).sort()).toEqual([303, 401])
-    expect(answers.find(({ statusCode }) => statusCode === 401)?.body).toContain('The code was used before')
+    expect(answers.find(({ statusCode }) => statusCode === 401)?.body).toContain(
+      'This code has already been used',
+    )
   })
 
   test('a recovery code opens once, and leaves nine', async () => {
@@ -296,7 +298,7 @@ describe('new recovery codes and removing', () => {
     browser.submit('/me/second-factor', fields, '/me/second-factor/remove')
 
   test.each([
-    ['no password', () => ({ code: '000000' }), 'It is not your password'],
+    ['no password', () => ({ code: '000000' }), 'This is not your current password'],
     ['a wrong code', () => ({ present: ada.password, code: '000000' }), 'The code is wrong'],
   ])('with %s both are refused', async (_, fieldsOf, says) => {
     await setUp()

@@ -360,7 +360,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
       const [, value = ''] = /<code id="secret">([^<]+)<\/code>/.exec(last?.body ?? '') ?? []
       shown.push(value)
       const again = await browser.post(...(posts.at(-1) ?? ['', '']))
-      expect([again.statusCode, again.body.includes('Sent before'), again.body.includes(value)]).toEqual([
+      expect([again.statusCode, again.body.includes('Already sent'), again.body.includes(value)]).toEqual([
         409,
         true,
         false,
@@ -446,7 +446,7 @@ describe('a form', () => {
       const answers = await Promise.all([browser.post(path, body), browser.post(path, body)])
       // The second request gets the page of the first, if that is still running.
       for (const { statusCode } of answers) expect([200, 303, 409]).toContain(statusCode)
-      expect((await browser.post(path, body)).body).toContain('Sent before')
+      expect((await browser.post(path, body)).body).toContain('Already sent')
     })
     expect(events).toMatchObject([{ type: 'CreditGranted', data: { amount: '5' }, by: 'user:the-finance' }])
   })

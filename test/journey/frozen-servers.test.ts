@@ -180,7 +180,7 @@ test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused imme
   await expectMetricsInTime()
   const page = await ask(`${service.dashboardUrl}/`, { headers: { cookie, accept: 'text/html' } })
   expect([page.status, page.retryAfter >= 5]).toEqual([503, true])
-  expect(page.text).toContain('Database away')
+  expect(page.text).toContain('Database not available')
   thaw()
   const after = await eventually(async () => {
     const reply = await lookUp()

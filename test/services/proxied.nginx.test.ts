@@ -129,7 +129,7 @@ describe('the dashboard', () => {
     for (const headers of [{ host }, { host, 'x-forwarded-proto': 'https' }]) {
       const answer = await ask(`${pages.plain}/login`, client, { headers })
       expect({ status: answer.status, cookies: answer.cookies }).toEqual({ status: 403, cookies: [] })
-      expect(answer.text).toContain('Only over HTTPS')
+      expect(answer.text).toContain('HTTPS required')
     }
   })
 

@@ -92,7 +92,7 @@ const explain = async (page: Page, requestId: string): Promise<void> => {
   await click(page, requestId)
   const said = await text(page)
   expect(said).toContain('the address was located')
-  expect(said).toContain('it is in the statement')
+  expect(said).toContain('the call is in the statement')
   expect(await figure(page, 'Cost, credits')).toBe('1')
   await picture(page, 'story-call')
 }

@@ -1,17 +1,17 @@
 /**
- * For the pages of people who are signed in. Lists that are longer than a page grow in place; without scripts, their links lead to the next
- * page. Fields whose values are chosen by name, and the search, get suggestions.
+ * For pages of signed-in users. Lists that are longer than a page grow in place; without scripts, a link leads to the next page. The search and
+ * fields for names get suggestions.
  */
 import './htmx.js'
 
-/** A whole API key is a secret: it is sent with its form, and not in an address. */
+/** Requests no suggestions for a whole API key, because a secret must not be in an address. */
 document.addEventListener('htmx:config:request', (event) => {
   const { sourceElement } = event.detail.ctx
   if (sourceElement instanceof HTMLInputElement && sourceElement.value.trim().startsWith('enl_'))
     event.preventDefault()
 })
 
-/** Ctrl-K, and a slash outside of fields, lead to the search. */
+/** Ctrl-K, or a slash outside of a field, moves the focus to the search. */
 document.addEventListener('keydown', (event) => {
   const { key, ctrlKey, metaKey, altKey, target } = event
   const types = target instanceof Element && target.closest('input, textarea, select') !== null
@@ -23,7 +23,7 @@ document.addEventListener('keydown', (event) => {
   document.getElementById('q')?.select()
 })
 
-/** A part that refreshes itself keeps the focus: on the link of the same address and place. */
+/** The focus stays on the same link when a part of the page refreshes itself. */
 let focused = null
 const alike = (root, { tag, href }) =>
   [...root.querySelectorAll(tag)].filter((one) => one.getAttribute('href') === href)

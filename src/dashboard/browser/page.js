@@ -1,11 +1,11 @@
-/** Additions to every page when scripts run: local times, buttons that copy, and live progress. */
+/** Adds local times, copy buttons and live progress to every page. */
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 const isLocal = document.documentElement.dataset.times === 'local'
 
 const twoDigits = (number) => String(number).padStart(2, '0')
 
-/** In the form in which the page has it in UTC. */
+/** Formats a local time like `shown`, the UTC time on the page. */
 const localText = (at, shown) => {
   const day = [at.getFullYear(), twoDigits(at.getMonth() + 1), twoDigits(at.getDate())].join('-')
   const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map(twoDigits).join(':')
@@ -14,7 +14,7 @@ const localText = (at, shown) => {
 
 const asLocal = (text) => text.replace('(UTC)', '(local)')
 
-/** The text that names a time says UTC: the head of its column, its label, or the text after it. */
+/** Corrects the word UTC near a time: in the head of its column, in its label, or after it. */
 const renameAround = (time) => {
   const cell = time.closest('[data-head]')
   if (cell !== null) {
@@ -28,7 +28,7 @@ const renameAround = (time) => {
   if (after instanceof Text) after.data = after.data.replace(/^ UTC\b/, '')
 }
 
-/** Days and months are not converted to local time: they are counted in UTC. */
+/** Days and months are not converted to local time, because they are counted in UTC. */
 const showLocal = (root) => {
   for (const time of root.querySelectorAll('time[datetime*="T"]:not([title])')) {
     const at = new Date(time.dateTime)
@@ -46,13 +46,13 @@ if (isLocal) {
   if (note !== null) note.textContent = `Times are in ${zone}; days, months and fields are in UTC.`
 }
 
-/** Where times are in UTC, hovering shows the local time. */
+/** Shows the local time when the pointer is on a UTC time. */
 document.addEventListener('mouseover', ({ target }) => {
   const time = target instanceof Element ? target.closest('time[datetime]') : null
   if (time === null || time.title !== '') return
   const at = new Date(time.dateTime)
   if (time.dateTime.includes('T') && !Number.isNaN(at.getTime()))
-    time.title = `${at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })} here`
+    time.title = `${at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })} local time`
 })
 
 const copyOnClick = (button, textOf) => {
@@ -62,7 +62,7 @@ const copyOnClick = (button, textOf) => {
       () => true,
       () => false,
     )
-    button.textContent = done ? 'Copied' : 'Select it and copy by hand'
+    button.textContent = done ? 'Copied' : 'Select the text and copy it'
     setTimeout(() => button.replaceChildren(...shown), 2000)
   })
 }
@@ -79,7 +79,7 @@ const copyButtonOf = (text) => {
   return button
 }
 
-/** Only an encrypted page, or a page of this machine, may write to the clipboard. */
+/** Browsers let only encrypted or local pages write to the clipboard. */
 const offerCopies = () => {
   for (const button of document.querySelectorAll('button[data-copy][hidden]')) {
     button.hidden = false
@@ -97,7 +97,7 @@ if (navigator.clipboard !== undefined) {
   }
 }
 
-/** Running work shows its progress; the page is loaded again when the work is done. */
+/** Shows the progress of running work, and reloads the page when the work is done. */
 for (const element of document.querySelectorAll('[data-progress]')) {
   const source = new EventSource(element.dataset.progress)
   source.addEventListener('progress', ({ data }) => {
@@ -109,7 +109,7 @@ for (const element of document.querySelectorAll('[data-progress]')) {
   })
 }
 
-/** A form that is being sent is not sent again by a second click. */
+/** Prevents a second click from sending a form again. */
 document.addEventListener('submit', ({ target, submitter }) => {
   if (!(target instanceof HTMLFormElement) || target.method !== 'post') return
   if (target.dataset.sent === undefined) target.dataset.sent = ''

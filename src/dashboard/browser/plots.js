@@ -1,10 +1,9 @@
+/** Draws tables as plots. The tables remain on the page. */
 import uPlot from './uplot.js'
 
-/** Hidden series and open tables, by figure: kept when the page refreshes itself. */
+/** Hidden series and open tables of each figure, which stay as they are when the page refreshes itself. */
 const hidden = new Map()
 const opened = new Set()
-
-/** Draws the tables that are marked for it. The table remains: the plot shows only data that is in it. */
 
 const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
@@ -19,7 +18,7 @@ const read = (table) => {
   return { at, series }
 }
 
-/** The sum of a series and all series before it: the bars of the last are drawn first, and the others over them. */
+/** Adds to each series all series before it. The largest sums are drawn first, and the others over them. */
 const stacked = (series) => {
   const sums = []
   for (const [i, { values }] of series.entries())
@@ -30,7 +29,7 @@ const stacked = (series) => {
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 2 })
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 6 })
 
-/** A day as 11-21, and an hour as 14:00 or, at the beginning of a day, as that day. */
+/** Formats a day as 11-21 and an hour as 14:00. At midnight, the day is shown instead of the hour. */
 const timeText = (seconds, step, whole = false) => {
   const iso = new Date(seconds * 1000).toISOString()
   const isDay = step >= 86_400
@@ -43,7 +42,7 @@ const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
 
-/** No label occurs twice: days are whole, and fractions of credits keep the digits in which they differ. */
+/** With these distances, and with all digits of small fractions, an axis never shows the same label twice. */
 const [minute, hour, day] = [60, 3_600, 86_400]
 const daySteps = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * day)
 const hourSteps = [1, 2, 3, 6, 12].map((hours) => hours * hour)
@@ -103,7 +102,7 @@ const optionsOf = ({ at, series }, { width, step, unit }) => {
   }
 }
 
-/** The values of all series at the cursor, next to it. */
+/** Shows the values of all series next to the cursor. */
 const tooltip = ({ at, series }, step, isHidden) => {
   const box = document.createElement('div')
   box.className = 'tooltip'
@@ -133,7 +132,7 @@ const tooltip = ({ at, series }, step, isHidden) => {
   }
 }
 
-/** Opens the same page for the time that was dragged over. */
+/** Opens the same page for the time range that was selected by dragging. */
 const zoom = (at, step) => ({
   hooks: {
     setSelect: (plot) => {
@@ -171,7 +170,7 @@ const draw = (figure) => {
   let plot = null
   const render = () => {
     plot?.destroy()
-    // A hidden series does not lift those above it.
+    // A hidden series counts as zero, so that it does not lift the series above it.
     const shown = data.series.map(({ label, values }) => ({
       label,
       values: isHidden(label) ? values.map(() => 0) : values,
@@ -209,7 +208,7 @@ const drawAll = (root) => {
   for (const figure of root.querySelectorAll('figure.plot')) draw(figure)
 }
 drawAll(document)
-// A part of the page that was replaced.
+// Draws the figures in a part of the page that htmx has replaced.
 document.addEventListener('htmx:after:swap', ({ detail: { ctx } }) => {
   const part = document.getElementById(ctx.target.id)
   if (part !== null) drawAll(part)

@@ -4,21 +4,18 @@ import { type Html, html, type Renderable } from '../html.ts'
 import type { MonthUseRow } from '../month-queries.ts'
 import { described, type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 
-/** A month of all organizations: each one's usage compared with the month before. */
-
 type AllMonthsView = {
   readonly viewer: Viewer
-  /** As typed, if it is not a month. */
   readonly typed: string
   readonly fault: FormFault | null
   readonly shown: {
     readonly month: string
     readonly before: string
     readonly rows: readonly MonthUseRow[]
-    /** The page is not the first; the start of the next page. */
+    /** Whether the page is not the first, and the start of the next page. */
     readonly further: boolean
     readonly next: string | null
-    /** The number of organizations that have the month open. */
+    /** The number of organizations in which the month is still open. */
     readonly open: number
     readonly closableAtMs: number
     readonly atMs: number
@@ -27,10 +24,10 @@ type AllMonthsView = {
 
 export const allMonthsPage = ({ viewer, typed, fault, shown }: AllMonthsView): Html =>
   layout({
-    title: shown === null ? 'Months' : `${shown.month} of all organizations`,
+    title: shown === null ? 'Months' : `All organizations in ${shown.month}`,
     viewer,
     at: '/months',
-    main: html`<h1>${shown === null ? 'Months' : `${shown.month} of all organizations`}</h1>
+    main: html`<h1>${shown === null ? 'Months' : `All organizations in ${shown.month}`}</h1>
 <form class="filters" method="get" action="/months">
 <p><label for="month">Month (UTC)</label>
 <input id="month" name="month" type="month" value="${typed}" required${described('month', fault)}></p>
@@ -47,7 +44,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
   const sum = (of: (row: MonthUseRow) => string): bigint =>
     rows.reduce((all, row) => all + BigInt(of(row)), 0n)
   const [charged, earlier] = [sum((row) => row.charged_micro), sum((row) => row.charged_before_micro)]
-  const part = further || next !== null ? ', of this page' : ''
+  const part = further || next !== null ? ' on this page' : ''
   return [
     figures([
       [`Charged${part}`, html`<strong>${credits(String(charged))}</strong>`],
@@ -56,7 +53,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
       ['Calls', count(sum(({ calls }) => calls))],
       [`Calls in ${before}`, count(sum(({ calls_before }) => calls_before))],
     ]),
-    html`<p class="note">What calls of these days were charged, of sums that are kept by day. Refunds, grants and what was closed are on each organization’s own month, which comes from its ledger.</p>
+    html`<p class="note">These are the charges for calls on the days of the month. The month of each organization comes from the ledger, and also shows refunds, grants and the closed totals.</p>
 <p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a>${
       mayDo(viewer.role, 'ledgers.change') &&
       html` <a href="/commands/ledger/reconcile?month=${month}">Reconcile ${month}</a>`
@@ -85,9 +82,9 @@ const useTable = ({ month, before, rows }: Shown): Html =>
 <span class="id below">${id}</span>`,
       },
       { head: 'Calls', kind: 'number', cell: ({ calls }) => count(calls) },
-      { head: 'Calls before', kind: 'number', cell: (row) => count(row.calls_before) },
+      { head: `Calls in ${before}`, kind: 'number', cell: (row) => count(row.calls_before) },
       { head: 'Charged', kind: 'number', cell: (row) => credits(row.charged_micro) },
-      { head: 'Charged before', kind: 'number', cell: (row) => credits(row.charged_before_micro) },
+      { head: `Charged in ${before}`, kind: 'number', cell: (row) => credits(row.charged_before_micro) },
       {
         head: 'Difference',
         kind: 'number',
@@ -103,9 +100,9 @@ const closeSection = ({ month, before, open, closableAtMs, atMs }: Shown): Html 
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
-    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then, calls made in it may still be recorded. The month before: <a href="/months?month=${before}">${before}</a>.</p>`
-    : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} never changes, and later changes to the month are corrections in the month that is open then. An organization that has an earlier month open is left out and named; one that is already closed does not change.</p>
-<p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} of all</a></p>`
+    ? html`<p class="empty">This month can be closed from ${utc(new Date(closableAtMs))} on. Until then, its calls may still be recorded. Previous month: <a href="/months?month=${before}">${before}</a></p>`
+    : html`<p>Closing ${month} writes off the lots that expired in the month, and records the totals and the digest of each statement in the ledger. After that, the files of the month never change, and later corrections appear in the month that is open then. Organizations with an earlier open month are skipped and listed. Organizations that have already closed the month do not change.</p>
+<p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} for all</a></p>`
 }
 </section>`
 }

@@ -8,8 +8,6 @@ import { leadersTable } from './overview.ts'
 import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 
-/** The usage of all organizations together. */
-
 type AllUsageView = {
   readonly viewer: Viewer
   readonly range: Range

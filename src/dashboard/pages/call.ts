@@ -10,15 +10,15 @@ import type { AccountRow, StatementRow } from '../queries.ts'
 import { eventHref } from './events.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** One call: its cost and the reason for it, then its course, the lots that paid, and the evidence. */
+/** One call: its cost and the reason, its timeline, the lots that paid for it, and the evidence. */
 
 type CallView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly call: Explanation
-  /** Its line in the statement; null: not yet. */
+  /** Its line in the statement; null if the statement does not have it yet. */
   readonly line: StatementRow | null
-  /** Request ids of the calls before and after it in the ledger; null: there is none. */
+  /** The request ids of the calls before and after it in the ledger; null if there is none. */
   readonly previous: string | null
   readonly next: string | null
 }
@@ -47,7 +47,7 @@ ${figures([
 ])}
 <p>${costSentence(call)}${
       call.repeats !== null &&
-      html` It got the answer of <a href="${own}/calls/${call.repeats}">${call.repeats}</a> again, under the same Idempotency-Key.`
+      html` It had the same Idempotency-Key as <a href="${own}/calls/${call.repeats}">${call.repeats}</a>, and got the same answer again.`
     }</p>
 ${call.code !== null && errorSentence(call.code, viewer.docsUrl)}
 <p class="actions">${mayDo(viewer.role, 'credits.change') && isLeft && html`<a class="button" href="${own}/credits/refund?request=${call.request_id}">Refund the call</a>`}
@@ -61,7 +61,7 @@ ${evidenceSection(call, mayOpen(viewer.role, 'GET /events'))}`,
   })
 }
 
-/** What the code means, and where the guide says what to do about it. A code of another release has no words here. */
+/** Explains an error code and links to the guide. A code of another release has no explanation here. */
 const errorSentence = (code: string, docsUrl: string | null): Html => {
   const known = Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
   return html`<p>${known !== undefined && html`Answered with status ${known.status}: ${known.when}. `}${
@@ -71,7 +71,7 @@ const errorSentence = (code: string, docsUrl: string | null): Html => {
 
 const at = (iso: string): Html => instant(new Date(iso), { milliseconds: true })
 
-/** Such as: 1 credit: the address was located (rule ip_lookup.located v1, price book 1). */
+/** For example "1 credit: the address was located (rule ip_lookup.located v1, price book 1)." */
 const costSentence = ({ cost: { charged, lines, free_by, price_book } }: Explanation): string => {
   if (lines.length === 0) return free_by === null ? 'Free.' : `Free: ${reason(free_by, [])}.`
   const reasons = lines.map((line) => {
@@ -89,13 +89,13 @@ const costSentence = ({ cost: { charged, lines, free_by, price_book } }: Explana
   return `${creditsText(charged)}: ${reasons.join('; ')}.`
 }
 
-/** The rule's own words, and in parentheses its name. A rule of another release has no words here. */
+/** The rule's explanation, and its name in parentheses. A rule of another release has no explanation here. */
 const reason = (
   { because, rule, rule_version }: { because: string; rule: string; rule_version: number },
   more: readonly string[],
 ): string => `${because} (${[`rule ${rule} v${rule_version}`, ...more].join(', ')})`.trim()
 
-/** Milliseconds from the decision; later than a minute, the time alone says more. */
+/** Up to this limit, the timeline also shows the milliseconds since the decision. */
 const offsetMaxMs = 60_000
 
 const timelineSection = (call: Explanation, line: StatementRow | null): Html => {
@@ -116,7 +116,9 @@ const timelineSection = (call: Explanation, line: StatementRow | null): Html => 
     ...call.adjustments.map(
       ({ at, kind, amount, reason }) => [at, `${words(kind)} of ${creditsText(amount)}: ${reason}`] as const,
     ),
-    ...(call.checkpoint === null ? [] : [[call.checkpoint.at, 'a signed checkpoint covers it'] as const]),
+    ...(call.checkpoint === null
+      ? []
+      : [[call.checkpoint.at, 'a signed checkpoint covers the call'] as const]),
   ]
   return html`<section aria-labelledby="timeline">
 <h2 id="timeline">Timeline</h2>
@@ -128,11 +130,11 @@ ${steps
     ({ iso, what, offsetMs }) =>
       html`<li>${at(iso)}${offsetMs < offsetMaxMs && html` <span class="minor">${offsetMs >= 0 && '+'}${count(offsetMs)} ms</span>`} ${what}</li>`,
   )}
-${call.checkpoint === null && html`<li class="waits">no signed checkpoint covers it yet</li>`}
+${call.checkpoint === null && html`<li class="waits">no signed checkpoint covers the call yet</li>`}
 ${
   line === null
-    ? html`<li class="waits">it is not in the statement yet: the projection is behind</li>`
-    : html`<li>it is in the <a href="${own}/statement?before=${BigInt(line.revision) + 1n}">statement</a></li>`
+    ? html`<li class="waits">the call is not in the statement yet, because the projection is behind</li>`
+    : html`<li>the call is in the <a href="${own}/statement?before=${BigInt(line.revision) + 1n}">statement</a></li>`
 }
 </ol>
 </section>`

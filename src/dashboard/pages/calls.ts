@@ -21,13 +21,13 @@ import { rangeFields } from './ranges.ts'
 
 /** Calls of all organizations or of one, newest first. */
 
-/** `errors`: every call that was not answered. */
+/** `errors`: every call that was refused or failed. */
 export const callOutcomes = ['answered', 'refused', 'failed', 'errors'] as const
 export const callFields = ['organization', 'key', 'capability', 'outcome', 'code', 'cost'] as const
 
 type CallsView = {
   readonly viewer: Viewer
-  /** Null: all organizations. */
+  /** Null for all organizations. */
   readonly account: AccountRow | null
   readonly typed: Form
   readonly range: Range
@@ -36,7 +36,7 @@ type CallsView = {
   readonly page: CallsPage
   /** The filters and the range, for the links of the page. */
   readonly query: Readonly<Record<string, string>>
-  /** How often the list has refreshed itself; null: it does not. */
+  /** How many times the list has refreshed itself; null if it does not refresh itself. */
   readonly live: number | null
 }
 
@@ -96,7 +96,7 @@ ${
 ${choice(view, { name: 'capability', label: 'Capability', options: capability.options.map((one) => [one, words(one)]) })}
 ${choice(view, { name: 'outcome', label: 'Outcome', options: callOutcomes.map((one) => [one, one === 'errors' ? 'refused or failed' : one]) })}
 ${input(view, { name: 'code', label: 'Error code', hint: 'CREDIT_001' })}
-${input(view, { name: 'cost', label: 'Credits, at least', hint: '0.5' })}
+${input(view, { name: 'cost', label: 'Minimum credits', hint: '0.5' })}
 <p class="actions"><button type="submit">Show</button> <a href="${pathOf(view)}">Reset</a></p>
 </form>`
 
@@ -109,7 +109,7 @@ const list = (view: CallsView): Html => {
 <a href="${hrefOf(view, {}, '.csv')}">CSV<span class="unseen"> of these calls</span></a></div>
 ${
   page.calls.length === 0
-    ? html`<p class="empty">${page.older === null ? 'No calls match. Choose a longer range or fewer filters.' : 'No calls match among the newest of this range. Continue with older ones.'}</p>`
+    ? html`<p class="empty">${page.older === null ? 'No calls match. Choose a longer range or fewer filters.' : 'No calls match among the newest ones in this range. Older calls may match.'}</p>`
     : table({
         caption: 'Calls, newest first',
         rows: page.calls,

@@ -1,29 +1,29 @@
 import { type Html, html, type Renderable } from '../html.ts'
 
-/** Fields whose values people choose by name. */
+/** Form fields whose values people choose by name. */
 
 export type Choice = {
   readonly id: string
   readonly name: string
   readonly about: string
-  /** Null: of none. */
+  /** Null if it belongs to no organization. */
   readonly organization_id: string | null
 }
 
 export type Choices = {
   readonly found: readonly Choice[]
-  /** There are more after these. */
+  /** Whether there are more choices after these. */
   readonly more: boolean
 }
 
-/** The value of a choice as browsers suggest it: its name, and its id. */
+/** The text with which browsers suggest a choice: its name and its id. */
 export const suggested = ({ id, name }: Pick<Choice, 'id' | 'name'>): string =>
   id === name ? id : `${name} (${id})`
 
-/** The field of a list from which people choose what their text meant. */
+/** The name of the list from which people choose if their text matched several things. */
 export const chosenName = (flag: string): string => `${flag}-chosen`
 
-/** Before the id of the last choice in a list: the next ones are asked for. */
+/** Begins the value that requests the choices after an id. */
 export const afterMark = 'after '
 
 export const choiceOptions = ({
@@ -37,8 +37,8 @@ export const suggestions = (flag: string, choices: Choices): Html =>
   html`<datalist id="${flag}-choices">${choiceOptions(choices)}</datalist>`
 
 /**
- * The attributes of an input with suggestions. `address` finds them. `within`: the field of the organization to which they belong.
- * `posted`: the text must be in no address; the form around the input has its token.
+ * The attributes of an input with suggestions, which come from `address`. `within` names the field of the organization to which they must belong.
+ * `posted` keeps the text out of addresses.
  */
 export const suggesting = (
   flag: string,
@@ -50,7 +50,7 @@ export const suggesting = (
 ): Html =>
   html` list="${flag}-choices" ${posted ? 'hx-post' : 'hx-get'}="${address}?field=${flag}" hx-trigger="input changed delay:150ms" hx-target="#${flag}-choices" hx-sync="this:replace"${within !== null && html` hx-include="[name='${within}']"`}`
 
-/** A list of what a name may have meant. */
+/** A list of the things that a text may mean. */
 export const choiceList = (flag: string, { found, more }: Choices): Renderable => {
   const [first, last] = [found[0], found.at(-1)]
   return html`<p><label for="${chosenName(flag)}">Which one?</label>

@@ -6,7 +6,7 @@ import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** Every command and query that a person may use, by noun. */
 
-/** `href`: null if only other interfaces offer it. */
+/** `href` is null if only other interfaces offer the command. */
 type Usable = { readonly declared: Declared; readonly href: string | null }
 
 const headings: Readonly<Record<string, string>> = {
@@ -30,7 +30,7 @@ export const commandsPage = ({
   readonly account: AccountRow | null
   readonly usable: readonly Usable[]
 }): Html => {
-  const title = account === null ? 'All commands' : `All commands of ${account.name}`
+  const title = account === null ? 'All commands' : `All commands for ${account.name}`
   const byNoun = Map.groupBy(usable, ({ declared }) => declared.name.split(' ')[0] ?? '')
   return layout({
     title,
@@ -38,7 +38,7 @@ export const commandsPage = ({
     ...(account === null && { at: '/commands' as const }),
     main: html`${account !== null && organizationHead(viewer, account, '/commands')}
 <h1>${title}</h1>
-<p class="note">What your role, ${viewer.role}, may do and see${account === null ? ', here and on the command line' : ' here'}.</p>
+<p class="note">Your role, ${viewer.role}, may use these commands${account === null ? ' here and on the command line' : ' here'}.</p>
 ${[...byNoun].map(([noun, ofNoun]) => section(noun, ofNoun))}`,
   })
 }

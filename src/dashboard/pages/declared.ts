@@ -31,7 +31,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
+/** The pages of commands (form, plan and answer) and of queries (filters and table). */
 
 export type DeclaredView = {
   readonly viewer: Viewer
@@ -42,7 +42,7 @@ export type DeclaredView = {
 type FormView = DeclaredView & {
   readonly typed: Form
   readonly fault: FormFault | null
-  /** The first ones, for fields whose values people choose by name. */
+  /** The first choices for each field whose value people choose by name. */
   readonly choices: ReadonlyMap<string, Choices>
 }
 
@@ -55,7 +55,7 @@ const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
   return `${below}${(account === null ? homes : organizationHomes)[noun] ?? ''}` || '/commands'
 }
 
-/** The page that shows what the commands of a noun change. */
+/** The page to return to after a command, by the command's noun. */
 const organizationHomes: Readonly<Record<string, string>> = {
   credits: '/credits/lots',
   key: '#keys',
@@ -78,7 +78,7 @@ const homes: Readonly<Record<string, string>> = {
   jobs: '/operations',
 }
 
-/** The summary up to its first semicolon. The rest is a note below the title. */
+/** The summary up to its first semicolon. The rest becomes a note below the title. */
 const titleOf = ({ place: { declared } }: DeclaredView): string =>
   capitalized(declared.summary.replace(/;.*/, ''))
 
@@ -103,7 +103,6 @@ ${main}
   })
 }
 
-/** Some of the queries have a place in the menu of the organization. */
 const headIn = (view: DeclaredView, account: AccountRow): Html => {
   const place = organizationMenu.find(({ path }) => view.place.path === `/organizations/:organization${path}`)
   return place === undefined
@@ -111,7 +110,7 @@ const headIn = (view: DeclaredView, account: AccountRow): Html => {
     : organizationHead(view.viewer, account, place.path)
 }
 
-/** The labels of commands whose name has a noun in the place of a verb. */
+/** Button labels of commands whose name does not end in a suitable verb. */
 const labels: Readonly<Record<string, string>> = {
   'credits threshold': 'Set threshold',
   'event-log checkpoint': 'Sign checkpoint',
@@ -125,7 +124,7 @@ const labels: Readonly<Record<string, string>> = {
   'user token': 'Create token',
 }
 
-/** What the button that makes the change says: its verb. A field that withdraws or revokes instead has its own. */
+/** The label of the button that makes the change. */
 const verbOf = ({ place: { declared } }: DeclaredView, typed: Form): string => {
   const instead = ['withdraw', 'revoke'].find((flag) => typed.text(flag) !== '')
   if (instead !== undefined) return capitalized(instead)
@@ -161,10 +160,10 @@ const hintOf = ({ help, picks, control, byDefault }: Field): string =>
     .map((sentence) => `${sentence}.`)
     .join(' ')
 
-/** As browsers want it: without its zone, which is UTC. */
+/** Browsers accept a time only without its zone, which is UTC. */
 const pickerValue = (value: string): string => value.replace(/^(\d{4}-\d\d-\d\dT[\d:.]+)Z$/i, '$1')
 
-/** Browsers know days and months. A day that is given with a time stays an instant. */
+/** A day with a time is entered as an instant. */
 const typeOf = ({ control }: Field, value: string): Renderable => {
   if (control === 'month') return html` type="month"`
   if (control === 'number') return html` inputmode="numeric"`
@@ -179,7 +178,7 @@ const control = (view: FormView, field: Field): Html => {
   const about = described(flag, fault, `${flag}-hint`)
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
-  // A link gave it, such as the key of a page: the form is about this one.
+  // A link set the value, for example on the page of a key, so people should not change it.
   const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
   const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
   switch (field.control) {
@@ -206,7 +205,7 @@ ${options.map(
 )}
 ${hint}</fieldset>`
     default: {
-      // A document that may have a name is asked for in one line.
+      // A document that people may also refer to by name needs only one line.
       if (field.control === 'document' && field.named === undefined)
         return html`<p><label for="${flag}">${label}</label>
 <textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
@@ -249,7 +248,7 @@ ${askedFields(place).flatMap(({ flag }) =>
   )
 }
 
-/** It was done before. */
+/** For a plan that has nothing to do. */
 export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html =>
   frame(
     view,
@@ -275,7 +274,7 @@ ${view.calls !== null && firstCallsSection(view.calls)}
   )
 }
 
-/** The only place that ever shows a secret. */
+/** A secret is shown only here. */
 const secretSection = (
   label: string,
   secret: string,
@@ -284,10 +283,10 @@ const secretSection = (
 <p class="secret" tabindex="0" aria-labelledby="secret-label"><code id="secret">${secret}</code></p>
 <p class="actions"><button type="button" data-copy="secret" aria-live="polite" hidden>Copy</button></p>`
 
-/** Lines that make a first call with a new API key. */
+/** Example calls with a new API key. */
 export type FirstCallsView = {
   readonly calls: readonly { readonly name: string; readonly text: string }[]
-  /** Whether the address in them is that of this service. */
+  /** Whether the examples contain the API's own address. */
   readonly apiKnown: boolean
 }
 
@@ -308,12 +307,12 @@ ${calls.map(
 )}
 </section>`
 
-/** `answer`: of a query without columns; `page`: of a list. Null: there is a fault, or nothing was asked for yet. */
+/** The result of a query: `page` for a list, otherwise `answer`. Both are null if there is a fault, or the query has not run yet. */
 export type Found = {
   readonly answer: Answer | null
   readonly page: Page | null
   readonly names: Names
-  /** It is not the first page. */
+  /** Whether this is not the first page. */
   readonly further: boolean
 }
 
@@ -347,7 +346,7 @@ ${page !== null && pageOfRows(view, page, query)}`,
   )
 }
 
-/** The answer of long work. */
+/** The page with the answer of long work. */
 export const workAnswerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
   view.place.declared.changes === 'nothing'
     ? frame(
@@ -360,7 +359,7 @@ ${shownAnswer(view)}
       )
     : answerPage({ ...view, calls: null })
 
-/** Long work that was refused, or failed: it says why. */
+/** The page that says why long work was refused or failed. */
 export const workFailedPage = (view: DeclaredView & { readonly message: string }): Html =>
   frame(
     view,
@@ -374,7 +373,7 @@ const askerOf = ({ viewer, account }: DeclaredView) => ({
   organizationId: account?.organization_id ?? null,
 })
 
-/** Only what the person may do. */
+/** Links to the next steps that the user may take. */
 const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Renderable => {
   const links = [...(view.place.declared.next ?? []), ...(view.answer?.next ?? [])].flatMap((next) => {
     const declared = declarationNamed(next.name)
@@ -404,10 +403,10 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
 ${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, view.place.declared, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
-${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`}`
+${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">Download CSV</a></p>`}`
 }
 
-/** What people may do with each row, in a last column. In a list of all organizations, a row names its own. */
+/** A last column with the actions that the user may take on each row. */
 const columnOfNext = (
   view: DeclaredView,
   { columns, nextOfRow = [] }: Lists[string],
@@ -447,7 +446,7 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
   return members(json)
 }
 
-/** A table is captioned by the heading before it. `callsOf`: the organization whose calls the request ids name. */
+/** The caption of a table is the heading before it. `callsOf`: the organization to which the request ids belong. */
 const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`
@@ -477,7 +476,7 @@ const list = (
         ...(isNumber(value) && ({ kind: 'number' } as const)),
       }),
     )
-  if (rows.length === 0) return html`<p class="empty">There is nothing to show.</p>`
+  if (rows.length === 0) return html`<p class="empty">No entries.</p>`
   return table<Row>({
     caption,
     rows,
@@ -516,7 +515,7 @@ const meter = (row: Row, { name, label, limit = '' }: Column): Renderable => {
 const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
 
-/** Members of an object as figures, and lists in it as tables. Absent members are left out. */
+/** Shows the members of an object as figures, and its lists as tables. Absent members are left out. */
 const members = (json: object, view: DeclaredView | null = null): Renderable => {
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
@@ -535,7 +534,6 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
   ]
 }
 
-/** An id can be copied. */
 const memberValue = (name: string, value: unknown): Renderable =>
   name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0
     ? 'any address'
@@ -569,7 +567,7 @@ const shownValue = (value: unknown): Renderable => {
   if (typeof value === 'number') return count(value)
   if (typeof value === 'object') return plainText(value)
   const text = String(value)
-  // Of a signed note, every line break counts.
+  // A signed note must keep its line breaks.
   if (text.includes('\n')) return html`<pre class="kept" tabindex="0">${text}</pre>`
   if (isoForm.test(text)) return utc(new Date(text))
   if (decimalForm.test(text)) return decimal(text)
@@ -577,7 +575,7 @@ const shownValue = (value: unknown): Renderable => {
   return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
 }
 
-/** Organizations as people see them: names, by id. */
+/** Names of organizations, by id. */
 type Names = ReadonlyMap<string, string>
 
 /** The name with the id below it; only the id if the name is unknown. */

@@ -25,7 +25,7 @@ export const shownEventPage = ({
     at: '/events',
     main: html`${crumbs([['/events', 'Events'], event.type])}
 <h1>${event.type}</h1>
-<p class="note">Of ${streamLink(event.stream)}</p>
+<p class="note">In the stream ${streamLink(event.stream)}</p>
 ${figures([
   ['Revision', count(event.revision)],
   ['Position', count(event.position)],
@@ -45,7 +45,7 @@ ${chainSection(page)}`,
 const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
-/** The owner of the event, by its stream or by its content. */
+/** The organization of the event, from its stream or its content. */
 const organizationIn = ({ stream, data }: EventPage['event']): string | null => {
   const named = organizationOfStream(stream) ?? /"organization_id":"(org_[\w]{26,31})"/.exec(data)?.[1] ?? ''
   return organizationPattern.test(named) ? named : null
@@ -81,7 +81,7 @@ const envelopeSection = (page: EventPage, metadata: EventMetadata | null): Html 
     ['Actor', metadata?.actor],
     ['Effective (UTC)', metadata?.effective_at],
     ["Recorded by the writer's clock (UTC)", metadata?.recorded_at],
-    ['Version of its type', metadata?.schema_version],
+    ['Schema version', metadata?.schema_version],
   ]
   return html`<section aria-labelledby="envelope">
 <h2 id="envelope">Envelope</h2>
@@ -89,11 +89,11 @@ ${table({
   caption: 'Metadata of the event',
   rows: rows.filter(([, value]) => value !== undefined && value !== false),
   columns: [
-    { head: 'What', kind: 'name', cell: ([name]) => name },
+    { head: 'Field', kind: 'name', cell: ([name]) => name },
     { head: 'Value', cell: ([, value]) => html`<span class="id">${value}</span>` },
   ],
 })}
-${metadata === null && html`<p class="notice bad" role="alert">Its metadata are none that this release knows. They are shown as they are stored.</p>`}
+${metadata === null && html`<p class="notice bad" role="alert">This release does not know this kind of metadata, so it is shown as it is stored.</p>`}
 ${metadata === null && raw(event.metadata)}
 </section>`
 }
@@ -108,7 +108,7 @@ const visible = (text: string): string =>
   )
 
 const raw = (text: string): Html => html`<pre class="raw">${visible(text.slice(0, shownCharactersMax))}</pre>
-${text.length > shownCharactersMax && html`<p class="note">The first ${count(shownCharactersMax)} of ${count(text.length)} characters.</p>`}`
+${text.length > shownCharactersMax && html`<p class="note">Only the first ${count(shownCharactersMax)} of ${count(text.length)} characters are shown.</p>`}`
 
 const dataSection = ({ event }: EventPage, reading: EventReading['reading']): Html =>
   reading.kind === 'known'
@@ -116,14 +116,14 @@ const dataSection = ({ event }: EventPage, reading: EventReading['reading']): Ht
 <h2 id="data">Data</h2>
 ${
   reading.version < reading.newest &&
-  html`<p class="note">It was written in version ${reading.version} of its type. This release reads it as version ${reading.newest}, which is this:</p>`
+  html`<p class="note">The event was written with schema version ${reading.version}. This release reads it as version ${reading.newest}:</p>`
 }
 ${raw(JSON.stringify(reading.data, null, 2))}
 <details><summary>As it is stored</summary>${raw(event.data)}</details>
 </section>`
     : html`<section aria-labelledby="data">
 <h2 id="data">Data</h2>
-<p class="notice${reading.kind === 'faulty' && ' bad'}"${reading.kind === 'faulty' && html` role="alert"`}>This release cannot read it: ${reading.why}. It is shown as it is stored.</p>
+<p class="notice${reading.kind === 'faulty' && ' bad'}"${reading.kind === 'faulty' && html` role="alert"`}>This release cannot read this event: ${reading.why}. Its data is shown as it is stored.</p>
 ${raw(event.data)}
 </section>`
 
@@ -136,17 +136,17 @@ ${
   html`<p class="notice bad" role="alert">The chain is broken at revision ${count(following.link.revision)}: ${following.link.why}.</p>`
 }
 ${table({
-  caption: 'Digests of the event and its neighbours',
+  caption: 'Digests of the event, and of the events before and after it',
   rows: [
-    ['Computed from its bytes and the digest before it', link.computed ?? 'not known'],
-    ['Carried by the event', link.carried ?? 'none'],
+    ['Computed from the event and the digest before it', link.computed ?? 'not known'],
+    ['Stored in the event', link.carried ?? 'none'],
     [
       'The event before it',
       preceding === null
         ? event.revision === 0
-          ? 'It is the first of its stream.'
-          : 'It could not be read.'
-        : 'It was read, and its digest is part of the computed digest.',
+          ? 'This is the first event of its stream.'
+          : 'It cannot be read.'
+        : 'Its digest is part of the computed digest.',
     ],
     [
       'The event after it',
@@ -158,10 +158,10 @@ ${table({
     { head: 'Digest', cell: ([, value]) => html`<span class="id">${value}</span>` },
   ],
 })}
-<p class="note">That nothing was cut off the end, or written anew as a whole, the signed checkpoints say.</p>
+<p class="note">This check does not show whether events were removed from the end, or whether the whole log was rewritten. The signed checkpoints show that.</p>
 </section>`
 
-/** For events of which only the positions are known. */
+/** For events that cannot be read, so that only their positions are known. */
 export const unreadablePage = ({
   viewer,
   error,
@@ -174,7 +174,7 @@ export const unreadablePage = ({
     viewer,
     at: '/events',
     main: html`${crumbs([['/events', 'Events'], error.stream])}
-<h1>Events that cannot be opened</h1>
+<h1>Events that cannot be read</h1>
 <p class="notice bad" role="alert">${error.message}</p>
-<p>What stands before and after them is in ${streamLink(error.stream)}.</p>`,
+<p>The events before and after them are in ${streamLink(error.stream)}.</p>`,
   })

@@ -8,13 +8,13 @@ import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { crumbs, described, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 
-/** The event log, and one of its streams: the newest events first. */
+/** The event log and its streams, newest events first. */
 
 type EventsView = {
   readonly viewer: Viewer
   readonly typed: { readonly stream: string; readonly type: string }
   readonly fault: FormFault | null
-  /** Null if the form was wrong. */
+  /** Null if the form has a fault. */
   readonly page: LogPage | null
   readonly before: bigint | null
 }
@@ -25,7 +25,7 @@ export const eventsPage = ({ viewer, typed, fault, page, before }: EventsView): 
     viewer,
     at: '/events',
     main: html`<h1>Events</h1>
-<p class="note">What the event log holds, as it was written, the newest first. What is sealed stays sealed.</p>
+<p class="note">The events of the log as they were written, newest first. Sealed data stays sealed.</p>
 ${faultNotice(fault)}
 ${filterForm({ typed, fault, action: '/events' })}
 ${page !== null && foundEvents(page, typed.type)}
@@ -52,19 +52,19 @@ const foundEvents = (page: LogPage, type: string): Html => html`${page.unreadabl
 ${
   page.events.length === 0
     ? html`<p class="empty">${nothing(page, type)}</p>`
-    : table({ caption: 'Events, the newest first', rows: page.events, columns: [...inLog, ...ofEvent] })
+    : table({ caption: 'Events, newest first', rows: page.events, columns: [...inLog, ...ofEvent] })
 }`
 
 const nothing = ({ lookedAt, next }: LogPage, type: string): string => {
   if (type === '') return 'No events.'
   const more = next === null ? 'There are no more events.' : 'Continue to search further back.'
-  return `None of the ${count(lookedAt)} searched events has the type ${type}. ${more} Each search covers about ${count(lookedAtMax)} events.`
+  return `The type ${type} does not occur among the ${count(lookedAt)} events searched. ${more} Each search covers about ${count(lookedAtMax)} events.`
 }
 
 export const eventHref = ({ stream, revision }: Pick<RecordedEvent, 'stream' | 'revision'>): string =>
   `/events/streams/${encodeURIComponent(stream)}/${revision}`
 
-/** A stream of other software may have a name for which there is no page here. */
+/** Streams of other software can have names for which there is no page. */
 export const streamLink = (stream: string): Renderable =>
   isStreamName(stream)
     ? html`<a href="/events/streams/${encodeURIComponent(stream)}"><span class="id">${stream}</span></a>`
@@ -128,9 +128,9 @@ ${filterForm({ typed: { stream, type }, fault: null, action: '/events' })}
 ${chainNotice(page.links)}
 ${
   page.events.length === 0
-    ? html`<p class="empty">${type === '' ? 'There are no earlier events.' : `None of the searched events has the type ${type}.`}</p>`
+    ? html`<p class="empty">${type === '' ? 'There are no earlier events.' : `The type ${type} does not occur among the events searched.`}</p>`
     : table({
-        caption: `Events of ${stream}, the newest first`,
+        caption: `Events of ${stream}, newest first`,
         rows: page.events,
         columns: [
           ...ofEvent.map(({ cell, ...column }) => ({
@@ -147,11 +147,11 @@ ${pagesLinks({ href: `/events/streams/${encodeURIComponent(stream)}`, type, furt
   })
 }
 
-/** Marked by more than its colour. */
+/** The state in words, because some people do not see the colour. */
 export const chainMark = ({ state, why }: ChainLink): Renderable => {
   if (state === 'holds') return html`<span class="mark good">holds</span>`
   if (state === 'broken') return html`<span class="mark bad">broken</span> <small>${why}</small>`
-  return html`<span class="mark warn">not judged</span> <small>${why}</small>`
+  return html`<span class="mark warn">not checked</span> <small>${why}</small>`
 }
 
 const chainNotice = (links: readonly ChainLink[]): Renderable => {
@@ -161,7 +161,7 @@ const chainNotice = (links: readonly ChainLink[]): Renderable => {
   const [fault] = broken
   if (fault !== undefined)
     return html`<div class="notice bad" role="alert"><p>The chain is broken at revision ${count(fault.revision)}: ${fault.why}.${
-      broken.length > 1 && ` It is broken at ${count(broken.length - 1)} more of the searched events.`
+      broken.length > 1 && ` It is also broken at ${count(broken.length - 1)} more of these events.`
     }</p><p>This check changed nothing. <a href="/commands/event-log/verify">Verify the whole event log</a></p></div>`
   const held = links.filter(({ state }) => state === 'holds').length
   const rest = held === links.length ? '' : ` ${count(links.length - held)} of them could not be checked.`

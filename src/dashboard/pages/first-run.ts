@@ -3,7 +3,7 @@ import type { FirstAnswer, FirstRun } from '../first-run.ts'
 import { type Html, html } from '../html.ts'
 import { formFields, type Viewer } from './layout.ts'
 
-/** The first steps on the overview of a new installation, and the answer of its first call. */
+/** The first steps on the overview of a new installation, and the answer to its first call. */
 
 export const firstRunSection = (viewer: Viewer, steps: FirstRun): Html => {
   const { call, ownKey, organizationId } = steps
@@ -17,7 +17,7 @@ ${call === null && callForm(viewer, steps)}</li>
 <p>${
     call === null
       ? 'The link to the call appears here within seconds.'
-      : html`<a href="/organizations/${call.organization_id}/calls/${call.request_id}">Open the call</a>: its facts, its charge and the rule behind it.`
+      : html`<a href="/organizations/${call.organization_id}/calls/${call.request_id}">Open the call</a> to see its facts, its charge and the rule behind it.`
   }</p></li>
 <li><strong>Issue a key of your own</strong> ${mark(ownKey)}
 ${!ownKey && issue !== null && html`<p><a href="${issue}">Issue a key</a> with the permissions and limits you choose.</p>`}</li>
@@ -42,7 +42,7 @@ ${
 
 export const firstAnswerSection = (answer: FirstAnswer): Html =>
   answer.kind === 'failed'
-    ? html`<p class="notice bad" role="alert">${answer.why} The call may have been charged: look at the calls before you send another one.</p>`
+    ? html`<p class="notice bad" role="alert">${answer.why} The call may have been charged, so look at the list of calls before you send another one.</p>`
     : html`<section aria-labelledby="first-answer">
 <h2 id="first-answer">The answer</h2>
 <p role="status">Status ${answer.status}${answer.cost !== null && html`, ${answer.cost} ${answer.cost === '1' ? 'credit' : 'credits'} charged`}.</p>

@@ -2,7 +2,7 @@ import { utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { csrfField, described, type FormFault, faultNotice, layout } from './layout.ts'
 
-/** The page for an invited person: a name, a role, and a form to choose a password. The form's address is the link itself. */
+/** The page on which an invited person chooses a password. The form is sent to the link itself. */
 export const invitationPage = ({
   csrf,
   user,
@@ -28,7 +28,7 @@ ${csrfField(csrf)}
 <input type="text" name="username" value="${user}" autocomplete="username" hidden readonly>
 ${passwordField('new', 'Password, at least 15 characters', fault)}
 ${passwordField('again', 'Repeat the password', fault)}
-<p class="actions"><button type="submit">Choose it</button></p>
+<p class="actions"><button type="submit">Set password</button></p>
 </form>
 </div>`,
   })

@@ -21,7 +21,7 @@ import { rangeFields } from './ranges.ts'
 
 /** One key: its permissions, its limits and its usage. */
 
-/** The use of the key within a range. */
+/** How the key was used within a range. */
 export type KeyUse = {
   readonly range: Range
   readonly fault: FormFault | null
@@ -34,7 +34,7 @@ type KeyView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly key: KeyDetailRow
-  /** Of the last thirty days, by outcome. */
+  /** The usage of the last thirty days, by outcome. */
   readonly series: UsageSeries
   readonly use: KeyUse
   readonly atMs: number
@@ -53,21 +53,21 @@ export const keyPage = (view: KeyView): Html => {
 ${figures([
   ['Calls, 30 days', html`<strong>${count(key.calls_30_days)}</strong>`],
   ['Credits, 30 days', credits(key.charged_30_days_micro)],
-  ['Credits so far', credits(key.charged_micro)],
+  ['Credits, total', credits(key.charged_micro)],
   ['Last used (UTC)', key.last_used_at === null ? 'never' : instant(key.last_used_at)],
 ])}
 ${callsPlot(view)}
 ${investigateSection(view)}
 <section aria-labelledby="rights">
 <h2 id="rights">Rights</h2>
-<p>May use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
+<p>This key may use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
 </section>
 ${limitsSection(view, mayChange && key.revoked_at === null)}
 ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-/** For a key that may have leaked: its use, and links to replace it. */
+/** Shows how a key that may have leaked was used, with links to replace it. */
 const investigateSection = (view: KeyView): Html => {
   const { account, key, use, viewer } = view
   const { range, fault, rows, first, last } = use
@@ -78,7 +78,7 @@ const investigateSection = (view: KeyView): Html => {
   const sumOf = (name: 'calls' | 'charged_micro') => rows.reduce((sum, row) => sum + BigInt(row[name]), 0n)
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
-<p class="note">If the key may have leaked: check its use. The addresses that calls come from are not recorded.</p>
+<p class="note">If the key may have leaked, check how it was used. The addresses from which calls come are not recorded.</p>
 <form class="filters" method="get" action="${path}/keys/${key.key_id}#investigate">
 ${rangeFields(range, fault)}
 <p class="actions"><button type="submit">Show</button></p>
@@ -92,7 +92,7 @@ ${figures([
 ])}
 ${
   rows.length === 0
-    ? html`<p class="empty">The key was not used in this time.</p>`
+    ? html`<p class="empty">The key was not used in this range.</p>`
     : table({ caption: 'Calls by capability and outcome', rows, columns: useColumns })
 }
 <p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Usage over time</a>
@@ -109,13 +109,13 @@ const useColumns = [
   { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
 
-/** Calls to refund. A range that ends now continues up to the last call. */
+/** The range for the forms. Unless it is custom, it has no end, so that it includes calls that are still being made. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
   from: new Date(fromMs).toISOString(),
   ...(name === 'custom' && { to: new Date(untilMs).toISOString() }),
 })
 
-/** The form of a command, filled in. */
+/** The address of a command's form with its fields filled in. */
 const formOf = (
   { account, key }: KeyView,
   command: string,
@@ -133,9 +133,9 @@ const limitsSection = (view: KeyView, mayChange: boolean): Html => {
 <p>${limitNames.map((name) => `${count(limits[name])} ${limitWords[name].label.toLowerCase()}`).join(', ')}.</p>
 ${
   mayChange &&
-  html`<p class="note">They count from the next call on, in every process within a second.${
+  html`<p class="note">New limits apply from the next call on, and in every process within a second.${
     view.viewer.role === 'partner' &&
-    ' You can lower them, and raise them to the usual limits. For more, ask the operator of the service.'
+    ' You can lower the limits, or raise them up to the usual limits. For higher limits, ask the operator of the service.'
   }</p>
 <p class="actions"><a class="button" href="${formOf(view, 'key/limits', typed)}">Change the limits</a></p>`
 }
@@ -145,7 +145,7 @@ ${
 const endSection = (view: KeyView): Html => {
   const rotates = mayRotate(view.key, view.atMs)
   return html`<section aria-labelledby="end">
-<h2 id="end">${rotates ? 'Replace or end it' : 'End it'}</h2>
+<h2 id="end">${rotates ? 'Replace or revoke' : 'Revoke'}</h2>
 <p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'key/rotate')}">Rotate the key</a>`}
 <a class="button danger" href="${formOf(view, 'key/revoke')}">Revoke the key</a></p>
 </section>`

@@ -10,18 +10,18 @@ import { rowsNotice } from './rows.ts'
 
 /** The frame of every page, and the parts of pages. */
 
-/** The person who views the page, and the token of its forms. */
+/** The user who views the page, and the tokens of its forms. */
 export type Viewer = {
   readonly user: string
   readonly role: UserRole
   readonly csrf: string
-  /** Makes a repeated form of this page the same request. */
+  /** The token with which a form of this page is accepted only once. */
   readonly once: string
-  /** The age of the rows on the page; null if it shows none. */
+  /** Whether the rows on the page are current; null if the page shows no rows. */
   readonly rows: RowsState | null
   /** The address of the documentation for partners; null if this process does not know it. */
   readonly docsUrl: string | null
-  /** How its instants are shown, where scripts run. */
+  /** How scripts show the times on the page. */
   readonly times: Times
 }
 
@@ -39,9 +39,9 @@ export const layout = ({
   main: Renderable
   /** The page's place in the menu. */
   at?: MenuPlace
-  /** Its scripts, in addition to the script of every page. */
+  /** Scripts of this page, in addition to those of every page. */
   scripts?: readonly AssetName[]
-  /** The time after which it reloads if no script runs. */
+  /** The time after which the page reloads if no script runs. */
   refreshSeconds?: number
   /** The text in the search field. */
   searched?: string
@@ -83,7 +83,7 @@ ${main}
 </body>
 </html>`
 
-/** The text may be about a person, so it is in no address. A browser without scripts, too, sends no whole key. */
+/** The text can be personal data, so it is sent in a form. The pattern keeps browsers from sending a whole key. */
 const searchForm = (
   { csrf }: Viewer,
   text: string,
@@ -94,7 +94,6 @@ ${csrfField(csrf)}
 <datalist id="q-choices"></datalist>
 </form>`
 
-/** Groups without a page for the viewer are left out. */
 const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html => {
   const groups = Map.groupBy(
     menu.filter(({ route }) => mayOpen(role, route)),
@@ -114,12 +113,12 @@ const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html =>
 /** htmx runs no code from attributes, adds no style of its own, and stores no page. */
 const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"none"}'
 
-/** The header of the pages of one organization. */
+/** The header of an organization's pages. */
 export const organizationHead = (
   { role }: Viewer,
   account: { readonly organization_id: string; readonly name: string },
   at: OrganizationPlace | null,
-  /** Of a page below one of these. */
+  /** The name of the page, if it is not in the menu itself. */
   here?: string,
 ): Html => {
   const name = account.name
@@ -139,7 +138,7 @@ export const organizationHead = (
 
 type Crumb = readonly [href: string, name: string]
 
-/** The way to a page: the pages above it, and its own name. */
+/** Links to the pages above a page, and its own name. */
 export const crumbs = (way: readonly (Crumb | string)[]): Html =>
   html`<nav class="crumbs" aria-label="Breadcrumb"><ol>${way.map((one) =>
     typeof one === 'string'
@@ -159,7 +158,7 @@ export type Column<Row> = {
   readonly kind?: 'number' | 'name'
 }
 
-/** A table that becomes a list of cards on narrow screens: each cell then shows its column's head. */
+/** A table. On narrow screens it becomes a list of cards, in which each cell shows the head of its column. */
 export const table = <Row>({
   caption,
   columns,
@@ -190,7 +189,7 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** The fault of a form. `field` is the name of the wrong input, if there is one; `choices`: what its name may have meant. */
+/** A fault in a form. `field` names the wrong input, if there is one, and `choices` lists the things that its text may mean. */
 export type FormFault = {
   readonly field: string | null
   readonly message: string

@@ -8,8 +8,6 @@ import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** A month: its totals, compared with the month before. */
-
 type MonthView = {
   readonly viewer: Viewer
   readonly account: AccountRow
@@ -25,10 +23,10 @@ export const monthPage = (view: MonthView): Html => {
   const path = `/organizations/${account.organization_id}/months/${month}`
   const totals = closedTotals(now.summary)
   return layout({
-    title: `${month} of ${account.name}`,
+    title: `${account.name} in ${month}`,
     viewer,
     main: html`${organizationHead(viewer, account, '/months', month)}
-<h1>${month} of ${account.name}</h1>
+<h1>${account.name} in ${month}</h1>
 <p class="note">${stateOf(now)}</p>
 ${figures([
   ['Opening', balance(String(now.summary.opening))],
@@ -46,8 +44,8 @@ ${figures([
     }
 <a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Lines</a></p>
 ${comparedSection(now.summary, before)}
-${groupsSection('charges', 'Charged by', now.summary.charges, before.summary.charges)}
-${groupsSection('free', 'Free by', now.summary.freeCalls, before.summary.freeCalls)}
+${groupsSection('charges', 'Charges by rule', now.summary.charges, before.summary.charges)}
+${groupsSection('free', 'Free calls by rule', now.summary.freeCalls, before.summary.freeCalls)}
 ${correctionsSection(now.summary)}
 ${closeSection(view)}`,
   })
@@ -59,8 +57,8 @@ const lastDayOf = (month: string): string =>
 const stateOf = ({ head, closing, through }: MonthStatement): Renderable => {
   if (closing === null) return html`Open, as of ledger revision ${count(through)}.`
   return closing.month !== head.month
-    ? html`Closed with ${closing.month}: nothing counted in it, and it has no separate digest.`
-    : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. The file must have this digest; otherwise it is refused.`
+    ? html`Closed with ${closing.month}, because nothing counted in this month. It has no separate digest.`
+    : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. A download is refused if the file does not have this digest.`
 }
 
 type Compared = {
@@ -84,7 +82,7 @@ const comparedSection = (now: StatementSummary, { head, summary }: MonthStatemen
     { name: 'calls', now: BigInt(now.calls), before: BigInt(summary.calls), isCount: true } as const,
   ]
   return html`<section aria-labelledby="compared">
-<h2 id="compared">Beside ${head.month}</h2>
+<h2 id="compared">Compared with ${head.month}</h2>
 ${comparedTable(`Totals, compared with ${head.month}`, 'Total', rows)}
 </section>`
 }
@@ -134,10 +132,10 @@ const groupsSection = (
   return html`<section aria-labelledby="${id}">
 <h2 id="${id}">${title}</h2>
 ${table({
-  caption: `${title} rule`,
+  caption: title,
   rows: now,
   columns: [
-    { head: 'What', kind: 'name', cell: nameOf },
+    { head: 'Rule', kind: 'name', cell: nameOf },
     { head: id === 'free' ? 'Calls' : 'Lines', kind: 'number', cell: (group) => count(group.count) },
     {
       head: 'Month before',
@@ -182,8 +180,8 @@ const closeSection = ({ viewer, account, month, now, closableAtMs, atMs }: Month
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
-    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then, calls made in it may still be recorded.</p>`
-    : html`<p>Lots of ${account.name} that expired in ${month} are written off, and the totals and the digest of its statement are recorded in the ledger. From then on the file of ${month} never changes, and later changes to the month are corrections in the month that is open then. It cannot be undone.</p>
+    ? html`<p class="empty">This month can be closed from ${utc(new Date(closableAtMs))} on. Until then, its calls may still be recorded.</p>`
+    : html`<p>Closing ${month} writes off the lots that expired in the month, and records the totals and the digest of the statement in the ledger. After that, the file of the month never changes, and later corrections appear in the month that is open then. Closing a month cannot be undone.</p>
 <p class="actions"><a class="button" href="/organizations/${account.organization_id}/ledger/close?month=${month}">Close ${month}</a></p>`
 }
 </section>`

@@ -5,14 +5,12 @@ import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** Every month of an organization. */
-
 export type MonthLine = {
   readonly month: string
   readonly opening: string
   readonly closing: string
   readonly closed: boolean
-  /** As it was closed, or so far; null if it was closed with a later month. */
+  /** The totals as they were closed, or so far; null if the month was closed with a later one. */
   readonly totals: Pick<MonthClosed['totals'], 'charged' | 'calls'> | null
 }
 
@@ -30,10 +28,10 @@ export const monthsPage = ({
     viewer,
     main: html`${organizationHead(viewer, account, '/months')}
 <h1>Months of ${account.name}</h1>
-<p class="note">In UTC, folded from the ledger itself. What comes later for a closed month is in the month that is open then. Charges and calls of open months are those so far.</p>
+<p class="note">Months are in UTC, and come from the ledger itself. Later corrections of a closed month appear in the month that is open then. Open months show the charges and calls so far.</p>
 ${
   months.length === 0
-    ? html`<p class="empty">Nothing has happened yet.</p>`
+    ? html`<p class="empty">No credits or calls yet.</p>`
     : table({
         caption: 'Months, newest first',
         rows: months,

@@ -10,8 +10,6 @@ import type { StandingProjection } from '../rows.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
 
-/** The state of projections and jobs. */
-
 type ListedJob = JobRow & { readonly next: Date | null }
 
 type OperationsView = {
@@ -32,12 +30,12 @@ export const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs 
 <nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/commands/data/list">Data sources</a></nav>
 <section aria-labelledby="checks">
 <h2 id="checks">Checks</h2>
-<p class="note">As this process finds them now. <code>npm run -s cli -- doctor</code> also looks at the host, the settings and the keys.</p>
+<p class="note">The results in this process now. <code>npm run -s cli -- doctor</code> also checks the host, the settings and the keys.</p>
 ${findingsTable(findings)}
 </section>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
-<p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>
+<p class="note">Projections are read models of the event log, which ends at position ${count(head)}.</p>
 ${projectionsTable(states)}
 </section>
 <section aria-labelledby="rebuilds">
@@ -46,20 +44,19 @@ ${
   rebuilds.length === 0
     ? html`<p class="empty">No rebuild yet.</p>`
     : html`${table({ caption: 'Rebuilds, newest first', rows: rebuilds, columns: rebuildColumns })}
-<p class="note"><a href="/commands/projection/rebuilds">Progress, and cancelling a rebuild</a></p>`
+<p class="note"><a href="/commands/projection/rebuilds">Show progress, or cancel a rebuild</a></p>`
 }
 </section>
 <section aria-labelledby="jobs">
 <h2 id="jobs">Jobs</h2>
 ${
   jobs.length === 0
-    ? html`<p class="empty">No job was ever scheduled: no process with the role jobs has started.</p>`
+    ? html`<p class="empty">No jobs are scheduled yet, because no process with the role jobs has started.</p>`
     : jobsTable(viewer, jobs)
 }
 </section>`,
   })
 
-/** Marked by more than its colour. */
 const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Renderable => {
   if (state === 'halted') return html`<span class="mark bad">halted</span>`
   if (haltedStreams.length > 0)
@@ -87,7 +84,7 @@ const projectionsTable = (states: OperationsView['states']): Html =>
   })
 
 const rebuildColumns = [
-  { head: 'Begun (UTC)', cell: ({ startedAt }: RebuildRow) => instant(startedAt) },
+  { head: 'Started (UTC)', cell: ({ startedAt }: RebuildRow) => instant(startedAt) },
   { head: 'Projections', cell: ({ projections }: RebuildRow) => projections.join(', ') },
   {
     head: 'State',
@@ -98,7 +95,7 @@ const rebuildColumns = [
     ],
   },
   { head: 'Events', kind: 'number', cell: ({ events }: RebuildRow) => count(events) },
-  { head: 'Asked by', cell: ({ actor }: RebuildRow) => actor },
+  { head: 'Requested by', cell: ({ actor }: RebuildRow) => actor },
   { head: 'Reason', cell: ({ reason }: RebuildRow) => reason },
 ] as const
 
@@ -115,7 +112,7 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
       {
         head: 'Outcome',
         cell: ({ state, message, active }): Renderable => {
-          if (active > 0) return 'runs now'
+          if (active > 0) return 'running'
           if (state !== 'failed') return state === null ? '–' : 'succeeded'
           return html`<span class="mark bad">failed</span> <small>${message}</small>`
         },
@@ -124,7 +121,7 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
       { head: 'Failures, 24 h', kind: 'number', cell: ({ failed_24h }) => count(failed_24h) },
       { head: 'Dead letters', kind: 'number', cell: ({ dead_letters }) => count(dead_letters) },
       {
-        head: 'Now',
+        head: 'Actions',
         cell: ({ name }): Renderable =>
           mayOpen(viewer.role, 'GET /commands/jobs/run')
             ? html`<a href="/commands/jobs/run?name=${name}">Run<span class="unseen"> ${name} now</span></a>`
@@ -139,7 +136,7 @@ const marks: Readonly<Record<Finding['level'], { readonly rank: number; readonly
   ok: { rank: 2, mark: html`<span class="mark good">ok</span>` },
 }
 
-/** The findings of checks: faults first, otherwise in the order of the list. */
+/** Shows faults first, then warnings. */
 const findingsTable = (findings: readonly Finding[]): Html =>
   table({
     caption: 'Checks',
@@ -152,5 +149,5 @@ const findingsTable = (findings: readonly Finding[]): Html =>
     ],
   })
 
-/** Quoted text from other software must not change how the rest of the page is read. */
+/** Control characters from other software must not change how the page is displayed. */
 const plain = (text: string): string => text.replace(/\p{C}/gu, '\u{fffd}')

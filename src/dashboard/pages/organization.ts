@@ -24,7 +24,7 @@ type OrganizationView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly keys: readonly KeyRow[]
-  /** There are more keys than the page shows. */
+  /** Whether there are more keys than the page shows. */
   readonly moreKeys: boolean
   readonly atMs: number
   /** The newest lines of the statement, newest first. */
@@ -56,7 +56,7 @@ ${keysSection(view)}
 ${statementSection(view)}`,
   })
 
-/** At the mean of the last seven whole days. */
+/** Assumes the mean usage of the last seven whole days. */
 const daysLeft = ({ perDayMicro, usedUpAtMs }: UsedUp, nowMs: number): string => {
   if (perDayMicro === null) return 'known after the first whole day'
   return usedUpAtMs === null ? 'more than ten years' : count(Math.round((usedUpAtMs - nowMs) / 86_400_000))
@@ -84,7 +84,7 @@ ${codesSection(codes, { range, path: `/organizations/${id}/calls` })}
 const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class="actions">
 <a class="button" href="/organizations/${id}/credits/grant">Grant credits</a>
 <a href="/organizations/${id}/credits/adjust">Adjust the balance</a>
-<a href="/organizations/${id}/credits/threshold">Low balance</a></p>`
+<a href="/organizations/${id}/credits/threshold">Low-balance threshold</a></p>`
 
 const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView): Html => {
   const mayChange = mayDo(viewer.role, 'keys.change')
@@ -93,7 +93,7 @@ const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView
 ${mayChange && html`<a class="button" href="/organizations/${account.organization_id}/key/issue">Issue a key</a>`}</div>
 ${
   keys.length === 0
-    ? html`<p class="empty">No key was issued yet.${mayChange && html` <a href="/organizations/${account.organization_id}/key/issue">Issue the first one</a>.`}</p>`
+    ? html`<p class="empty">No keys yet.${mayChange && html` <a href="/organizations/${account.organization_id}/key/issue">Issue the first one</a>.`}</p>`
     : table({
         caption: 'API keys, newest first',
         rows: keys,
@@ -101,7 +101,7 @@ ${
         columns: keyColumns(account.organization_id, { atMs, mayChange }),
       })
 }
-${moreKeys && html`<p class="note">There are more; these are the youngest ${count(keys.length)}.</p>`}
+${moreKeys && html`<p class="note">Only the newest ${count(keys.length)} keys are shown.</p>`}
 </section>`
 }
 

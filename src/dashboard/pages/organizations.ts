@@ -7,7 +7,7 @@ import { layout, table, type Viewer } from './layout.ts'
 type OrganizationsView = {
   readonly viewer: Viewer
   readonly organizations: readonly OrganizationLine[]
-  /** The page is not the first; the start of the next page. */
+  /** Whether the page is not the first, and the start of the next page. */
   readonly further: boolean
   readonly next: string | null
 }

@@ -22,9 +22,9 @@ import { reconciliationSection } from './reconciliation.ts'
 
 type Overview = {
   readonly viewer: Viewer
-  /** Null: there is nothing left to do, or it is for someone else. */
+  /** Null if all steps are done, or the viewer may not take them. */
   readonly firstRun: FirstRun | null
-  /** Of the first call, right after it was sent. */
+  /** The answer to the first call, right after it was sent. */
   readonly answer: FirstAnswer | null
   readonly range: Range
   readonly fault: FormFault | null
@@ -73,7 +73,7 @@ const share = (part: bigint, whole: bigint): string =>
 const ratio = (part: bigint, whole: bigint): number => (whole === 0n ? 0 : Number(part) / Number(whole))
 
 const todaySection = ({ today: { today, yesterday, hours }, low, latency }: Overview): Html => {
-  const before = (shown: Renderable): Html => html`<small>${shown} by now yesterday</small>`
+  const before = (shown: Renderable): Html => html`<small>${shown} by this time yesterday</small>`
   return html`<section aria-labelledby="today">
 <h2 id="today" class="unseen">Today</h2>
 <dl class="figures today">
@@ -83,7 +83,7 @@ ${figure(html`<a href="/usage?range=today">Credits today</a>`, credits(String(to
   sparkline(hours.map(({ chargedMicro }) => Number(chargedMicro))),
 ])}
 ${figure(
-  html`<a href="/calls?range=today&amp;outcome=errors">Share of errors today</a>`,
+  html`<a href="/calls?range=today&amp;outcome=errors">Error rate today</a>`,
   share(today.errors, today.calls),
   [
     before(share(yesterday.errors, yesterday.calls)),
@@ -111,7 +111,7 @@ const figure = (name: Renderable, value: Renderable, below: Renderable): Html =>
 
 const [sparkWidth, sparkHeight] = [120, 24]
 
-/** A line without axes: how a figure came about, hour by hour. The figure itself is the text next to it. */
+/** A small line that shows the development of a figure hour by hour. */
 const sparkline = (values: readonly number[]): Renderable => {
   const most = Math.max(...values)
   if (values.length < 2 || most === 0) return null
@@ -122,7 +122,7 @@ const sparkline = (values: readonly number[]): Renderable => {
   return html`<svg class="spark" viewBox="0 0 ${sparkWidth} ${sparkHeight}" aria-hidden="true" focusable="false"><polyline points="${points.join(' ')}"></polyline></svg>`
 }
 
-/** The page on which a check's finding is looked into. */
+/** The page with more details about a check. */
 const placeOf: Readonly<Record<string, string>> = {
   projections: '/operations#projections',
   'events set aside': '/operations#projections',
@@ -171,7 +171,7 @@ export const codesSection = (
 <a href="${path}?${new URLSearchParams({ range: '1h', outcome: 'errors' }).toString()}">Errors in the last hour</a></div>
 ${
   codes.length === 0
-    ? html`<p class="empty">No errors in this time.</p>`
+    ? html`<p class="empty">No errors in this range.</p>`
     : table({
         caption: 'Errors by code',
         rows: codes,
@@ -206,7 +206,7 @@ ${leadersTable('Organizations by errors', leaders.byErrors, {
 })}
 </div>`
 
-/** The first ten organizations. */
+/** The ten organizations with the highest figures. */
 export const leadersTable = (
   title: string,
   rows: readonly OrganizationUseRow[],
@@ -229,9 +229,9 @@ export const leadersTable = (
 <h3 id="${id}">${title}</h3>
 ${
   rows.length === 0
-    ? html`<p class="empty">None in this time.</p>`
+    ? html`<p class="empty">No organizations in this range.</p>`
     : table({
-        caption: `${title}, the first ten`,
+        caption: `${title}, the top ten`,
         rows,
         columns: [
           {
@@ -247,20 +247,20 @@ ${
 }
 </section>`
 
-/** The log's statement about its own proof; a text if it cannot be read. */
+/** The last checkpoint; null if there is none yet, or the fault if it cannot be read. */
 type CheckpointView = Checkpoint | null | { readonly fault: string }
 
-/** The last signed checkpoint of the whole event log, to be stored outside. */
+/** The last signed checkpoint of the whole event log, to be stored elsewhere. */
 const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
   html`<section aria-labelledby="checkpoint">
 <h2 id="checkpoint">Checkpoint</h2>
 ${
   checkpoint === null
-    ? html`<p class="empty">None was signed yet. One is signed every hour, or now with <code>npm run -s cli -- event-log checkpoint</code>.</p>`
+    ? html`<p class="empty">No checkpoint yet. One is signed every hour; to sign one now, run <code>npm run -s cli -- event-log checkpoint</code>.</p>`
     : 'fault' in checkpoint
       ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
-      : html`<p class="note">Signed over every event up to position ${count(checkpoint.position)}. Keep the note outside:
-with it, you can later <a href="/commands/event-log/verify">verify</a> that the log still extends it.</p>
+      : html`<p class="note">This checkpoint covers every event up to position ${count(checkpoint.position)}. Store the note elsewhere.
+You can use it later to <a href="/commands/event-log/verify">verify</a> that these events have not changed.</p>
 ${figures([
   ['Leaves', count(checkpoint.size)],
   ['Signed', utc(new Date(checkpoint.at))],

@@ -14,7 +14,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** A person's own data and forms. */
+/** A user's own data and forms. */
 export const ownPage = ({
   viewer,
   organizationId,
@@ -27,17 +27,17 @@ export const ownPage = ({
   fault,
 }: {
   readonly viewer: Viewer
-  /** Of a partner. */
+  /** The organization of a partner's user. */
   readonly organizationId: string | null
-  /** The current password was generated: until the person chooses another one, nothing else opens. */
+  /** Whether the current password was generated. If so, nothing else opens until the user chooses another one. */
   readonly given: boolean
-  /** The page that the person requested. */
+  /** The page that the user requested. */
   readonly next: string
   readonly secondFactor: boolean
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
-  /** Recent changes of the account's security, the newest first. */
+  /** Recent changes to the account's security, newest first. */
   readonly notices: readonly AccountNotice[]
-  /** When the person last signed in on this device, if something changed since; null: nothing to highlight. */
+  /** The time of the last sign-in on this device, if something has changed since; otherwise null. */
   readonly sinceMs: number | null
   readonly fault: FormFault | null
 }): Html =>
@@ -60,7 +60,7 @@ ${
   given &&
   html`<p class="notice" role="status">Your current password was generated, and others may have seen it. Choose your own password first; then you can open the other pages.</p>`
 }
-<p class="note">Your other sessions end; this one continues. Tokens for the command line stay valid.</p>
+<p class="note">A new password ends your other sessions. This session continues, and tokens for the command line stay valid.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
 <input type="hidden" name="next" value="${next}">
@@ -68,12 +68,12 @@ ${faultNotice(fault)}
 ${passwordField('present', 'Current password', 'current-password', fault)}
 ${passwordField('new', 'New password, at least 15 characters', 'new-password', fault)}
 ${passwordField('again', 'Repeat the new password', 'new-password', fault)}
-<p class="actions"><button type="submit">Change it</button></p>
+<p class="actions"><button type="submit">Change password</button></p>
 </form>
 </section>
 <section aria-labelledby="times-choice">
 <h2 id="times-choice">Times</h2>
-<p class="note">How pages in this browser show times. Files, days, months and the fields of forms stay in UTC. Local times need scripts.</p>
+<p class="note">Choose how pages in this browser show times. Files, days, months and form fields stay in UTC. Local times need JavaScript.</p>
 <form method="post" action="/me/times">${csrfField(viewer.csrf)}
 <p class="actions">${(
       [
@@ -89,32 +89,32 @@ ${passwordField('again', 'Repeat the new password', 'new-password', fault)}
 <h2 id="security">Security</h2>
 ${
   notices.length === 0
-    ? html`<p class="empty">Nothing changed in the last 90 days.</p>`
+    ? html`<p class="empty">No changes in the last 90 days.</p>`
     : table({
         caption: 'Changes in the last 90 days, newest first',
         rows: notices,
         columns: [
           { head: 'Time (UTC)', cell: ({ at }) => instant(at) },
-          { head: 'What', cell: ({ says }) => says },
+          { head: 'Change', cell: ({ says }) => says },
         ],
       })
 }
 </section>
 <section aria-labelledby="sessions">
-<h2 id="sessions">Signed in</h2>
+<h2 id="sessions">Sessions</h2>
 ${table({
   caption: 'Open sessions',
   rows: sessions,
   columns: [
     { head: 'Since (UTC)', cell: ({ createdAt }) => instant(createdAt) },
     { head: 'Until (UTC)', cell: ({ expiresAt }) => instant(expiresAt) },
-    { head: 'Which', cell: ({ own }) => (own ? 'this one' : 'another browser') },
+    { head: 'Session', cell: ({ own }) => (own ? 'this one' : 'another browser') },
   ],
 })}
 ${
   sessions.length > 1 &&
   html`<form method="post" action="/me/sessions/end">${formFields(viewer)}
-<p class="actions"><button class="quiet" type="submit">End all others</button></p></form>`
+<p class="actions"><button class="quiet" type="submit">End all other sessions</button></p></form>`
 }
 </section>`,
   })
@@ -129,7 +129,7 @@ const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next:
 <h2 id="changes">Since you last signed in on this device</h2>
 <p>Your account changed after ${utc(new Date(sinceMs))}:</p>
 <ul>${since.map(({ at, says }) => html`<li>${instant(at)} ${says}</li>`)}</ul>
-<p>If you did not do this, change your password and end the other sign-ins, and tell an administrator.</p>
+<p>If you did not do this, change your password, end the other sessions and tell an administrator.</p>
 <p class="actions"><a class="button" href="${next}">Continue</a></p>
 </section>`
 }

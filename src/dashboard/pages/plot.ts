@@ -4,9 +4,9 @@ import type { Range } from '../ranges.ts'
 import type { UsageSeries } from '../usage-series.ts'
 import { table } from './layout.ts'
 
-/** A table by time that a script draws; without scripts, the table alone. */
+/** A table by time, which a script also draws as a plot. */
 
-/** One number: the raw value, for the plot, and as people read it. */
+/** A number as a raw value for the plot, and as people read it. */
 type PlotValue = { readonly value: string; readonly shown: string }
 
 export const plot = ({
@@ -24,14 +24,14 @@ export const plot = ({
   readonly groups: readonly string[]
   readonly points: readonly { readonly at: string; readonly values: readonly PlotValue[] }[]
   readonly csvHref: string | null
-  /** Dragging over the plot opens the page for that time. */
+  /** Whether dragging over the plot opens the page for that time range. */
   readonly zooms?: boolean
 }): Html => html`<figure class="plot" aria-labelledby="${id}" data-unit="${unit}"${zooms && html` data-zoom`}>
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
 ${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
 ${
   groups.length === 0
-    ? html`<p class="empty">Nothing was used in this time.</p>`
+    ? html`<p class="empty">No usage in this range.</p>`
     : html`<div class="chart" aria-hidden="true" hidden></div>
 <details open><summary>${title} as a table</summary>
 ${table({
@@ -50,7 +50,7 @@ ${table({
 }
 </figure>`
 
-/** Calls or credits of a series by time. */
+/** A plot of the calls or credits of a series. */
 export const usagePlot = ({
   id,
   title,

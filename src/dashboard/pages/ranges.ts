@@ -2,7 +2,7 @@ import { type Html, html } from '../html.ts'
 import { inputTime, type Range, rangeLabels, rangeNames } from '../ranges.ts'
 import { described, type FormFault } from './layout.ts'
 
-/** The fields of a form that choose a time range. The two times count only for a custom one. */
+/** The form fields for a time range. The two times count only if the range is custom. */
 export const rangeFields = (
   range: Range,
   fault: FormFault | null,

@@ -4,7 +4,7 @@ import { type Html, html } from '../html.ts'
 import { layout, type Viewer } from './layout.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
-/** The last comparison of log, read models and tariff. */
+/** The page about the last reconciliation. */
 export const reconcilePage = ({
   viewer,
   last,
@@ -17,7 +17,7 @@ export const reconcilePage = ({
     viewer,
     at: '/reconcile',
     main: html`<h1>Reconciliation</h1>
-<p class="note">What the log says was charged, what the read models say, and what the tariff makes of the facts.</p>
+<p class="note">A reconciliation compares the charges in the event log with the read models, and with the prices that the tariff computes from the facts.</p>
 ${reconciliationSection(last, false)}
 ${mayOpen(viewer.role, 'GET /commands/ledger/reconcile') && html`<p class="actions"><a class="button" href="/commands/ledger/reconcile">Reconcile now</a></p>`}`,
   })

@@ -3,18 +3,18 @@ import { count, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { figures } from './layout.ts'
 
-/** The last comparison of ledgers with their read models and with the tariff. Only on another page, it links to its own. */
+/** The last comparison of ledgers with their read models and with the tariff. `linked`: with links to its own page. */
 export const reconciliationSection = (last: LastReconciled | null, linked: boolean): Html => {
   const own = (shown: Renderable): Renderable => (linked ? html`<a href="/reconcile">${shown}</a>` : shown)
   return html`<section aria-labelledby="reconciliation">
 <h2 id="reconciliation">Last reconciliation</h2>
 ${
   last === null
-    ? html`<p class="empty">No reconciliation yet. It runs every night, or ${own('now')}.</p>`
+    ? html`<p class="empty">No reconciliation yet. One runs every night, and you can run one ${own('now')}.</p>`
     : html`${figures([
         ['Made', own(utc(new Date(last.at)))],
         ['Calls', count(last.calls)],
-        ['Ledgers', last.whole ? 'from their beginning' : 'from their last agreement'],
+        ['Compared', last.whole ? 'from the beginning of each ledger' : 'since the last agreement'],
         ['Differences', count(last.differences)],
       ])}
 ${

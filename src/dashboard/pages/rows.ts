@@ -23,12 +23,12 @@ const says = ({ state, behind, seconds }: LateRows): Html => {
   const far = html`${durationText(seconds * 1_000)} (${count(behind)} position${behind === 1n ? '' : 's'}) behind the event log`
   return {
     behind: html`is ${far}.`,
-    halted: html`is halted, ${far}, until it is rebuilt.`,
-    stream: html`has stopped for this organization, before an event it cannot fold.`,
+    halted: html`is halted, ${far}. It must be rebuilt.`,
+    stream: html`has stopped for this organization at an event that it cannot process.`,
   }[state]
 }
 
-/** As a time: positions count events on one kind of log and bytes on the other. */
+/** The delay as a time, because positions count events in one kind of log and bytes in the other. */
 export const behindText = ({
   behind,
   behindSeconds,

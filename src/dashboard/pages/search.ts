@@ -2,15 +2,13 @@ import { type Html, html } from '../html.ts'
 import { type Choice, suggesting, suggestions } from './choices.ts'
 import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 
-/** The things that match a text, by kind. */
-
 export type Hit = Pick<Choice, 'id' | 'name' | 'about'> & {
   readonly href: string
-  /** The text is its id or its name. */
+  /** Whether the text is its whole id or name. */
   readonly exact: boolean
 }
 
-/** Things of one kind. `more`: there are further ones. */
+/** Things of one kind. `more`: whether there are further ones. */
 export type Found = { readonly title: string; readonly hits: readonly Hit[]; readonly more: boolean }
 
 export const searchPage = ({
@@ -22,18 +20,18 @@ export const searchPage = ({
   callsAbout,
 }: {
   readonly viewer: Viewer
-  /** The texts by which this person can search. */
+  /** The kinds of text for which this user can search. */
   readonly can: readonly string[]
   readonly text: string
   readonly found: readonly Found[]
   readonly fault: FormFault | null
-  /** The address of the form that finds the calls about the text; null: it is not offered. */
+  /** The address of the form that finds the calls about the text; null if the page does not offer it. */
   readonly callsAbout: string | null
 }): Html => {
   const groups = found.filter(({ hits }) => hits.length > 0)
   const title = text === '' ? 'Search' : `Search: ${text}`
   return layout({
-    // Browsers keep titles in their history.
+    // The title must not contain the text, because browsers store titles in their history.
     title: 'Search',
     viewer,
     searched: text,
@@ -43,7 +41,7 @@ ${groups.map(groupSection)}
 ${callsAbout !== null && callsAboutForm(viewer, { text, at: callsAbout })}
 ${
   groups.length === 0 &&
-  html`${text !== '' && html`<p class="empty">Nothing that you may see has this id or name. A new call can be found after about a second.</p>`}
+  html`${text !== '' && html`<p class="empty">No results with this id or name. A new call can be found after about a second.</p>`}
 <p>You can search for:</p>
 <ul>${can.map((one) => html`<li>${one}</li>`)}</ul>`
 }`,
@@ -56,7 +54,7 @@ const callsAboutForm = (
   { text, at }: { readonly text: string; readonly at: string },
 ): Html => html`<section aria-labelledby="calls-about">
 <h2 id="calls-about">Calls about this input</h2>
-<p>The calls of one organization about this e-mail address, IP address or profile. The audit names you and the organization, and not the text.</p>
+<p>This finds the calls of one organization about this e-mail address, IP address or profile. The audit names you and the organization, but not the text.</p>
 <form class="fields" method="post" action="${at}">
 ${csrfField(csrf)}
 <input type="hidden" name="input" value="${text}">

@@ -12,7 +12,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** A person's own second factor: set it up, create new recovery codes, remove it. */
+/** A user's own second factor: set it up, create new recovery codes, remove it. */
 
 const password = (id: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">Current password</label>
@@ -22,13 +22,13 @@ const code = (id: string, label: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">${label}</label>
 <input id="${id}" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required maxlength="40"${described('code', fault)}></p>`
 
-/** Scanners need the white margin around the picture (ISO/IEC 18004: four modules), in dark mode as well. */
+/** Scanners need a white margin of four modules around the code (ISO/IEC 18004), in dark mode as well. */
 const quietModules = 4
 
 const picture = (address: string): Html => {
   const { data, size } = encode(address, { ecc: 'M', border: quietModules })
   const path = data.flatMap((row, y) => row.map((dark, x) => (dark ? `M${x} ${y}h1v1h-1z` : ''))).join('')
-  return html`<svg class="qr" role="img" aria-label="The same as a picture, for the camera of your device" viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges"><rect width="${size}" height="${size}" fill="#fff"/><path d="${path}" fill="#000"/></svg>`
+  return html`<svg class="qr" role="img" aria-label="The secret as a QR code, for the camera of your device" viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges"><rect width="${size}" height="${size}" fill="#fff"/><path d="${path}" fill="#000"/></svg>`
 }
 
 export const setUpPage = ({
@@ -45,7 +45,7 @@ export const setUpPage = ({
   readonly address: string
   /** The secret, for the form to send back. */
   readonly sealed: string
-  /** Until there is one, nothing else opens. */
+  /** Whether nothing else opens until the second factor is set up. */
   readonly required: boolean
   readonly fault: FormFault | null
 }): Html =>
@@ -54,8 +54,8 @@ export const setUpPage = ({
     viewer,
     main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Set up a second factor</h1>
-${required && html`<p class="notice" role="status">Your role requires a second factor. Every other page opens when you have set one up.</p>`}
-<p class="note">Scan the picture with an authenticator app, or type the secret into it. It takes effect when you type a code that the app shows: from then on a sign-in needs your password and a code. Your other sign-ins end.</p>
+${required && html`<p class="notice" role="status">Your role requires a second factor. Set one up before you open other pages.</p>`}
+<p class="note">Scan the QR code with an authenticator app, or type the secret into the app. Then type the code that the app shows. From then on, signing in needs your password and a code. Your other sessions end.</p>
 <div class="narrow">
 ${picture(address)}
 <p>Secret</p>
@@ -64,7 +64,7 @@ ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/second-factor">${formFields(viewer)}
 <input type="hidden" name="sealed" value="${sealed}">
 ${password('present', fault)}
-${code('code', 'Current code of the app', fault)}
+${code('code', 'Current code from the app', fault)}
 <p class="actions"><button type="submit">Set it up</button>${!required && html` <a href="/me">Cancel</a>`}</p>
 </form>
 </div>`,
@@ -79,7 +79,7 @@ export const factorPage = ({
   readonly viewer: Viewer
   readonly setAt: Date
   readonly codesLeft: number
-  /** `form`: which of the two forms it is about. */
+  /** `form`: the form that has the fault. */
   readonly fault: (FormFault & { readonly form: 'codes' | 'remove' }) | null
 }): Html => {
   const [ofCodes, ofRemove] = [
@@ -97,17 +97,17 @@ ${figures([
 ])}
 <section class="narrow" aria-labelledby="codes">
 <h2 id="codes">New recovery codes</h2>
-<p class="note">You get ten new ones. Those of before open nothing any more.</p>
+<p class="note">You get ten new codes, and the previous ones stop working.</p>
 ${faultNotice(ofCodes)}
 <form class="fields" method="post" action="/me/second-factor/codes">${formFields(viewer)}
 ${password('present-codes', ofCodes)}
 ${code('code-codes', 'Code from your app, or a recovery code', ofCodes)}
-<p class="actions"><button type="submit">Make new ones</button></p>
+<p class="actions"><button type="submit">Create new codes</button></p>
 </form>
 </section>
 <section class="narrow" aria-labelledby="remove">
 <h2 id="remove">Remove it</h2>
-<p class="note">A sign-in then needs your password alone, and the recovery codes open nothing. For another device, remove it and set it up again.</p>
+<p class="note">Signing in then needs only your password, and the recovery codes stop working. To use another device, remove the second factor and set it up again.</p>
 ${faultNotice(ofRemove)}
 <form class="fields" method="post" action="/me/second-factor/remove">${formFields(viewer)}
 ${password('present-remove', ofRemove)}
@@ -131,7 +131,7 @@ export const recoveryCodesPage = ({
     viewer,
     main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Recovery codes</h1>
-<p class="notice" role="status">Your second factor is in force. These codes are shown this once, and kept nowhere. Each opens once, in place of a code of the app. Keep them where your device is not.</p>
+<p class="notice" role="status">Your second factor is set up. These recovery codes are shown only now. Each of them works once, in place of a code from the app. Store them separately from your device.</p>
 <pre class="kept" tabindex="0" id="recovery-codes" aria-label="Recovery codes"><code>${codes.map((one) => `${one}\n`).join('')}</code></pre>
 <p class="actions"><button type="button" data-copy="recovery-codes" hidden>Copy</button> <a class="button" href="/me/second-factor">I have saved them</a></p>`,
   })

@@ -18,11 +18,11 @@ export const signInPage = ({
   fault: FormFault | null
   /** The address of the documentation; null if this process does not know it. */
   docsUrl: string | null
-  /** The commands to type before anyone can sign in. */
+  /** The commands to run before anyone can sign in. */
   steps?: readonly FirstStep[]
-  /** The host of the identity provider; null: there is none. */
+  /** The host of the identity provider; null if there is none. */
   provider?: string | null
-  /** Why the page is shown again. */
+  /** The reason why the page is shown again. */
   notice?: string | null
 }): Html =>
   layout({
@@ -51,7 +51,7 @@ const stepsNotice = (
   steps: readonly FirstStep[],
 ): Html => html`<section class="notice" aria-labelledby="steps">
 <h2 id="steps">First steps</h2>
-<p>${missingSentence(steps)} Type where the service runs, with its environment:</p>
+<p>${missingSentence(steps)} Run these commands where the service runs, with its environment:</p>
 <pre class="kept" tabindex="0" aria-label="Commands"><code>${steps.map(({ command }) => `${runs.here(command)}\n`).join('')}</code></pre>
 <p>In Docker Compose:</p>
 <pre class="kept" tabindex="0" aria-label="Commands in Docker Compose"><code>${steps.map(({ command }) => `${runs.compose(command)}\n`).join('')}</code></pre>

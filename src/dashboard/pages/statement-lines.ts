@@ -3,11 +3,9 @@ import { html, type Renderable } from '../html.ts'
 import type { StatementRow } from '../queries.ts'
 import type { Column } from './layout.ts'
 
-/** The lines of a statement, in the format of all their tables. */
-
 export const lineColumns = (organizationId: string): readonly Column<StatementRow>[] => [
   { head: 'Time (UTC)', cell: (line) => instant(line.effective_at, { milliseconds: true }) },
-  { head: 'What', cell: (line) => whatOf(line) },
+  { head: 'Description', cell: (line) => whatOf(line) },
   {
     head: 'Request id',
     cell: ({ request_id: id, kind }) => {

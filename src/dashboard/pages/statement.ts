@@ -24,7 +24,7 @@ type StatementView = {
   readonly typed: Form
   readonly keys: readonly { readonly key_id: string; readonly name: string }[]
   readonly lines: readonly StatementRow[]
-  /** The revision below which the next page continues; null: no further line matches. */
+  /** The revision below which the next page continues; null if no further line matches. */
   readonly older: string | null
 }
 
@@ -39,7 +39,7 @@ export const statementPage = (view: StatementView): Html => {
 ${filterForm(view, path)}
 ${
   lines.length === 0
-    ? html`<p class="empty">${view.older === null ? 'No lines match.' : 'No lines match among those searched; there are older lines.'}</p>`
+    ? html`<p class="empty">${view.older === null ? 'No lines match.' : 'No lines match among those searched. Older lines may match.'}</p>`
     : html`<div id="lines">${table({
         caption: 'Matching lines, newest first',
         rows: lines,
@@ -88,7 +88,7 @@ const pager = ({ typed, older, lines }: StatementView, path: string): Renderable
   for (const name of ['from', 'to', 'kind', 'capability', 'outcome', 'key'])
     if (typed.text(name) !== '') query.set(name, typed.text(name))
   const href = `${path}/statement?${query.toString()}`
-  // A first page without a table has nothing to grow.
+  // Without a table on the page, there is nothing to extend.
   const grows =
     lines.length > 0 &&
     html` hx-get="${href}" hx-select="#lines tbody > tr" hx-target="#lines tbody" hx-swap="beforeend" hx-select-oob="#pager"`

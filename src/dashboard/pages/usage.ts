@@ -24,10 +24,10 @@ export type UsageFigures = {
   readonly calls: bigint
   readonly answered: bigint
   readonly rateLimited: bigint
-  /** Refused for lack of credits, in the last 90 days of the range. */
+  /** Calls that were refused for lack of credits, within the last 90 days. */
   readonly unpaid: bigint
   readonly chargedMicro: bigint
-  /** Mean of the last whole days; null before there was one. */
+  /** The mean of the last whole days; null before the first one has ended. */
   readonly perDayMicro: bigint | null
   readonly usedUpAtMs: number | null
 }
@@ -47,7 +47,7 @@ type UsageView = {
     readonly figures: UsageFigures
     /** The query of the page, for the links to CSV. */
     readonly query: string
-    /** Why less is shown than requested. */
+    /** The reason why the page shows less than was requested. */
     readonly note: string | null
   } | null
 }
@@ -127,7 +127,7 @@ const figuresOf = ({
   ],
   ['Used up', perDayMicro === null ? 'known after the first whole day' : usedUpText(usedUpAtMs)],
 ])}
-<p class="note">Credits a day are the mean of the last seven whole days (UTC). Used up is when the lots that are left, drawn at that rate, no longer pay for a day.</p>`
+<p class="note">Credits per day are the mean of the last seven whole days (UTC). At that rate, the credits are used up on the day for which the remaining lots no longer pay.</p>`
 
 const usedUpText = (atMs: number | null): Renderable => {
   if (atMs === null) return 'not in ten years'
@@ -150,7 +150,7 @@ const groupsSection = (
 <div class="heading"><h2 id="groups">By ${by}</h2><a href="${csvHref}">CSV<span class="unseen"> by ${by}</span></a></div>
 ${
   groups.length === 0
-    ? html`<p class="empty">Nothing was used in this time.</p>`
+    ? html`<p class="empty">No usage in this range.</p>`
     : table({
         caption: `Calls and credits by ${by}`,
         rows: groups,

@@ -2,9 +2,9 @@ import { utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { layout, type Viewer } from './layout.ts'
 
-/** Work under way: its progress. The page is loaded again when the work has ended. */
+/** The progress of running work. The page reloads when the work has ended. */
 
-/** If no script runs. */
+/** How often the page reloads if no script runs. */
 const refreshSeconds = 3
 
 export const workPage = ({
@@ -27,7 +27,7 @@ export const workPage = ({
     refreshSeconds,
     main: html`<div class="narrow">
 <h1>${title}</h1>
-<p class="note">Since ${utc(since)}. It goes on when this page is left.</p>
+<p class="note">Started ${utc(since)}. The work continues if you leave this page.</p>
 <p class="notice" role="status" data-progress="${stream}">${progress}</p>
 <p class="bar" aria-hidden="true"></p>
 </div>`,

@@ -16,7 +16,7 @@ export const signInFirst = async (window: Window, person: Person, from = '/login
   await page.fill('#present', person.password)
   await page.fill('#new', own.password)
   await page.fill('#again', own.password)
-  await page.getByRole('button', { name: 'Change it' }).click()
+  await page.getByRole('button', { name: 'Change password' }).click()
   await page.getByRole('heading', { name: 'Choose your password' }).waitFor({ state: 'hidden' })
   return own
 }
