@@ -108,6 +108,23 @@ describe("the limits of a partner's keys", () => {
   })
 })
 
+test('a partner cannot give its keys the export of the ledger, which names people of the operator', async () => {
+  const path = `/organizations/${ours}/key/issue`
+  const wanted = { name: 'all of it', permissions: ['ip_lookup', 'ledger_read'] }
+  const partner = await signedIn(room, await person('partner', ours))
+  for (const more of [{}, { test: 'on' }]) {
+    const before = await room.foundation.eventLog.head()
+    const refused = await partner.submit(path, { ...wanted, ...more })
+    expect([refused.statusCode, refused.body]).toEqual([
+      422,
+      expect.stringContaining('Only an operator can give ledger_read'),
+    ])
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  }
+  const operations = await signedIn(room, await person('operations'))
+  expect((await operations.submit(path, wanted)).statusCode).toBe(200)
+})
+
 describe('a session', () => {
   test('ends when its user is disabled, in every process, even if the row has not been updated', async () => {
     const bob = await person('finance')

@@ -37,7 +37,14 @@ import {
   revoke,
   rotate,
 } from './api-keys.ts'
-import { allowedCidrsOf, limitNames, limitWords, permissionsByDefault, permissionsOf } from './key-request.ts'
+import {
+  allowedCidrsOf,
+  checkPartnerPermissions,
+  limitNames,
+  limitWords,
+  permissionsByDefault,
+  permissionsOf,
+} from './key-request.ts'
 
 const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
 
@@ -77,7 +84,10 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
   const { name, permissions, allow = [], expires_at, test: _, organization: organizationId } = input
   const { requests_per_minute, requests_per_day, email_validations_per_second } = input
   const limits = { requests_per_minute, requests_per_day, email_validations_per_second }
-  if (operator.role === 'partner') checkPartnerLimits(limits, {})
+  if (operator.role === 'partner') {
+    checkPartnerLimits(limits, {})
+    checkPartnerPermissions(permissions)
+  }
   return {
     ...{ organizationId, name, permissions, limits, allowedCidrs: allow, actor: operator.actor },
     expiresAt: expires_at === undefined ? null : futureExpiryOf('expires-at', expires_at, Date.now()),

@@ -25,6 +25,15 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
   })
 }
 
+/** The export of a ledger names people of the operator, so only an operator may permit it. Throws `InputFault`. */
+export const checkPartnerPermissions = (asked: readonly Permission[]): void => {
+  if (asked.includes('ledger_read'))
+    throw new InputFault(
+      'permissions',
+      'only an operator can give ledger_read; ask the operator of the service',
+    )
+}
+
 const allowedMax = 100
 
 /**
