@@ -275,25 +275,23 @@ test('an operator sees which key was refused and why, and no secret', async () =
       done()
     },
   })
-  const own = await openHouse({ logger: pino({ level: 'info' }, sink) })
+  const app = await house.another({ logger: pino({ level: 'info' }, sink) })
   try {
-    const known = await own.partner()
-    lines.length = 0
-    const key = keyWith(known.keyId, '2'.repeat(32))
-    const answer = await send(`${own.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': key } })
+    const key = keyWith(partner.keyId, '2'.repeat(32))
+    const answer = await send(`${app.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': key } })
     expectNotAuthenticated(answer)
     const told = lines.filter((line) => line.includes('not authenticated'))
     expect(told).toHaveLength(1)
     expect(JSON.parse(told[0] ?? '')).toMatchObject({
       level: 30,
       reason: 'wrong_secret',
-      keyId: known.keyId,
+      keyId: partner.keyId,
       address: '127.0.0.1',
       requestId: answer.headers.get('x-request-id'),
     })
     expect(lines.join('')).not.toContain('2'.repeat(32))
   } finally {
-    await own.close()
+    await app.close()
   }
 })
 

@@ -147,31 +147,32 @@ describe('when the event log refuses an append', () => {
 
 describe('when the process ends', () => {
   test('calls in flight are answered and charged; later ones are SYS_002 and free', async () => {
-    const own = await openHouse()
+    const app = await house.another()
+    const apiUrl = String(app.apiUrl)
     try {
-      const partner = await own.partner({ credits: '10' })
-      const before = (await own.eventsOf(partner.organizationId)).length
+      const partner = await house.partner({ credits: '10' })
+      const before = (await house.eventsOf(partner.organizationId)).length
       const body = JSON.stringify({ ip: places.london })
       const request = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
-      const log = await own.blockLog()
-      const connection = openRaw(own.apiUrl)
+      const log = await blockedLog()
+      const connection = openRaw(apiUrl)
       connection.write(request)
       await log.waiting()
-      const ended = own.end()
-      await until('the host takes no new connections', () => refusesConnections(own.apiUrl))
+      const ended = app.close()
+      await until('the host takes no new connections', () => refusesConnections(apiUrl))
       connection.write(request)
       await log.release()
       const [answered, late] = await connection.answers(2)
       await ended
       expect(answered?.status).toBe(200)
       expect(answered?.headers.get('credits-charged')).toBe('1')
-      const events = (await own.eventsOf(partner.organizationId)).slice(before)
+      const events = (await house.eventsOf(partner.organizationId)).slice(before)
       expect(typesOf(events)).toEqual(['KeyUsed', 'CreditCharged'])
       if (late === undefined) return
       expectErrorObject(late, unavailable)
       expect(late.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
     } finally {
-      await own.close()
+      await app.close()
     }
   })
 })

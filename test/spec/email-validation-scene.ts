@@ -133,7 +133,11 @@ export const validate = (
   )
 
 /** Sends without reading the ledger: for calls that are made together. */
-export const sendValidate = ({ apiUrl }: House, { apiKey }: Partner, email: string): Promise<Answer> =>
+export const sendValidate = (
+  { apiUrl }: Pick<House, 'apiUrl'>,
+  { apiKey }: Partner,
+  email: string,
+): Promise<Answer> =>
   send(`${apiUrl}${path}`, {
     headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
     body: { email },

@@ -1,6 +1,7 @@
 /** Specification 4.1 and 8: the answers, with decisions 1, 4, 7, 9, 16 and 17. */
 import { describe, expect, test } from 'vitest'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import type { Config } from '../../src/config.ts'
+import type { House, Partner } from '../support/house.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import {
   emailPartner,
@@ -10,6 +11,7 @@ import {
   mailHouse,
   path,
   resultOf,
+  sendValidate,
   validate,
 } from './email-validation-scene.ts'
 import { bare, expectCredits, expectRefusedCall, jsonType, rateLimitsOf, ulid } from './wire.ts'
@@ -398,52 +400,49 @@ describe('decision 16: the request', () => {
   })
 })
 
-describe('with EMAIL_PROBE=off', () => {
-  test('no server is contacted: verdicts that need a server are unknown, and free', async () => {
-    const server = await world.host('probe-off.example.com', { recipient: mailboxes('someone') })
-    const quiet = await openHouse({ environment: { ...world.environment, EMAIL_PROBE: 'off' } })
-    try {
-      const one = await emailPartner(quiet, { credits: '5' })
-      const answer = await validate(quiet, one, 'someone@probe-off.example.com')
-      const { status, sub_status, score, checks } = resultOf(answer)
-      expect({ status, sub_status, score }).toEqual({
-        status: 'unknown',
-        sub_status: 'probe_not_supported',
-        score: 50,
-      })
-      expect(checks.smtp).toEqual(notAsked)
-      expect(checks.mx.found).toBe(true)
-      expectCredits(answer, '0', '5')
-      expect(bare(answer.events)).toEqual(
-        freeValidation(one, {
-          status: 'unknown',
-          sub_status: 'probe_not_supported',
-          decision_row: 9,
-          domain: 'probe-off.example.com',
-        }),
-      )
-      expect(server.conversations).toHaveLength(0)
-    } finally {
-      await quiet.close()
-    }
+/** The answer of another process with these settings, and the events it adds. */
+const validateUnder = async (config: Partial<Config>, by: Partner, email: string) => {
+  const before = (await house.eventsOf(by.organizationId)).length
+  const app = await house.another({ config })
+  try {
+    const answer = await sendValidate({ apiUrl: String(app.apiUrl) }, by, email)
+    return { ...answer, events: (await house.eventsOf(by.organizationId)).slice(before) }
+  } finally {
+    await app.close()
+  }
+}
+
+test('with EMAIL_PROBE=off no server is contacted: verdicts that need a server are unknown, and free', async () => {
+  const server = await world.host('probe-off.example.com', { recipient: mailboxes('someone') })
+  const one = await emailPartner(house, { credits: '5' })
+  const answer = await validateUnder({ EMAIL_PROBE: 'off' }, one, 'someone@probe-off.example.com')
+  const { status, sub_status, score, checks } = resultOf(answer)
+  expect({ status, sub_status, score }).toEqual({
+    status: 'unknown',
+    sub_status: 'probe_not_supported',
+    score: 50,
   })
+  expect(checks.smtp).toEqual(notAsked)
+  expect(checks.mx.found).toBe(true)
+  expectCredits(answer, '0', '5')
+  expect(bare(answer.events)).toEqual(
+    freeValidation(one, {
+      status: 'unknown',
+      sub_status: 'probe_not_supported',
+      decision_row: 9,
+      domain: 'probe-off.example.com',
+    }),
+  )
+  expect(server.conversations).toHaveLength(0)
 })
 
-describe('without SMTP_ALLOW', () => {
-  test('an exchanger at a private address is invalid, mx_unroutable, and never contacted', async () => {
-    const server = await world.host('inside.example.com', { recipient: mailboxes('someone') })
-    const guarded = await openHouse({
-      environment: { ...world.environment, SMTP_ALLOW: '', EGRESS_ALLOW: '127.0.0.0/8' },
-    })
-    try {
-      const one = await emailPartner(guarded, { credits: '5' })
-      const answer = await validate(guarded, one, 'someone@inside.example.com')
-      expect(resultOf(answer)).toMatchObject({ status: 'invalid', sub_status: 'mx_unroutable' })
-      expect(answer.events[0]?.data).toMatchObject({ facts: { decision_row: 6 } })
-      expectCredits(answer, '0', '5')
-      expect(server.conversations).toHaveLength(0)
-    } finally {
-      await guarded.close()
-    }
-  })
+test('without SMTP_ALLOW an exchanger at a private address is invalid, mx_unroutable, and never contacted', async () => {
+  const server = await world.host('inside.example.com', { recipient: mailboxes('someone') })
+  const one = await emailPartner(house, { credits: '5' })
+  const allowed = { SMTP_ALLOW: [], EGRESS_ALLOW: ['127.0.0.0/8'] }
+  const answer = await validateUnder(allowed, one, 'someone@inside.example.com')
+  expect(resultOf(answer)).toMatchObject({ status: 'invalid', sub_status: 'mx_unroutable' })
+  expect(answer.events[0]?.data).toMatchObject({ facts: { decision_row: 6 } })
+  expectCredits(answer, '0', '5')
+  expect(server.conversations).toHaveLength(0)
 })

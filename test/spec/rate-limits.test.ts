@@ -3,7 +3,16 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places } from '../support/house.ts'
+import type { App } from '../../src/start/app.ts'
+import {
+  type Answer,
+  type AnswerAndFacts,
+  type House,
+  openHouse,
+  type Partner,
+  places,
+  send,
+} from '../support/house.ts'
 import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
 
 const minuteMs = 60_000
@@ -91,11 +100,20 @@ describe('8 requests per minute and per day', () => {
  * Moves both clocks to the start of a minute: limits and individual records use `performance.now()`, recorded minutes use the
  * time of day, which is returned.
  */
-const startOfMinute = (own: House): string => {
-  own.moveClock(minuteMs - (performance.now() % minuteMs) + 1000)
-  own.setClock(minuteMs - (Date.now() % minuteMs) + 1000)
+const startOfMinute = (): string => {
+  house.moveClock(minuteMs - (performance.now() % minuteMs) + 1000)
+  house.setClock(minuteMs - (Date.now() % minuteMs) + 1000)
   return new Date(Date.now() - (Date.now() % minuteMs)).toISOString()
 }
+
+/** Sends a lookup to one of several processes. */
+const lookupAt = (
+  { apiUrl }: App,
+  { apiKey }: Partner,
+  body: unknown,
+  path = '/v1/ip/lookup',
+): Promise<Answer> =>
+  send(`${apiUrl}${path}`, { headers: { 'x-api-key': apiKey, 'content-type': 'application/json' }, body })
 
 describe('decision 24: refused calls cannot fill the event log', () => {
   const counted = (partner: Partner, code: string, window: string, counts: object) => ({
@@ -111,21 +129,21 @@ describe('decision 24: refused calls cannot fill the event log', () => {
   })
 
   test('the first 60 of a key and minute are recorded individually, the others in one event per code, at the latest when the process ends', async () => {
-    const own = await openHouse()
+    const app = await house.another()
     try {
-      const partner = await own.partner({ credits: '7', permissions: ['ip_lookup'] })
-      const minute = startOfMinute(own)
-      const before = (await own.eventsOf(partner.organizationId)).length
+      const partner = await house.partner({ credits: '7', permissions: ['ip_lookup'] })
+      const minute = startOfMinute()
+      const before = (await house.eventsOf(partner.organizationId)).length
       const bodies = [...Array<object>(70).fill({}), ...Array<object>(20).fill({ ip: 'nonsense' })]
-      const answers = await Promise.all(bodies.map((body) => own.lookup(partner, body)))
+      const answers = await Promise.all(bodies.map((body) => lookupAt(app, partner, body)))
       expect(answers.map(({ status }) => status)).toEqual(Array(90).fill(400))
       for (const answer of answers) expectCredits(answer, '0', '7')
-      const denied = await own.post(partner, '/pixel/block', { domain: 'example.com' })
+      const denied = await lookupAt(app, partner, { domain: 'example.com' }, '/pixel/block')
       expect(denied.body).toMatchObject({ code: 'AUTH_002' })
-      const singly = bare((await own.eventsOf(partner.organizationId)).slice(before))
+      const singly = bare((await house.eventsOf(partner.organizationId)).slice(before))
       expect(singly.map(({ type }) => type)).toEqual(Array(60).fill('KeyUsed'))
-      await own.end()
-      const together = bare((await own.eventsOf(partner.organizationId)).slice(before + 60))
+      await app.close()
+      const together = bare((await house.eventsOf(partner.organizationId)).slice(before + 60))
       const recordedOf = (code: string) => singly.filter(({ data }) => data.code === code).length
       expect(together.sort((a, b) => String(a.data.code).localeCompare(String(b.data.code)))).toEqual([
         counted(partner, 'AUTH_002', minute, { pixel: 1 }),
@@ -135,24 +153,24 @@ describe('decision 24: refused calls cannot fill the event log', () => {
         counted(partner, 'REQ_002', minute, { ip_lookup: 70 - recordedOf('REQ_002') }),
       ])
     } finally {
-      await own.close()
+      await app.close()
     }
   })
 
   test('calls that cannot be paid for count among them; credits granted by another process are usable immediately', async () => {
-    const own = await openHouse()
+    const app = await house.another()
     try {
-      const partner = await own.partner({ credits: '0' })
-      const minute = startOfMinute(own)
-      const before = (await own.eventsOf(partner.organizationId)).length
+      const partner = await house.partner({ credits: '0' })
+      const minute = startOfMinute()
+      const before = (await house.eventsOf(partner.organizationId)).length
       for (let n = 0; n < 75; n++)
-        expect((await own.lookup(partner, { ip: places.london })).body).toMatchObject({
+        expect((await lookupAt(app, partner, { ip: places.london })).body).toMatchObject({
           code: 'CREDIT_001',
           details: { required: '1', available: '0' },
         })
-      expect(await own.eventsOf(partner.organizationId)).toHaveLength(before + 60)
+      expect(await house.eventsOf(partner.organizationId)).toHaveLength(before + 60)
       const elsewhere = createLedger({
-        eventLog: own.foundation.eventLog,
+        eventLog: house.foundation.eventLog,
         snapshot: async () => null,
         logger: pino({ level: 'silent' }),
         clock: Date,
@@ -167,39 +185,38 @@ describe('decision 24: refused calls cannot fill the event log', () => {
         expiresAt: null,
         reason: 'bought',
       })
-      const paid = await own.lookup(partner, { ip: places.london })
+      const paid = await lookupAt(app, partner, { ip: places.london })
       expect(paid.status).toBe(200)
       expectCredits(paid, '1', '0')
-      expect((await own.lookup(partner, { ip: places.london })).status).toBe(402)
-      await own.end()
-      expect(bare(await own.eventsOf(partner.organizationId)).at(-1)).toEqual(
+      expect((await lookupAt(app, partner, { ip: places.london })).status).toBe(402)
+      await app.close()
+      expect(bare(await house.eventsOf(partner.organizationId)).at(-1)).toEqual(
         counted(partner, 'CREDIT_001', minute, { ip_lookup: 16 }),
       )
     } finally {
-      await own.close()
+      await app.close()
     }
   })
 })
 
 describe('decision 24: calls refused by a rate limit are recorded together', () => {
   test('one RateLimitExceeded per key, policy and minute, with their number, at the latest when the process ends', async () => {
-    // Uses the same clock as the house around it.
-    const own = await openHouse()
+    const app = await house.another()
     try {
-      const partner = await own.partner({ limits: { requests_per_minute: 2 } })
-      const other = await own.key(partner.organizationId, {
+      const partner = await house.partner({ limits: { requests_per_minute: 2 } })
+      const other = await house.key(partner.organizationId, {
         permissions: [],
         limits: { requests_per_minute: 1 },
       })
       // Everything below happens well within one minute.
-      const minute = startOfMinute(own)
-      for (let i = 0; i < 9; i++) await own.lookup(partner, { ip: '10.0.0.1' })
-      for (let i = 0; i < 4; i++) await own.lookup(other, { ip: '10.0.0.1' })
-      const before = await own.eventsOf(partner.organizationId)
+      const minute = startOfMinute()
+      for (let i = 0; i < 9; i++) await lookupAt(app, partner, { ip: '10.0.0.1' })
+      for (let i = 0; i < 4; i++) await lookupAt(app, other, { ip: '10.0.0.1' })
+      const before = await house.eventsOf(partner.organizationId)
       expect(before.filter(({ type }) => type === 'RateLimitExceeded')).toEqual([])
       expect(before.filter(({ type }) => type === 'KeyUsed')).toHaveLength(2 + 1)
-      await own.end()
-      const after = (await own.eventsOf(partner.organizationId)).slice(before.length)
+      await app.close()
+      const after = (await house.eventsOf(partner.organizationId)).slice(before.length)
       expect(bare(after).sort((a, b) => Number(b.data.count) - Number(a.data.count))).toEqual([
         {
           type: 'RateLimitExceeded',
@@ -211,7 +228,7 @@ describe('decision 24: calls refused by a rate limit are recorded together', () 
         },
       ])
     } finally {
-      await own.close()
+      await app.close()
     }
   })
 })
