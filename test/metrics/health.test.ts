@@ -2,7 +2,7 @@
 import fastify from 'fastify'
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { lagSecondsMax } from '../../src/administration/checks/event-log.ts'
 import { parseConfig } from '../../src/config.ts'
@@ -20,12 +20,22 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
 const logger = pino({ level: 'silent' })
 
 let database: TestDatabase
+let owner: pg.Client
 let proxy: TcpProxy
 let url = ''
 let pool: pg.Pool
 let eventLog: EventLog
-beforeEach(async () => {
+beforeAll(async () => {
   database = await preparedDatabase()
+  owner = new pg.Client({ connectionString: database.url })
+  await owner.connect()
+  await owner.query('create table checkpoints_at_first as table projection_checkpoints')
+})
+afterAll(async () => {
+  await owner?.end()
+  await database?.drop()
+})
+beforeEach(async () => {
   const { hostname, port } = new URL(database.url)
   proxy = await startTcpProxy({ host: hostname, port: Number(port) })
   const through = new URL(database.url)
@@ -40,7 +50,10 @@ afterEach(async () => {
   await eventLog.close()
   await pool.end()
   await proxy.close()
-  await database.drop()
+  await owner.query(`
+    truncate log_segments, log_streams, projection_checkpoints, halted_streams, parked_events, processes, leases;
+    update log_head set position = 0;
+    insert into projection_checkpoints table checkpoints_at_first`)
 })
 
 const healthOf = (options: Partial<HealthOptions> = {}): Health =>
