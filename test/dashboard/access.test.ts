@@ -1,15 +1,15 @@
-/** Every page and every form for every role, from the one table of permissions. */
+/** Every page and every form for every role, from the one table of permissions; and how people find the pages they may open. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
+import { declarations } from '../../src/administration/declarations.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { approvePriceBook, proposePriceBook } from '../../src/administration/prices/prices.ts'
-import { type Action, mayDo, rolesThatMay } from '../../src/administration/roles.ts'
+import { type Action, mayDo, roles, rolesThatMay } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
-import type { UserRole } from '../../src/events/users.ts'
 import { writeCityFile } from '../support/house.ts'
 import {
   type Browser,
@@ -17,6 +17,8 @@ import {
   encoded,
   openBrowser,
   signedIn,
+  tokenIn,
+  unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
 import { type Furnished, openFurnished } from './furnished.ts'
@@ -29,6 +31,7 @@ let furnished: Furnished
 let room: DashboardHost
 let scene: Scene
 let other: Scene
+const people = new Map<string, Browser>()
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'access-'))
@@ -38,6 +41,11 @@ beforeAll(async () => {
   })
   ;({ room, scene } = furnished)
   other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
+  for (const role of roles) {
+    const organizationId = role === 'partner' ? scene.organizationId : null
+    const person = await userWhoChose(room, { name: `the-${role}`, role, organizationId, actor: 'cli:setup' })
+    people.set(role, await signedIn(room, person))
+  }
 })
 afterAll(async () => {
   await furnished?.close()
@@ -61,24 +69,16 @@ const reachedFrom = (path: string, body: string): { method: string; path: string
   )
 }
 
-const tokenOf = async (browser: Browser): Promise<string> =>
-  /name="_csrf" value="([^"]+)"/.exec(
-    (await browser.get(`/organizations/${scene.organizationId}`)).body,
-  )?.[1] ?? ''
-
-const signedInAs = async (role: UserRole): Promise<Browser> => {
-  const name = `the-${role}`
-  const organizationId = role === 'partner' ? scene.organizationId : null
-  return signedIn(room, await userWhoChose(room, { name, role, organizationId, actor: 'cli:setup' }))
+const as = (role: string): Browser => {
+  const browser = people.get(role)
+  if (browser === undefined) throw new Error(`there is no ${role}`)
+  return browser
 }
 
-// The first user of an installation is an admin.
-describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)('%s', (role) => {
-  let browser: Browser
-  beforeAll(async () => {
-    browser = await signedInAs(role)
-  })
+const hrefsIn = (page: string): string[] =>
+  [...page.matchAll(/href="([^"]+)"/g)].map(([, href = '']) => unescaped(href))
 
+describe.each(roles)('%s', (role) => {
   const isForThem = ({ method, path }: { method: string; path: string }): boolean => {
     if (`${method} ${path}` === 'POST /logout' || (role === 'partner' && path === '/')) return true
     const route = routeAt(method, path)
@@ -102,7 +102,8 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   }
 
   test('opens the pages and sends the forms of the table, and no other; no page leads to what would be refused', async () => {
-    const csrf = await tokenOf(browser)
+    const browser = as(role)
+    const csrf = tokenIn((await browser.get(`/organizations/${scene.organizationId}`)).body)
     const before = await room.foundation.eventLog.head()
     const wrong: Record<string, unknown> = {}
     for (const route of routes) {
@@ -129,7 +130,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   })
 
   test('has only the pages in its menu that it may open', async () => {
-    const { body } = await browser.get(`/organizations/${scene.organizationId}`)
+    const { body } = await as(role).get(`/organizations/${scene.organizationId}`)
     for (const { href, route } of menu)
       expect([href, body.includes(`<a href="${href}"`)]).toEqual([
         href,
@@ -138,6 +139,70 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     for (const { path } of organizationMenu)
       expect(body).toContain(`href="/organizations/${scene.organizationId}${path}"`)
   })
+
+  test('finds every command of the role in a list', async () => {
+    const base = role === 'partner' ? `/organizations/${scene.organizationId}` : '/commands'
+    const page = await as(role).get(role === 'partner' ? `${base}/commands` : base)
+    expect(page.statusCode).toBe(200)
+    const listed = hrefsIn(page.body.slice(page.body.indexOf('<h1>'))).filter((href) => href.startsWith(base))
+    const offered = declarations.filter(
+      ({ interfaces, action, fields, types }) =>
+        interfaces.includes('dashboard') &&
+        mayDo(role, action) &&
+        // Files of whole ledgers name operators.
+        (role !== 'partner' ||
+          (types === undefined && fields.some(({ control }) => control === 'organization'))),
+    )
+    expect(listed.sort()).toEqual(offered.map(({ name }) => `${base}/${name.replace(' ', '/')}`).sort())
+  })
+})
+
+test('commands of other interfaces are listed without a link', async () => {
+  expect((await as('admin').get('/commands')).body).toContain(
+    'event-log show <small>command line, admin API</small>',
+  )
+})
+
+test('the menu groups its pages, and shows them to people who may open them', async () => {
+  const { body } = await as('finance').get('/months')
+  const shown = body.slice(body.indexOf('<nav class="menu"'), body.indexOf('</nav>'))
+  expect([...shown.matchAll(/role="group" aria-label="([^"]+)"/g)].map(([, name]) => name)).toEqual([
+    'Customers',
+    'Billing',
+    'System',
+  ])
+  expect(shown).toContain('<a href="/months" aria-current="page">Months</a>')
+  expect([shown.includes('>Users<'), (await as('viewer').get('/')).body.includes('>Users<')]).toEqual([
+    false,
+    true,
+  ])
+  for (const href of hrefsIn(shown))
+    expect([href, (await as('finance').get(href)).statusCode]).toEqual([href, 200])
+})
+
+test('a page shows where it is, and every page above it opens', async () => {
+  const own = `/organizations/${scene.organizationId}`
+  const wayOf = async (role: string, path: string) => {
+    const { body } = await as(role).get(path)
+    const way = /<nav class="crumbs"[^>]*>(.*?)<\/nav>/s.exec(body)?.[1] ?? ''
+    for (const href of hrefsIn(way))
+      expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
+    return [...way.matchAll(/<li><(?:a|span)[^>]*>([^<]*)</g)].map(([, name]) => name)
+  }
+  expect(await wayOf('viewer', own)).toEqual(['Organizations', 'Northwind Traders'])
+  expect(await wayOf('viewer', `${own}/keys/${scene.keyId}`)).toEqual([
+    'Organizations',
+    'Northwind Traders',
+    'Key production',
+  ])
+  expect(await wayOf('viewer', `${own}/price/show`)).toEqual(['Organizations', 'Northwind Traders', 'Prices'])
+  expect(await wayOf('partner', `${own}/key/issue`)).toEqual(['Northwind Traders', 'Issue an API key'])
+  expect(await wayOf('admin', '/commands/user/invite')).toEqual([
+    'Commands',
+    expect.stringContaining('Invite'),
+  ])
+  const month = new Date().toISOString().slice(0, 7)
+  expect(await wayOf('partner', `${own}/months/${month}`)).toEqual(['Northwind Traders', 'Months', month])
 })
 
 test('a partner finds nothing by any id of another organization, and changes nothing', async () => {
@@ -146,7 +211,7 @@ test('a partner finds nothing by any id of another organization, and changes not
   })
   const browser = await signedIn(room, contoso)
   const page = await browser.get(`/organizations/${other.organizationId}`)
-  const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
+  const csrf = tokenIn(page.body)
   const before = await room.foundation.eventLog.head()
   const wrong: unknown[] = []
   const expectRefused = async (route: Route, of: RouteExamples, expected: number): Promise<void> => {

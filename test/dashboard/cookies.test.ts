@@ -20,12 +20,12 @@ let insecure: DashboardHost
 beforeAll(async () => {
   const reach = { trusts: trustedProxies([proxy, '127.9.0.1']) }
   room = await openDashboardHost({ reach })
-  insecure = await openDashboardHost({ reach, insecureCookies: true })
-  for (const { foundation } of [room, insecure]) await putUser(foundation.pool, ada)
+  insecure = await openDashboardHost({ reach, insecureCookies: true, beside: room })
+  await putUser(room.foundation.pool, ada)
 })
 afterAll(async () => {
-  await room?.close()
   await insecure?.close()
+  await room?.close()
 })
 
 /** A request from a browser at 203.0.113.n, as passed on by the proxy. */

@@ -38,6 +38,8 @@ test.each([
 })
 
 let room: DashboardHost
+/** Another process of the same installation, configured with a database of its own. */
+let production: DashboardHost
 let api: FastifyInstance
 let demo: Demo
 let dataDir = ''
@@ -56,9 +58,11 @@ beforeAll(async () => {
   demo = await seedDemo(room.foundation, { apiUrl, dashboardUrl: 'http://localhost', actor: 'system' })
   await writeDemo(dataDir, demo)
   await room.caughtUp()
+  production = await openDashboardHost({ beside: room, apiUrl: 'https://api.example.org' })
 })
 afterAll(async () => {
   await api?.close()
+  await production?.close()
   await room?.close()
   await rm(dataDir, { recursive: true, force: true })
 })
@@ -106,15 +110,10 @@ describe('the printed password', () => {
     expect((await browser.get('/')).headers.location).toBe('/me')
   })
 
-  test('is replaced first where the database is one of its own', async () => {
-    const production = await openDashboardHost({ beside: room })
-    try {
-      const browser = openBrowser(production.host)
-      await browser.submit('/login', { name: demo.dashboard_user, password: demo.dashboard_password })
-      expect((await browser.get('/')).headers.location).toBe('/me')
-    } finally {
-      await production.close()
-    }
+  test('is replaced first if the process is configured with a database of its own', async () => {
+    const browser = openBrowser(production.host)
+    await browser.submit('/login', { name: demo.dashboard_user, password: demo.dashboard_password })
+    expect((await browser.get('/')).headers.location).toBe('/me')
   })
 })
 
@@ -154,21 +153,16 @@ describe('the first steps', () => {
   })
 
   test('for an admin of production the line has a placeholder and no button', async () => {
-    const production = await openDashboardHost({ beside: room, apiUrl: 'https://api.example.org' })
-    try {
-      const ada = { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
-      const browser = await signedIn(production, { name: 'ada', ...(await createUser(room.foundation, ada)) })
-      const { body } = await browser.get('/')
-      expect(body).toContain(
-        `curl -i &#39;https://api.example.org/v1/ip/lookup&#39; -H &#39;x-api-key: YOUR_KEY`,
-      )
-      expect([body.includes(demo.api_key), body.includes('action="/first-call"')]).toEqual([false, false])
-      asked.length = 0
-      expect((await browser.submit('/', {}, '/first-call')).statusCode).toBe(404)
-      expect(asked).toEqual([])
-    } finally {
-      await production.close()
-    }
+    const ada = { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
+    const browser = await signedIn(production, { name: 'ada', ...(await createUser(room.foundation, ada)) })
+    const { body } = await browser.get('/')
+    expect(body).toContain(
+      `curl -i &#39;https://api.example.org/v1/ip/lookup&#39; -H &#39;x-api-key: YOUR_KEY`,
+    )
+    expect([body.includes(demo.api_key), body.includes('action="/first-call"')]).toEqual([false, false])
+    asked.length = 0
+    expect((await browser.submit('/', {}, '/first-call')).statusCode).toBe(404)
+    expect(asked).toEqual([])
   })
 
   test('go step by step: a call leads to its page, and another key ends them', async () => {

@@ -1,5 +1,5 @@
 /** Signing in with an identity provider: a real one, on loopback. */
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
@@ -222,19 +222,17 @@ test('another claim may be the name, and a provider may require the secret in th
 })
 
 describe('while the provider is down', () => {
-  test.each([
-    ['it refuses connections', null],
-    [
-      'it answers with an error',
-      (_: unknown, response: import('node:http').ServerResponse) => response.writeHead(503).end(),
-    ],
-    [
-      'it is not a provider',
-      (_: unknown, response: import('node:http').ServerResponse) => response.end('<h1>Hello'),
-    ],
+  const errorAt = (issuer: string) =>
+    createIdentityProvider({ issuer, ...client, nameClaim: 'email' })
+      .begin(redirectUri)
+      .catch((error: unknown) => error)
+
+  test.each<[string, (response: ServerResponse) => void]>([
+    ['it answers with an error', (response) => response.writeHead(503).end()],
+    ['it is not a provider', (response) => response.end('<h1>Hello')],
     [
       'its answer is endless',
-      (_: unknown, response: import('node:http').ServerResponse) => {
+      (response) => {
         response.writeHead(200, { 'content-type': 'application/json' })
         const more = (): void => {
           while (!response.destroyed && response.write(' '.repeat(65_536)));
@@ -244,11 +242,20 @@ describe('while the provider is down', () => {
       },
     ],
     ['it never answers', () => undefined],
-  ] as const)('%s: the sign-in page reports it, and a password works', async (_, listener) => {
+  ])('%s: no sign-in begins', async (_, answer) => {
+    const server = createServer((_request, response) => answer(response))
+    try {
+      expect(await errorAt(await listening(server))).toBeInstanceOf(ProviderAway)
+    } finally {
+      await closed(server)
+    }
+  })
+
+  test('the sign-in page reports it, and a password works', async () => {
     const server = createServer()
     const issuer = await listening(server)
-    if (listener === null) await closed(server)
-    else server.on('request', listener)
+    await closed(server)
+    expect(await errorAt(issuer)).toBeInstanceOf(ProviderAway)
     const own = await openDashboardHost({
       ...{ beside: room, provider: { issuer, ...client, nameClaim: 'email' } },
     })
@@ -262,7 +269,6 @@ describe('while the provider is down', () => {
       expect((await browser.submit('/login', user)).statusCode).toBe(303)
     } finally {
       await own.close()
-      if (listener !== null) await closed(server)
     }
   })
 
