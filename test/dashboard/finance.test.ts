@@ -1,11 +1,12 @@
-/** Months, the filtered statement, and lots, as finance uses them. */
+/** Months, the filtered statement, lots, and prices, as finance uses them. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
@@ -243,21 +244,6 @@ describe('the statement with filters', () => {
   })
 })
 
-describe('lots', () => {
-  test('of another organization are not shown', async () => {
-    const theirs = /void\?grant=([^"]+)"/.exec((await ada.get(`${base}/credits/lots`)).body)?.[1] ?? ''
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Mine',
-      overdraftLimit: 0n,
-      actor: 'cli',
-    })
-    await room.caughtUp()
-    const path = `/organizations/${organizationId}/credits/void`
-    for (const grant of [theirs, 'x', '00000000-0000-0000-0000-000000000000'])
-      expect((await ada.submit(path, { grant, reason: 'x' })).statusCode).toBe(422)
-  })
-})
-
 describe('a call', () => {
   const call = (): string => `${base}/calls/${scene.requestId}`
   /** The calls of the ledger, in its order. */
@@ -346,18 +332,53 @@ describe('a call', () => {
     expect(body).toContain('refund of 1 credit: goodwill')
     expect(body).not.toContain('Refund the call')
   })
+})
 
-  test('of another organization is not shown', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Elsewhere',
-      overdraftLimit: 0n,
-      actor: 'cli',
+describe('prices', () => {
+  const show = '/commands/price/show'
+  const approve = '/commands/price/approve'
+
+  const proposed = async (amount: string): Promise<string> => {
+    const { proposal } = await proposePriceBook(room.foundation, {
+      rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
+      ...{ effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(), reason: '<b>contract</b>' },
+      actor: 'user:ada',
     })
-    await room.caughtUp()
-    const path = `/organizations/${organizationId}/calls/${scene.requestId}`
-    for (const rest of ['', '/receipt.json']) expect((await ada.get(`${path}${rest}`)).statusCode).toBe(404)
-    const refund = `/organizations/${organizationId}/credits/refund`
-    const answer = await ada.submit(refund, { request: scene.requestId, reason: 'x' })
-    expect([answer.statusCode, answer.body.includes('contains no call')]).toEqual([422, true])
+    return `p${proposal}`
+  }
+
+  test('in force and proposed are shown, with the possible actions', async () => {
+    const name = await proposed('1.5')
+    const { body } = await ada.get(show)
+    for (const { rule } of defaultPriceBook.rules) expect(body).toContain(rule)
+    expect(body).toContain('&lt;b&gt;contract')
+    expect(body).toContain(`href="${approve}?proposal=${name}"`)
+    expect(body).toContain(`href="/commands/price/withdraw?name=${name}"`)
+    expect(body).toContain(`href="/commands/price/diff?from=1&amp;to=${name}"`)
+    expect((await ada.get('/')).body).toContain(`href="${show}"`)
+  })
+
+  test('are approved once, by a person other than the proposer', async () => {
+    const bob = await signedIn(
+      room,
+      await userWhoChose(room, { name: 'bob', role: 'finance', organizationId: null, actor: 'cli:setup' }),
+    )
+    const name = await proposed('3.5')
+    const before = await room.foundation.eventLog.head()
+    for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }]) {
+      const { statusCode, body } = await ada.submit(approve, fields)
+      expect(statusCode).toBe(422)
+      expect(body).toContain('Ada proposed it: another person has to approve it')
+    }
+    expect(await room.foundation.eventLog.head()).toBe(before)
+
+    const plan = await bob.submit(approve, { proposal: name })
+    expect(plan.body).toContain('ip_lookup.located: 1 credit (ip_lookup, version 1) → 3.5 credits')
+    expect(plan.body).toContain('It can be withdrawn until then')
+    expect((await give(bob, approve, { proposal: name })).body).toContain('<h1>Done</h1>')
+    expect((await pricesAt(room.foundation, Date.now())).upcoming).toMatchObject([
+      { proposal: Number(name.slice(1)), approver: 'user:bob', published: { by: 'user:bob' } },
+    ])
+    expect((await bob.submit(approve, { proposal: name })).body).toContain('is already approved')
   })
 })

@@ -34,7 +34,6 @@ const actor = 'cli:setup'
 const email = 'Ada.Lovelace@example.com'
 let room: DashboardHost
 let scene: Scene
-let other: Scene
 let token = ''
 const people = new Map<string, Browser>()
 const about = { email: ['', ''], profile: '' }
@@ -42,7 +41,6 @@ const about = { email: ['', ''], profile: '' }
 beforeAll(async () => {
   room = await openDashboardHost()
   scene = await openScene(room, { nowMs: Date.now(), days: 1 })
-  other = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Contoso' })
   for (const role of roles) {
     const organizationId = role === 'partner' ? scene.organizationId : null
     const user = await userWhoChose(room, { name: `the.${role}`, role, organizationId, actor })
@@ -106,7 +104,7 @@ const overApi = async (given: object, headers: Readonly<Record<string, string>> 
 }
 
 const pathIn = ({ organizationId }: Scene): string => `/organizations/${organizationId}/ledger/find-calls`
-const find = (role: string, input: string, of = scene) => as(role).submit(pathIn(of), { input })
+const find = (role: string, input: string) => as(role).submit(pathIn(scene), { input })
 
 test('an e-mail address in any spelling finds its calls, newest first, with what they cost', async () => {
   for (const input of [email, ' ADA.lovelace@example.com. ']) {
@@ -157,13 +155,6 @@ test('the pages link each call, and no address on them has the text', async () =
   )
   const opened = await as('partner').get(`${pathIn(scene)}?input=${encodeURIComponent(email)}`)
   expect(opened.body).not.toContain(about.email[0])
-})
-
-test.each(roles)('the role %s searches only what the table of roles permits', async (role) => {
-  const own = (await find(role, email)).statusCode
-  expect(own).toBe(role === 'viewer' ? 403 : 200)
-  const theirs = (await find(role, email, other)).statusCode
-  expect(theirs).toBe(role === 'viewer' ? 403 : role === 'partner' ? 404 : 200)
 })
 
 test('a search is in the audit with its organization, and neither the text nor its hash is in the event log or a row', async () => {

@@ -4,7 +4,6 @@ import { createServer } from 'node:http'
 import { promisify } from 'node:util'
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { credits } from '../../src/dashboard/format.ts'
@@ -106,14 +105,6 @@ describe('the page of a key', () => {
     const form = (await ada.get(href.replaceAll('&amp;', '&'))).body
     expect(form).toContain(`id="key" name="key" value="${scene.keyId}" required readonly`)
     expect(form).toContain('id="requests-per-minute" name="requests-per-minute" value="6000"')
-  })
-
-  test('of another organization does not exist under this one', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      ...{ name: 'Other Ltd', overdraftLimit: 0n, actor: 'cli' },
-    })
-    await room.caughtUp()
-    expect((await ada.get(`/organizations/${organizationId}/keys/${scene.keyId}`)).statusCode).toBe(404)
   })
 })
 
