@@ -39,7 +39,7 @@ const start = (): ChildProcess => {
   return child
 }
 
-/** The text up to the exit code of the command, or up to the end of the process. */
+/** The text up to the exit code of the command, or up to the end of the process. A line that is logged even later is not part of it. */
 const textOf = (output: Socket): Promise<{ readonly text: string; readonly code: number | null }> =>
   new Promise((resolve) => {
     let text = ''
@@ -49,10 +49,10 @@ const textOf = (output: Socket): Promise<{ readonly text: string; readonly code:
     }
     const look = (chunk: Buffer): void => {
       text += chunk.toString()
-      const [mark, code] = /\0(\d+)\0$/.exec(text) ?? []
-      if (mark === undefined) return
-      text = text.slice(0, -mark.length)
-      end(Number(code))
+      const mark = /\0(\d+)\0/.exec(text)
+      if (mark === null) return
+      text = text.slice(0, mark.index)
+      end(Number(mark[1]))
     }
     const closed = (): void => end(null)
     output.on('data', look).once('close', closed).ref()
