@@ -6,6 +6,7 @@ export default defineConfig({
   root,
   test: {
     ...common,
+    globalSetup: [...common.globalSetup, 'test/journey/files-in-memory.ts'],
     // Journeys in the folder of their subject share code with the tests there.
     include: ['test/journey/**/*.test.ts', 'test/**/*.journey.test.ts'],
     isolate: false,

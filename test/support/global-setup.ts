@@ -60,7 +60,7 @@ const serviceRole = 'test_service'
 
 /** Where Linux keeps files in memory. In a container it has 64 MB by default, which is too little. */
 const memoryDir = '/dev/shm'
-const prefix = 'enrichment-test-'
+export const prefix = 'enrichment-test-'
 const memoryBytesMin = 4 * 1024 ** 3
 
 const leftAfterMs = 3_600_000
@@ -79,7 +79,7 @@ const removeLeft = async (): Promise<void> => {
 }
 
 /** A database is created several times faster in memory, and the tests create hundreds. */
-const fastestDir = async (): Promise<string> => {
+export const fastestDir = async (): Promise<string> => {
   try {
     await access(memoryDir, constants.W_OK)
     await removeLeft()
