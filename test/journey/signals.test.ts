@@ -311,7 +311,7 @@ test('SIGHUP under load: location files and lists are replaced, no call fails, a
     await writeFile(list, '')
     running.child.kill('SIGHUP')
     await eventually(async () =>
-      /lists: the new ones are refused/.test(running.output()) &&
+      /lists: the new lists were rejected/.test(running.output()) &&
       /geo database: the new file was refused/.test(running.output())
         ? true
         : undefined,

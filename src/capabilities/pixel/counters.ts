@@ -106,8 +106,8 @@ const readRules = (text: string): MatchedRules => {
 
 const batchAsksMax = 256
 /**
- * A hit waits at most this long for its batch to start, and a batch this long for the server; together less than the caller waits.
- * So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ * A hit waits at most `queuedMaxMs` for its batch to start, and a batch `serverTimeoutMs` for the server; together less than the caller
+ * waits. So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450

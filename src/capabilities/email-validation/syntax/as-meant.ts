@@ -15,7 +15,7 @@ const joiners = /[\u200C\u200D]+/g
 /** The full stops of East Asian input methods: ideographic, fullwidth and halfwidth. */
 const wideDots = /[\u3002\uFF0E\uFF61]/g
 const wideAt = '\uFF20'
-/** All of these, as a quick test: most text contains none. */
+/** Matches all of these characters, as a quick test. */
 const readOtherwise = /[\u00AD\u061C\u180E\u200B-\u200F\u2060-\u2064\uFEFF\u3002\uFF0E\uFF61\uFF20]/
 
 /** Removes what pasting added; returns the same text if nothing has to change. Linear in its length. */

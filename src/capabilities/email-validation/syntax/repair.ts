@@ -46,7 +46,7 @@ const unwrapped = (text: string): string => {
 
 const percentCodes = /%[0-7][0-9a-f]/gi
 
-/** RFC 6068: the address ends at `?`, and its characters may be percent-encoded. */
+/** The address ends at `?`, and its characters can be percent-encoded (RFC 6068). */
 const linked = (link: string): string =>
   (link.split('?', 1)[0] ?? '').replace(percentCodes, (code) =>
     String.fromCharCode(parseInt(code.slice(1), 16)),

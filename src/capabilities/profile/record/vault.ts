@@ -38,7 +38,7 @@ type SealedPayload = { readonly subjectId: string; readonly keyId: string; reado
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
-/** Two fetches of one person under different identifiers may overlap, and either may be recorded last. */
+/** Two fetches of one person under different identifiers can overlap, and either can be recorded last. */
 const besideMaxMs = 60_000
 /** The context in which a payload and its key are sealed. */
 export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`

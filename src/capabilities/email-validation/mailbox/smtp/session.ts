@@ -109,7 +109,7 @@ const greet = async (connection: SmtpConnection, name: string): Promise<Set<stri
   return new Set()
 }
 
-/** With TLS 1.3, a server may reject the connection only at this point. */
+/** With TLS 1.3, a server can reject the connection as late as this. */
 const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   try {
     return await greet(connection, name)
