@@ -88,7 +88,7 @@ const notKnown = (
   return { kind: 'refused', refusal: notAuthenticated() }
 }
 
-/** The id of a current or former key. Any other header value stays out of the log. */
+/** Returns the id of a current or former key. Any other header value stays out of the log. */
 const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined => {
   if (reason !== 'ended' && reason !== 'wrong_secret') return undefined
   const text = String(headers['x-api-key'])

@@ -19,7 +19,7 @@ const jsonType = 'application/json; charset=utf-8'
 /** Headers of every answer: caches must not store it, and browsers must not guess its type. */
 export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
 
-/** The headers of an answer to a call (decision 5). */
+/** Returns the headers of an answer to a call (decision 5). */
 export const callHeaders = (
   requestId: string,
   verdict: RateVerdict | undefined,
@@ -44,7 +44,7 @@ export const callHeaders = (
   return headers
 }
 
-/** The error object (Spec §2.1). The authentication error has neither request_id nor details. */
+/** Returns the error object (Spec §2.1). The authentication error has neither request_id nor details. */
 export const errorBody = (refusal: Refusal, requestId: string): string => {
   const { error } = errorCatalogue[refusal.code]
   return JSON.stringify(
@@ -70,14 +70,14 @@ export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decide
   beside: beside === undefined ? '' : `,${JSON.stringify(beside).slice(1, -1)}`,
 })
 
-/** The body of an answer (decision 4): the result in its envelope, or alone if the capability uses no envelope. */
+/** Returns the body of an answer (decision 4): the result in its envelope, or alone if the capability uses no envelope. */
 export const bodyOf = ({ form, requestId, startedMs }: Call, { json, beside }: Rendered): string => {
   if (form.body === 'flat') return json
   const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
   return `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"${beside}}`
 }
 
-/** The HTTP status and body for a result. */
+/** Returns the HTTP status and body for a result. */
 export const written = (
   result: CallResult,
   requestId: string,

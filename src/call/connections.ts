@@ -180,7 +180,7 @@ const hostsMax = 3
 /** One address can use at most 1/`addressesMin` of the connections. */
 const addressesMin = 2
 
-/** The limits, lowered if the process may not open that many files: calls and their databases need file descriptors too. */
+/** Returns the limits, lowered if the process may not open that many files: calls and their databases need file descriptors too. */
 export const boundsFor = (openFilesMax: number): { readonly all: number; readonly perAddress: number } => {
   const share = Math.max(addressesMin, Math.floor((openFilesMax - otherFilesMax) / hostsMax))
   const all = Math.min(connectionsMax, share)

@@ -39,7 +39,7 @@ export async function* linesOf(
 /** The decoder also removes a byte order mark. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** The JSON value of a line; undefined: the line is blank. */
+/** Returns the JSON value of a line; undefined: the line is blank. */
 export const jsonOf = (
   bytes: Buffer,
 ): { readonly value: unknown } | { readonly fault: 'not_utf8' | 'not_json' } | undefined => {

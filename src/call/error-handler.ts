@@ -4,7 +4,7 @@ import { type AnswerHeaders, callHeaders, errorBody, statusOf } from './answer.t
 import { internalError, type Refusal, tooSlow, unreadableBody } from './errors.ts'
 import { BodyRefused } from './request-body.ts'
 
-/** The refusal for an HTTP fault. Any other error is a bug of ours and becomes SYS_001. */
+/** Returns the refusal for an HTTP fault. Any other error is a bug of ours and becomes SYS_001. */
 export const refusalOf = (error: FastifyError): Refusal => {
   if (error instanceof BodyRefused) return error.refusal
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
@@ -14,7 +14,7 @@ export const refusalOf = (error: FastifyError): Refusal => {
   return internalError()
 }
 
-/** The refusal for a connection whose bytes are not an HTTP request or do not arrive in time. */
+/** Returns the refusal for a connection whose bytes are not an HTTP request or do not arrive in time. */
 export const brokenRequest = (code: string | undefined): Refusal => {
   if (code === 'HPE_HEADER_OVERFLOW') return unreadableBody('The request headers are too large.', 431)
   if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW')
@@ -32,7 +32,7 @@ export type BrokenRequest = {
   readonly bytesParsed?: number
 }
 
-/** The request that Node.js rejected because of its unknown method; null: the fault is a different one. */
+/** Returns the request that Node.js rejected because of its unknown method; null: the fault is a different one. */
 export const unknownMethodIn = ({
   rawPacket,
   bytesParsed = 0,
@@ -50,7 +50,7 @@ export const unknownMethodIn = ({
   return null
 }
 
-/** An answer as raw text, for a fault without a request object. It ends the connection. */
+/** Returns an answer as raw text, for a fault without a request object. It ends the connection. */
 export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
   const body = errorBody(refusal, requestId)
   const status = statusOf(refusal)

@@ -4,7 +4,7 @@ import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
-/** The caller's account in the ledger. Throws `Unavailable` if it cannot be read in the call's remaining time, less `keptMs`. */
+/** Returns the caller's account in the ledger. Throws `Unavailable` if it cannot be read in the call's remaining time, less `keptMs`. */
 export const figuresFor = (
   { ledger }: CallDependencies,
   call: Pick<AdmittedCall, 'key' | 'startedMs' | 'atMs'>,
@@ -15,7 +15,7 @@ export const figuresFor = (
     what: 'the ledger',
   })
 
-/** The balance in the ledger, or else the last known one: an answer without a charge must not wait for the ledger. */
+/** Returns the balance in the ledger, or else the last known one: an answer without a charge must not wait for the ledger. */
 export const balanceTold = (
   { ledger }: CallDependencies,
   { key: { organizationId }, atMs }: AdmittedCall,

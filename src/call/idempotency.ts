@@ -46,7 +46,7 @@ export type Idempotency = {
 export const isRepeatable = ({ form, request }: Pick<Call, 'form' | 'request'>): boolean =>
   form.method === 'POST' && request.headers['idempotency-key'] !== undefined
 
-/** The key in the header, bare or quoted as a structured-field string; null if it is not 1 to 255 visible characters. */
+/** Returns the key in the header, bare or quoted as a structured-field string; null if it is not 1 to 255 visible characters. */
 export const parseIdempotencyKey = (header: string): string | null => {
   const text = /^"(.*)"$/.exec(header)?.[1] ?? header
   return text.length <= keyCharactersMax && /^[\x21-\x7e]+$/.test(text) ? text : null
@@ -147,7 +147,7 @@ const lookUnderClaim = async (
   }
 }
 
-/** The stored answer or, without one, the charged call in the ledger. */
+/** Returns the stored answer or, without one, the charged call in the ledger. */
 const answeredBefore = async (
   claims: Claims,
   lookup: KeyLookup,

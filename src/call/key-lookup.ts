@@ -17,7 +17,7 @@ import { sharedStatements } from './unavailable.ts'
  * A projection may point to the event, but its content is read from the ledger.
  */
 
-/** The name from which the ledger derives event ids. The prefix separates partners' keys, which can be any text, from other names. */
+/** Returns the name from which the ledger derives event ids. The prefix separates partners' keys, which can be any text, from other names. */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 
 export type KeyedRequest = {
@@ -26,7 +26,7 @@ export type KeyedRequest = {
   readonly fingerprint: Buffer
 }
 
-/** The fingerprint as it is stored in events. */
+/** Returns the fingerprint as it is stored in events. */
 export const fingerprintText = ({ fingerprint }: KeyedRequest): string => fingerprint.toString('base64url')
 
 export type LedgerFinding =

@@ -46,7 +46,7 @@ export const explainOwnCall = async (
 /** `receipt` is null until a checkpoint covers the call. `ownReceipt` then requests a checkpoint. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
-/** A proof of a call for third parties. Null: the ledger has no individual record of such a call. */
+/** Returns a proof of a call for third parties. Null: the ledger has no individual record of such a call. */
 export const ownReceipt = async (
   sources: AccountSources & { readonly queue: Parameters<typeof requestCheckpoint>[0] },
   organizationId: string,
@@ -60,7 +60,7 @@ export const ownReceipt = async (
   return { receipt }
 }
 
-/** Every price book that is, was or will be in force. */
+/** Returns every price book that is, was or will be in force. */
 export const publishedBooks = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<readonly PriceBookPublished[]> => standingBooks((await readPricesAsTheyAre(eventLog)).prices)

@@ -200,7 +200,7 @@ export const recordRefusal = async (
   return (await figuresFor(dependencies, call)).balance
 }
 
-/** The answer for a call that the balance cannot pay. The refusal is already recorded. */
+/** Returns the answer for a call that the balance cannot pay. The refusal is already recorded. */
 export const refusedUnpaid = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

@@ -83,8 +83,8 @@ export const createBodyReader = (): BodyReader => {
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
- * The body, or for a GET the query and path parameters. A DELETE may also use the query, because some clients and proxies send no body
- * with it; if a name is in both, the body counts.
+ * Returns the body, or for a GET the query and path parameters. A DELETE may also use the query, because some clients and proxies send no
+ * body with it; if a name is in both, the body counts.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
   if (method === 'GET')

@@ -178,7 +178,7 @@ type Broken = (error: BrokenRequest, socket: Socket) => void
 
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
-/** Why a method at an address is refused: the route does not exist (404) or does not accept the method (405). */
+/** Returns why a method at an address is refused: the route does not exist (404) or does not accept the method (405). */
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
@@ -194,7 +194,7 @@ const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): 
   }
 }
 
-/** The methods of calls whose path with parameters matches the address; undefined: no path matches. */
+/** Returns the methods of calls whose path with parameters matches the address; undefined: no path matches. */
 const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | undefined => {
   const parts = path.split('/')
   const isAt = (form: AnyCapabilityForm): boolean => {
@@ -243,7 +243,7 @@ const brokenConnections = ({
   }
 }
 
-/** The path of a request target, which may also contain a host (RFC 9112 §3.2.2). */
+/** Returns the path of a request target, which may also contain a host (RFC 9112 §3.2.2). */
 const pathOf = (url: string): string => {
   const [path = ''] = url.split(/[?#]/, 1)
   const origin = /^https?:\/\/[^/]*/i.exec(path)

@@ -11,14 +11,14 @@ const callWaitMaxMs = 11_000
 /** The part of `callWaitMaxMs` that is reserved for the refusal. */
 export const refusalWaitMs = 500
 
-/** The remaining wait of a call. `startedMs` is a time of `performance.now()`. */
+/** Returns the remaining wait of a call. `startedMs` is a time of `performance.now()`. */
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
 /** Retry-After equals the duration of the outage so far, up to this maximum. */
 const retryAfterMostSeconds = 30
 
-/** When a caller who is refused now should try again. */
+/** Returns the time after which a caller who is refused now should try again. */
 export const retryAfterSeconds = (gates: Gates | undefined): number => {
   const shutMs = Math.max(gates?.eventLog.shutForMs() ?? 0, gates?.database.shutForMs() ?? 0)
   return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))

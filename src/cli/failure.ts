@@ -40,7 +40,7 @@ export const exitCodeOf = (error: unknown): 1 | 2 =>
     ? 2
     : 1
 
-/** The text for standard error: lines for people, or one line of JSON with `--json`. Contains no secret of a key. */
+/** Returns the text for standard error: lines for people, or one line of JSON with `--json`. Contains no secret of a key. */
 export const failureText = (
   error: unknown,
   { command, json }: { command: Command; json: boolean },
@@ -56,7 +56,7 @@ export const failureText = (
   return withoutSecrets(`${lines.join('\n')}\n${code === 'usage' ? `\n${usageOf(command)}\n` : ''}`)
 }
 
-/** A failure as one line of JSON. */
+/** Returns a failure as one line of JSON. */
 export const failureJson = (failure: Failure): string => withoutSecrets(`${JSON.stringify(failure)}\n`)
 
 const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows its parameters`

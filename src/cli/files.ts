@@ -5,8 +5,8 @@ import { InputFault } from '../administration/input.ts'
 const packageRoot = resolve(import.meta.dirname, '../..')
 
 /**
- * The user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. Other processes may have inherited
- * a wrong INIT_CWD from an outer script.
+ * Returns the user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. Other processes may
+ * have inherited a wrong INIT_CWD from an outer script.
  */
 const userFolder = (): string => {
   const { npm_lifecycle_event: script, INIT_CWD: called } = process.env
@@ -17,7 +17,7 @@ const userFolder = (): string => {
 /** Makes a typed path absolute. Returns `-`, for standard input, unchanged. */
 export const fromUser = (path: string): string => (path === '-' ? path : resolve(userFolder(), path))
 
-/** The text of a file. Throws `InputFault` for the field if the file cannot be read or has more than `bytesMax` bytes. */
+/** Returns the text of a file. Throws `InputFault` for the field if the file cannot be read or has more than `bytesMax` bytes. */
 export const readTextFile = async (field: string, path: string, bytesMax: number): Promise<string> => {
   try {
     const { size } = await stat(path)

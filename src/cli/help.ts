@@ -3,7 +3,7 @@ import type { Command } from './command.ts'
 import { commandsOfNoun, nouns } from './nouns.ts'
 import { closing, invocation } from './overview.ts'
 
-/** The help for one noun. */
+/** Returns the help for one noun. */
 export const verbsText = (shown: readonly Command[]): string => {
   const width = Math.max(...shown.map(({ name }) => name.length))
   return [
@@ -15,7 +15,7 @@ export const verbsText = (shown: readonly Command[]): string => {
   ].join('\n')
 }
 
-/** A suggestion for an unknown noun or verb; null: nothing is close. */
+/** Returns a suggestion for an unknown noun or verb; null: nothing is close. */
 export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {
   const names = nouns.map(({ name }) => name)
   const meant = names.includes(noun) ? noun : nearest(noun, names)

@@ -70,7 +70,7 @@ export const nouns: readonly Noun[] = [
   },
 ]
 
-/** The commands of one noun; empty if the noun does not exist. */
+/** Returns the commands of one noun; empty if the noun does not exist. */
 export const commandsOfNoun = async (name: string | undefined): Promise<readonly Command[]> => {
   const noun = nouns.find((one) => one.name === name)
   if (noun === undefined) return []

@@ -3,7 +3,7 @@ import { nearest } from '../foundation/nearest.ts'
 import { type Command, type Given, UsageError } from './command.ts'
 import { fromUser } from './files.ts'
 
-/** The command at the beginning of the words, and the remaining words; null: there is no such command. */
+/** Returns the command at the beginning of the words, and the remaining words; null: there is no such command. */
 export const findCommand = (
   words: readonly string[],
   commands: readonly Command[],
@@ -18,7 +18,7 @@ export const findCommand = (
 const commonFlags = ['json', 'help'] as const
 const changeFlags = ['dry-run', 'yes'] as const
 
-/** The names of a command's options, without dashes. */
+/** Returns the names of a command's options, without dashes. */
 export const optionsOf = ({ parameters, changes }: Command): string[] => [
   ...parameters.map(({ name }) => name),
   ...(changes === 'nothing' ? [] : changeFlags),
@@ -80,7 +80,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   }
 }
 
-/** A value as its parameter means it. The command itself reports an empty value. */
+/** Converts a value as its parameter requires. The command itself reports an empty value. */
 const meant = ({ parameters }: Command, name: string, text: string): string => {
   const kind = parameters.find((one) => one.name === name)?.kind
   return kind === 'file' && text.trim() !== '' ? fromUser(text) : text

@@ -150,7 +150,7 @@ const closeMaxMs = 2_000
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 type Interruptible = {
-  /** The exit code for the received signal; null: there was no signal. */
+  /** Returns the exit code for the received signal; null: there was no signal. */
   code(): number | null
   /** From now on, an interruption may leave a partial change, which `left` describes. */
   began(change: { readonly left: string }): void
@@ -246,8 +246,8 @@ const ask = async ({
 }
 
 /**
- * The operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the account that types the command.
- * Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
+ * Returns the operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the account that
+ * types the command. Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
  */
 export const operatorOf = (
   { OPERATOR_TOKEN: token, OPERATOR }: Config,
@@ -267,7 +267,7 @@ export const operatorOf = (
 /** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
 const labelMax = userNameMax
 
-/** The account that types the command. It proves nothing, but is better than no name. A container may have no account. */
+/** Returns the account that types the command. It proves nothing, but is better than no name. A container may have no account. */
 const accountName = (): string => {
   try {
     return labelOf('account', userInfo().username, labelMax)

@@ -3,7 +3,7 @@ import type { Sections } from '../administration/declare.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** A value in a line. Lists and members are separated by commas; an absent value is a dash. */
+/** Returns a value in a line. Lists and members are separated by commas; an absent value is a dash. */
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
   if (Array.isArray(value)) return value.length === 0 ? '-' : value.map(cell).join(', ')
@@ -15,7 +15,7 @@ const cell = (value: unknown): string => {
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
-/** A text of at most `max` characters; a longer text ends in an ellipsis. */
+/** Returns a text of at most `max` characters; a longer text ends in an ellipsis. */
 export const cut = (text: string, max: number): string => {
   const characters = [...text]
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
@@ -24,7 +24,7 @@ export const cut = (text: string, max: number): string => {
 /** Longer texts are cut in tables; --json shows them completely. */
 export const nameCharsMax = 40
 
-/** Rows with the same members as lines below their headings; `none` if there are no rows. */
+/** Returns rows with the same members as lines below their headings; `none` if there are no rows. */
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
   const names = Object.keys(rows[0] ?? {})
@@ -40,13 +40,13 @@ export const table = (rows: readonly Row[]): string[] => {
   ]
 }
 
-/** One line per member, with aligned values. */
+/** Returns one line per member, with aligned values. */
 export const members = (row: Row): string[] => {
   const width = Math.max(0, ...Object.keys(row).map((name) => name.length))
   return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
 }
 
-/** The lines of sections, with an empty line between them, but not below a heading. */
+/** Returns the lines of sections, with an empty line between them, but not below a heading. */
 export const sectionLines = (sections: Sections): string[] =>
   sections.flatMap((section, i) => [
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),

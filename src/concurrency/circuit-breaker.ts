@@ -3,7 +3,7 @@
  * system's clock and record no cause; here, the caller passes both.
  */
 export type CircuitBreaker<Cause> = {
-  /** Why no call may pass now, and for how long; null: the call may pass. After that time, one call at a time may try. */
+  /** Returns why no call may pass now, and for how long; null: the call may pass. After that time, one call at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes the breaker, even before its time is over. */

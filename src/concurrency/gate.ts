@@ -10,7 +10,7 @@ import { type After, within } from './deadline.ts'
 export type Gate = {
   /** Registers work in progress. Settles as `work` does. */
   watch<Value>(work: Promise<Value>): Promise<Value>
-  /** How long the server has not answered, in milliseconds; null: the server answers. Counts the refused work. */
+  /** Returns how long the server has not answered, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
   /** As `refuses`, without counting. */
   shutForMs(): number | null

@@ -23,14 +23,14 @@ const names = [
   'changelog',
 ] as const
 
-/** The anchor that GitHub generates for a heading, so that links work in both places. */
+/** Returns the anchor that GitHub generates for a heading, so that links work in both places. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
     .replaceAll(' ', '-')
 
-/** The text of a line without Markdown. */
+/** Returns the text of a line without Markdown. */
 const plain = (inline: Token | undefined): string =>
   inline?.children?.map(({ content, type }) => (type === 'softbreak' ? ' ' : content)).join('') ?? ''
 
@@ -38,7 +38,7 @@ const markdown = markdownIt({ html: false, linkify: false, typographer: false })
 
 const isServed = (name: string): boolean => names.some((one) => one === name)
 
-/** The target of a guide's link on the pages; null: a page that partners cannot read. */
+/** Returns the target of a guide's link on the pages; null: a page that partners cannot read. */
 const targetOf = (href: string): string | null => {
   if (href.startsWith('https://') || href.startsWith('#')) return href
   const [, name = '', anchor = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? []

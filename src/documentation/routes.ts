@@ -40,7 +40,7 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/** The address in the request, if it means this machine. The client chooses the Host header, and a cache could show it to others. */
+/** Returns the address in the request, if it means this machine. The client chooses the Host header, and a cache could show it to others. */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
   const named = address.includes(':') ? `[${address}]` : address
@@ -49,11 +49,11 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
     : null
 }
 
-/** The text with the API's address in its examples, if it is known. */
+/** Returns the text with the API's address in its examples, if it is known. */
 const addressed = (text: string, api: string | null): string =>
   api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
-/** The form used in examples: without a scheme, curl uses http. */
+/** Returns the form used in examples: without a scheme, curl uses http. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {

@@ -45,10 +45,10 @@ export function parseAddress(text: string): ParsedAddress | null {
   return { canonical, type: 'IPv6', lookup, reachable: isReachableIPv4(dotted) }
 }
 
-/** The RFC 5952 form of an IPv6 address, without the dotted form of section 5. Throws a TypeError for any other text. */
+/** Returns the RFC 5952 form of an IPv6 address, without the dotted form of section 5. Throws a TypeError for any other text. */
 export const formatIPv6 = (text: string): string => new URL(`http://[${text}]`).hostname.slice(1, -1)
 
-/** The eight 16-bit groups of an IPv6 address in the form that `formatIPv6` returns. */
+/** Returns the eight 16-bit groups of an IPv6 address in the form that `formatIPv6` returns. */
 export function groupsOf(written: string): number[] {
   const [head = [], tail = []] = written
     .split('::')
@@ -76,7 +76,7 @@ const embeddings = ipv6Embedding.map(({ prefix, ipv4AtBit }) => ({
 
 const mapped = blocksOf(['::ffff:0:0/96'], 'ipv6')
 
-/** The IPv4 address inside a mapped, NAT64 or 6to4 address; null: there is none. */
+/** Returns the IPv4 address inside a mapped, NAT64 or 6to4 address; null: there is none. */
 function embeddedIPv4(written: string): string | null {
   const found = embeddings.find(({ blocks }) => blocks.check(written, 'ipv6'))
   if (found === undefined) return null

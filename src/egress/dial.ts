@@ -31,14 +31,14 @@ const addressesDialledMax = 4
 /** The wait before the next address is dialled. Node's 250 ms are too short for another continent. */
 const attemptTimeoutMs = 600
 
-/** What is wrong with a URL, apart from its host; null: the URL can be dialled if the guard permits it. */
+/** Returns what is wrong with a URL, apart from its host; null: the URL can be dialled if the guard permits it. */
 export const refusalOf = (url: URL): string | null => {
   if (url.href.length > urlLengthMax) return 'url'
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
   return url.username === '' && url.password === '' ? null : 'userinfo'
 }
 
-/** The host's addresses that may be dialled. Only exempt addresses may use another port than the scheme's own. */
+/** Returns the host's addresses that may be dialled. Only exempt addresses may use another port than the scheme's own. */
 export const addressesToDial = async (
   { url, signal, deadline }: Target,
   { guard, resolveHost }: Dialling,
@@ -58,7 +58,7 @@ export const addressesToDial = async (
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
 }
 
-/** A client that connects to these addresses, whatever the host's name resolves to by then. The caller must destroy it. */
+/** Returns a client that connects to these addresses, whatever the host's name resolves to by then. The caller must destroy it. */
 export const clientTo = (
   url: URL,
   {

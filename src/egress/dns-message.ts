@@ -44,7 +44,7 @@ const errorCodes: Readonly<Record<number, string>> = {
 /** For an invalid answer. */
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
-/** The query as bytes; null: the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
+/** Returns the query as bytes; null: the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
 export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =>
   name.length <= nameLengthMax && name.split('.').every((label) => labelPattern.test(label))
     ? encode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [{ name, type }] })
@@ -139,8 +139,8 @@ const ttlOf = (answer: Answer): number => {
 }
 
 /**
- * A name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in decimal, so that
- * they cannot be mistaken for syntax elsewhere.
+ * Returns a name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in
+ * decimal, so that they cannot be mistaken for syntax elsewhere.
  */
 const hostName = (name: string): string =>
   name === '.'

@@ -29,7 +29,7 @@ const serversMax = 3
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
-/** The first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError that names an invalid text. */
+/** Returns the first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError for an invalid text. */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
   if (texts?.length === 0) throw new TypeError('at least one DNS server is needed')
   return (texts ?? getServers()).slice(0, serversMax).map((text) => {

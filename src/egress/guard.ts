@@ -68,8 +68,9 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
 }
 
 /**
- * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix, because a
- * machine with such an interface sends the packet there. Null for other addresses. Ignores the bits that classify the IPv4 address.
+ * Returns the IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix,
+ * because a machine with such an interface sends the packet there. Null for other addresses. Ignores the bits that classify the IPv4
+ * address.
  */
 const tunnelledTo = (canonical: string): string | null => {
   if (isMapped(canonical)) return null

@@ -3,17 +3,17 @@ export type JsonObject = Readonly<Record<string, unknown>>
 /** Interprets at least one node. Lists and `@graph`s are unrolled; nested nodes stay in their parent. If this throws, the page is malformed. */
 export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
 
-/** A node's types without the prefix of the vocabulary, such as `Person` or `Organization`. */
+/** Returns a node's types without the prefix of the vocabulary, such as `Person` or `Organization`. */
 export const typesOf = (node: JsonObject): readonly string[] =>
   listOf(node['@type'])
     .filter((type) => typeof type === 'string')
     .map((type) => type.replace(/^(https?:\/\/(www\.)?schema\.org\/|schema:)/i, ''))
 
-/** A member's values: none for null or a missing member, one for a plain value, and the items of a list. */
+/** Returns a member's values: none for null or a missing member, one for a plain value, and the items of a list. */
 export const listOf = (value: unknown): readonly unknown[] =>
   value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
 
-/** The first text or number in a member's values, even inside `{"@value": …}`, unchanged; null: there is none. */
+/** Returns the first text or number in a member's values, even inside `{"@value": …}`, unchanged; null: there is none. */
 export const textOf = (value: unknown): string | null => {
   for (const one of listOf(value)) {
     const plain = isJsonObject(one) ? one['@value'] : one

@@ -50,7 +50,7 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
   return ''
 }
 
-/** The text of the first JSON-LD blocks. Ignores a block without an end tag, because the page may have been cut there. */
+/** Returns the text of the first JSON-LD blocks. Ignores a block without an end tag, because the page may have been cut there. */
 const blocksOf = (html: string): string[] => {
   const blocks: string[] = []
   let pieces: string[] | null = null

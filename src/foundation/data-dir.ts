@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 
-/** The directory of the epoch keys. */
+/** Returns the directory of the epoch keys. */
 export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_DIR'>): string =>
   resolve(KEY_DIR ?? join(DATA_DIR, 'keys'))
 

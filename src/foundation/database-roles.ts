@@ -19,7 +19,7 @@ export class RoleUnfit extends Error {
   override name = 'RoleUnfit'
 }
 
-/** The role in a connection URL, or else pg's default, which may be an environment variable. */
+/** Returns the role in a connection URL, or else pg's default, which may be an environment variable. */
 const roleOf = (url: string): { name: string; password: string } => {
   const { user, password } = new pg.Client({ connectionString: url })
   return { name: user ?? '', password: typeof password === 'string' ? password : '' }

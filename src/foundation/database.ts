@@ -82,7 +82,7 @@ export const beforeMigrations = async <Found>(
   }
 }
 
-/** The names of the migrations that `openDatabase` would apply; applies none. Throws as `openDatabase`. */
+/** Returns the names of the migrations that `openDatabase` would apply; applies none. Throws as `openDatabase`. */
 export const migrationsToApply = (
   config: Config,
   options: { readonly logger: Logger; readonly waitMs: number },

@@ -212,7 +212,7 @@ const askDatabase = async (url: string): Promise<void> => {
   }
 }
 
-/** The same pool, but it refuses queries while the database does not answer. Closing one closes both. */
+/** Returns the same pool, but it refuses queries while the database does not answer. Closing one closes both. */
 const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

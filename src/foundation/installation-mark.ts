@@ -39,11 +39,11 @@ export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> 
   await client.query('delete from installation_mark')
 }
 
-/** The reason why nothing starts on this database, and the remedy. */
+/** Returns the reason why nothing starts on this database, and the remedy. */
 export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
   state === 'arriving'
     ? [
-        'a backup was not completely restored here',
+        'a backup is being restored here, and the restore is not complete',
         'Run the same "backup restore" again to continue where it stopped. To abandon it, use an empty DATA_DIR or database.',
       ]
     : [

@@ -72,7 +72,7 @@ export const migrate = async ({
   }
 }
 
-/** The files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws as `migrate`. */
+/** Returns the files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws as `migrate`. */
 export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
   const files = await readMigrations(MIGRATIONS_DIR)
   if (client === null) return files.map(({ fileName }) => fileName)
@@ -92,7 +92,7 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
   return rows
 }
 
-/** The schema of the tables, even if they do not exist yet. The search path may begin with another schema: see `arrangeRoles`. */
+/** Returns the schema of the tables, even if they do not exist yet. The search path may begin with another schema: see `arrangeRoles`. */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,

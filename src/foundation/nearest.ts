@@ -4,8 +4,8 @@ const shortLengthMax = 6
 const wordLengthMax = 100
 
 /**
- * The known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one in a short word. Null if no
- * word is that close.
+ * Returns the known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one in a short word.
+ * Null if no word is that close.
  */
 export const nearest = (word: string, known: readonly string[]): string | null => {
   if (word.length > wordLengthMax) return null
@@ -19,7 +19,7 @@ export const nearest = (word: string, known: readonly string[]): string | null =
   return best?.one ?? null
 }
 
-/** The number of characters to insert, remove, change, or swap with the next one. */
+/** Returns the number of characters to insert, remove, change, or swap with the next one. */
 const editsBetween = (from: string, to: string): number => {
   let before: number[] = []
   let last = Array.from({ length: to.length + 1 }, (_, i) => i)

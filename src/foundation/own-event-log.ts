@@ -55,11 +55,11 @@ export const openOwnEventLog = async (
   return { eventLog, name, key }
 }
 
-/** The name of the configured event log, without secrets. */
+/** Returns the name of the configured event log, without secrets. */
 export const nameOfEventLog = ({ EVENT_LOG_URL: url, EVENT_LOG_PREFIX: prefix }: Config): string =>
   url === undefined ? 'PostgreSQL' : nameOf(url, prefix)
 
-/** The name of the log that the read models were built from; undefined before the first start. */
+/** Returns the name of the log that the read models were built from; undefined before the first start. */
 export const knownEventLog = async (pool: pg.Pool): Promise<string | undefined> =>
   (await pool.query<{ event_log: string }>('select event_log from installation')).rows[0]?.event_log
 
@@ -154,7 +154,7 @@ export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 
-/** The same log, but it also reports when a subscription finds that the log was rewritten. */
+/** Returns the same log, but it also reports when a subscription finds that the log was rewritten. */
 export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
   ...eventLog,
   async *subscribe(options) {

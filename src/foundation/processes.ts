@@ -58,7 +58,7 @@ type Row = {
   clock_ahead_ms: number
 }
 
-/** The api processes whose heartbeat is recent. */
+/** Returns the api processes whose heartbeat is recent. */
 export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Process[]> {
   const { rows } = await pool.query<Row>(live)
   return rows.map(({ process_id: id, clock_ahead_ms: clockAheadMs, ...row }) => ({
@@ -69,7 +69,7 @@ export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Proce
 }
 
 export type OwnProcess = {
-  /** The live api processes, including this one, as last read. */
+  /** Returns the live api processes, including this one, as last read. */
   known(): readonly Process[]
   leave(): Promise<void>
 }

@@ -7,7 +7,7 @@ import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.t
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 
-/** The files in DATA_DIR with the SECRET_KEY and, during a rotation, the next one; null if SECRET_KEY is set. */
+/** Returns the files in DATA_DIR with the SECRET_KEY and, during a rotation, the next one; null if SECRET_KEY is set. */
 export const secretKeyFiles = ({
   SECRET_KEY,
   DATA_DIR,

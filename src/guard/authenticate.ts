@@ -27,9 +27,9 @@ type Authenticating = {
 }
 
 /**
- * The key in an `x-api-key` header, or the reason why there is none. Usually reads only memory; if the key's stream must be read, returns a
- * promise, which rejects with `Unavailable` if the event log does not answer. A header sent twice arrives joined by a comma, so it is
- * malformed.
+ * Returns the key in an `x-api-key` header, or the reason why there is none. Usually reads only memory; if the key's stream must be read,
+ * returns a promise, which rejects with `Unavailable` if the event log does not answer. A header sent twice arrives joined by a comma, so
+ * it is malformed.
  */
 export const authenticate = (
   header: string | string[] | undefined,

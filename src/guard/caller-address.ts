@@ -11,8 +11,8 @@ const mappedPrefix = '::ffff:'
 const mappedBits = 96
 
 /**
- * The canonical text of an address, without what some senders add: the port that IIS and Azure append to every hop, brackets, a zone, or the
- * IPv6 form of an IPv4 address. Null if the text is not an address.
+ * Returns the canonical text of an address, without what some senders add: the port that IIS and Azure append to every hop, brackets, a
+ * zone, or the IPv6 form of an IPv4 address. Null if the text is not an address.
  */
 export const plainAddress = (text: string): string | null => {
   const [, bracketed] = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? []
@@ -47,10 +47,10 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   }
 }
 
-/** The caller's address: the nearest hop that is not a trusted proxy, because other senders can write any `X-Forwarded-For`. */
+/** Returns the caller's address: the nearest hop that is not a trusted proxy, because other senders can write any `X-Forwarded-For`. */
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
-/** The range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because a customer has 2^64. */
+/** Returns the range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because a customer has 2^64. */
 export const addressBlock = (address: string): string => {
   const plain = plainAddress(address)
   if (plain === null) return unknownAddress

@@ -21,7 +21,7 @@ export type DiskWatch = {
   watch(): Promise<void>
   /** Whether to refuse new calls. False while nothing is watched. */
   isFull(): boolean
-  /** The last reading; null: nothing is watched, or the disk was never read. */
+  /** Returns the last reading; null: nothing is watched, or the disk was never read. */
   seen(): { readonly space: DiskSpace; readonly state: DiskState } | null
   close(): void
 }
@@ -38,8 +38,8 @@ const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
 export const fullDiskRetrySeconds = 30
 
 /**
- * The reading of the directory whose disk has the least room, because each directory may be on its own disk. Ignores missing directories.
- * Throws the error of `statfs` if it can read none.
+ * Returns the reading of the directory whose disk has the least room, because each directory may be on its own disk. Ignores missing
+ * directories. Throws the error of `statfs` if it can read none.
  */
 export const scarcestOf = async (
   dirs: readonly string[],
@@ -73,7 +73,7 @@ const readDiskSpace = async (path: string): Promise<DiskSpace> => {
 const isBelow = ({ freeBytes, freeRatio }: DiskSpace, state: 'low' | 'full', factor: number): boolean =>
   freeRatio < limits[state].ratio * factor || freeBytes < limits[state].bytes * factor
 
-/** The new state of a disk; `before` is the previous state. */
+/** Returns the new state of a disk; `before` is the previous state. */
 export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskState => {
   if (isBelow(space, 'full', before === 'full' ? leaveFactor : 1)) return 'full'
   return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
@@ -136,7 +136,7 @@ const tell = (
   else logger.info(fields, 'disk space: enough again')
 }
 
-/** The free space as text for people. */
+/** Returns the free space as text for people. */
 export const spaceText = ({ freeBytes, totalBytes, freeRatio }: DiskSpace): string =>
   `${(freeRatio * 100).toFixed(1)} % free, ${bytesText(freeBytes)} of ${bytesText(totalBytes)}`
 

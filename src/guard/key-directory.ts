@@ -28,16 +28,16 @@ export type FoundKey = DirectoryKey | 'in_doubt' | undefined
  * Reading all keys at startup would mean reading the whole log.
  */
 export type KeyDirectory = {
-  /** The current key. Returns a promise if the log must be read, which rejects with `Unavailable` if the log does not answer. */
+  /** Returns the current key, or a promise if the log must be read, which rejects with `Unavailable` if the log does not answer. */
   get(keyId: string): FoundKey | Promise<FoundKey>
   readonly caughtUp: Promise<void>
   stop(): Promise<void>
 }
 
 export type OpenKeyDirectory = KeyDirectory & {
-  /** Why a valid key may be refused, or a revocation may take effect late; null while all is well. */
+  /** Returns why a valid key may be refused, or a revocation may take effect late; null while all is well. */
   failure(): Error | null
-  /** Keys that are not revoked and whose stream contains an event that this process, or the projector, cannot read. */
+  /** Returns keys that are not revoked and whose stream contains an event that this process, or the projector, cannot read. */
   doubtful(): readonly string[]
   /** `streams` are those with events that the projector set aside. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>
@@ -132,7 +132,7 @@ export const openKeyDirectory = async ({
   }
 }
 
-/** The key of a stream; null for another application's stream on a shared log, because no key has such an id. */
+/** Returns the key of a stream; null for another application's stream on a shared log, because no key has such an id. */
 const keyIdOf = (stream: string): string | null => {
   const id = stream.slice(keyStream('').length)
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null

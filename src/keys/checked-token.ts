@@ -21,7 +21,7 @@ const checksum = (body: string): string => {
   return text
 }
 
-/** Base62 text from random bytes, without bias, because bytes from 248 are skipped. The text is shorter if there are too few bytes. */
+/** Returns base62 text from random bytes, without bias, because bytes from 248 are skipped. The text is shorter if there are too few bytes. */
 const base62From = (bytes: Uint8Array, length: number): string => {
   let text = ''
   for (const byte of bytes) {

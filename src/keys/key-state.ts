@@ -74,7 +74,7 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
 
 type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
 
-/** When the key stops working, in Unix milliseconds; Infinity: never. */
+/** Returns when the key stops working, in Unix milliseconds; Infinity: never. */
 export const endsAtMs = (key: KeyState): number => {
   const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) =>
     at === null ? [] : [Date.parse(at)],

@@ -43,7 +43,7 @@ export type Health = {
   readiness(options: { showsRows: boolean }): Promise<Readiness>
   /** Null: the event log or the database did not answer in time. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
-  /** The findings of all checks, in the order of the list. */
+  /** Returns the findings of all checks, in the order of the list. */
   findings(): Promise<readonly Finding[]>
   /** Adds the gauges of all checks and a gauge with each check's status. */
   meter(meters: Meters): void
@@ -51,9 +51,9 @@ export type Health = {
 
 export type LiveModel = {
   readonly name: string
-  /** Why the model may be stale; null: it is current. */
+  /** Returns why the model may be stale; null: it is current. */
   failure(): Error | null
-  /** The number of streams with an unreadable event. */
+  /** Returns the number of streams with an unreadable event. */
   doubtful(): number
 }
 

@@ -98,7 +98,7 @@ const keptMs = 300_000
 type AskedFigures = {
   /** Current figures, or the last known ones if the query fails or is late; none if they are too old. */
   samples(): Promise<readonly Sample[]>
-  /** The age of the figures that `samples` returns; 0: they are current. */
+  /** Returns the age of the figures that `samples` returns; 0: they are current. */
   ageMs(): Promise<number>
 }
 
@@ -162,10 +162,10 @@ export type Metrics = {
   readonly meters: Meters
   /** Called when a connection was reset because its address, or all addresses together, had too many. */
   readonly connectionRefused: () => void
-  /** All metrics in Prometheus' text format. */
+  /** Returns all metrics in Prometheus' text format. */
   text(): Promise<string>
   readonly contentType: string
-  /** The 95th percentile of the durations of calls since the process started; null: there were no calls. */
+  /** Returns the 95th percentile of the durations of calls since the process started; null: there were no calls. */
   p95Seconds(): number | null
 }
 

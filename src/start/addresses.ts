@@ -21,7 +21,7 @@ export const noteAddresses = async (dataDir: string, addresses: Addresses): Prom
   }
 }
 
-/** The service's stored addresses if they answer, otherwise those in this configuration. */
+/** Returns the service's stored addresses if they answer, otherwise those in this configuration. */
 export const addressesNow = async (config: Config): Promise<Addresses> => {
   const noted = await notedAddresses(config.DATA_DIR)
   if (noted !== null && (await Promise.all([noted.apiUrl, noted.dashboardUrl].map(answers))).every(Boolean))

@@ -95,7 +95,7 @@ const openShared = async (
   return shared
 }
 
-/** The key ids in the read model. Other keys are looked up when they are first used, at a limited rate. */
+/** Returns the key ids in the read model. Other keys are looked up when they are first used, at a limited rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
     const { text, values } = keyIds()
@@ -109,7 +109,7 @@ const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[
 const lookMs = 250
 const loopResolutionMs = 10
 
-/** The limit on calls in progress, which is adjusted to this process's event loop until `stop`. */
+/** Returns the limit on calls in progress, which is adjusted to this process's event loop until `stop`. */
 const watchOverload = (
   logger: Pick<Logger, 'info' | 'warn'>,
 ): { readonly overload: Overload; stop(): void } => {

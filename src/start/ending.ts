@@ -26,7 +26,7 @@ export type Ending = {
   started(running: Running): void
   /** Aborted when the end begins, so that parts that are starting can stop. */
   readonly signal: AbortSignal
-  /** The exit code of the process, unless something else goes wrong. */
+  /** Returns the exit code of the process, unless something else goes wrong. */
   code(): 0 | 1
 }
 

@@ -99,7 +99,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** A host with the calls of its capabilities, operational routes and downloads for partners. Only the dashboard shows read models. */
+/** Returns a host with the calls of its capabilities, operational routes and downloads for partners. Only the dashboard shows read models. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,

@@ -25,7 +25,7 @@ export const listen = async (host: FastifyInstance, place: Place): Promise<strin
   return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
 }
 
-/** A `ConfigError` if the variable caused the failure; any other error unchanged. */
+/** Returns a `ConfigError` if the variable caused the failure; any other error unchanged. */
 const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'EADDRINUSE')

@@ -1,7 +1,7 @@
 import type { Config } from '../config.ts'
 import type { ProviderSettings } from '../dashboard/identity-provider.ts'
 
-/** The identity provider for signing in; null: none is configured. */
+/** Returns the identity provider for signing in; null: none is configured. */
 export const providerOf = ({
   OIDC_ISSUER: issuer,
   OIDC_CLIENT_ID: clientId,

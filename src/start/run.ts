@@ -119,7 +119,6 @@ const passwordText = async (
   return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
 
-/** The shell command that reads the key. */
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 

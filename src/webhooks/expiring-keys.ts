@@ -16,7 +16,7 @@ type EndingKey = {
   readonly ends_at: Date
 }
 
-/** The notice that is due now for a key; null: none. Pure. */
+/** Returns the notice that is due now for a key; null: none. Pure. */
 export const expiryNotice = (
   { key_id, organization_id, successor_id, ends_at }: EndingKey,
   nowMs: number,

@@ -57,9 +57,9 @@ const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
 }
 
 /**
- * The notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their organizations, and is updated.
- * A balance causes a notice when it falls below the threshold, and another only after it was no longer below. Throws if the event's data do
- * not match its type.
+ * Returns the notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their
+ * organizations, and is updated. A balance causes a notice when it falls below the threshold, and another only after it was no longer
+ * below. Throws if the event's data do not match its type.
  */
 export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
   const organizationId = organizationOfStream(event.recorded.stream)

@@ -33,14 +33,14 @@ type Delivery = {
 /** The type of a message that only tests delivery. Webhooks cannot subscribe to it. */
 export const testMessage = 'webhook.test'
 
-/** The body of a message. `organizationId` is that of the receiving webhook. */
+/** Returns the body of a message. `organizationId` is that of the receiving webhook. */
 export const payloadOf = (
   { event, at, data }: { event: Notice['event'] | typeof testMessage; at: string; data: Notice['data'] },
   organizationId: string | null,
 ): string =>
   JSON.stringify({ type: event, timestamp: at, data: { organization_id: organizationId, ...data } })
 
-/** The messages for the webhooks that receive these notices. Pure. */
+/** Returns the messages for the webhooks that receive these notices. Pure. */
 export const deliveriesOf = (
   notices: readonly Notice[],
   listeners: readonly Listener[],
@@ -115,7 +115,7 @@ export const putDown = async (
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
 }
 
-/** Webhooks with a due message; the longest waiting ones come first. */
+/** Returns webhooks with a due message; the longest waiting ones come first. */
 export const dueWebhooks = async (
   pool: pg.Pool,
   { nowMs, max }: { nowMs: number; max: number },
@@ -150,7 +150,7 @@ export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** The number of waiting messages, the age of the oldest, and the number of disabled webhooks. Leaves out paused webhooks. */
+/** Returns the number of waiting messages, the age of the oldest, and the number of disabled webhooks. Leaves out paused webhooks. */
 export const pendingDeliveries = async (
   pool: pg.Pool,
 ): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {

@@ -50,7 +50,7 @@ export type Receiver = {
 
 type Claimed = Receiver & { readonly failing_since: Date | null }
 
-/** The result as text for people. */
+/** Returns the result as text for people. */
 export const resultText = (answer: PostAnswer): string =>
   answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
 
@@ -203,7 +203,7 @@ const spread = 0.1
 /** A webhook without a success for this long is disabled. */
 export const failingMsMax = 3 * 24 * hourMs
 
-/** The time of the next attempt after this many attempts; null: there is none. `chance` is from 0 to 1. */
+/** Returns the time of the next attempt after this many attempts; null: there is none. `chance` is from 0 to 1. */
 export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): number | null => {
   const delayMs = retryDelaysMs[attempts - 1]
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))

@@ -6,7 +6,7 @@ const secretPrefix = 'whsec_'
 /** The specification requires 24 to 64. */
 export const secretBytes = 32
 
-/** A secret in the form that receivers use. */
+/** Returns a secret in the form that receivers use. */
 export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
 
 export type Message = {

@@ -62,7 +62,7 @@ describe('SECRET_KEY of the environment', () => {
     expect(await rotate(given(newText), 'finish')).toEqual({ before: [oldId, newId], after: [newId] })
     expect(await starts(given(newText))).toBe(before)
     expect(await starts(given(oldText, newText))).toBe(before)
-    await expect(starts(given(oldText))).rejects.toThrow(`another one (${newId})`)
+    await expect(starts(given(oldText))).rejects.toThrow(`another key (${newId})`)
   })
 
   test('repeating a step changes nothing', async () => {

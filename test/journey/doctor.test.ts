@@ -176,7 +176,7 @@ describe('faults planted next to a running service', () => {
         expect.objectContaining({
           about: 'SECRET_KEY',
           level: 'fault',
-          says: expect.stringContaining('another one'),
+          says: expect.stringContaining('another key'),
         }),
       )
     }

@@ -36,7 +36,7 @@ test('a key other than the first start’s is refused by name, with the remedy, 
   await start(oldKey)
   const refused = start(otherKey)
   await expect(refused).rejects.toThrow(ConfigError)
-  await expect(refused).rejects.toThrow(/^SECRET_KEY: .*Start with that one; nothing was changed\.$/)
+  await expect(refused).rejects.toThrow(/^SECRET_KEY: .*Start with that key; nothing was changed\.$/)
   await start(oldKey)
 })
 

@@ -121,7 +121,7 @@ describe('an installation of several processes over its own event log', () => {
     const refused = await cli(['org', 'list'], withKey(firstKey))
     expect([refused.code, refused.err]).toEqual([
       2,
-      expect.stringMatching(new RegExp(`^SECRET_KEY: .*another one \\(${secondId}\\)`)),
+      expect.stringMatching(new RegExp(`^SECRET_KEY: .*another key \\(${secondId}\\)`)),
     ])
     calling = false
     await calls

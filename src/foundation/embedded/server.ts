@@ -69,8 +69,8 @@ const serverSettings: Readonly<Record<string, string>> = {
 type Server = { readonly pid: number; readonly port: number }
 
 /**
- * The server process of this cluster, ready or not; null if none runs. `pg_ctl status` would accept any process with the recorded pid,
- * such as a zombie, or another program that got the pid after a kill.
+ * Returns the server process of this cluster, ready or not; null if none runs. `pg_ctl status` would accept any process with the recorded
+ * pid, such as a zombie, or another program that got the pid after a kill.
  */
 const findServer = (place: Place): Server | null => {
   const [pid, , , port] = postmasterLines(place).map(Number)
@@ -95,7 +95,7 @@ const nameOf = (place: Place): string => {
   return `enrichment-${dev}-${ino}`
 }
 
-/** The words of a process's command line; none if the process has ended. Throws if the command line cannot be read. */
+/** Returns the words of a process's command line; none if the process has ended. Throws if the command line cannot be read. */
 const commandLine = (pid: number): string[] => {
   try {
     const text =

@@ -47,7 +47,7 @@ const windowState = (
 
 export type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 
-/** The windows of a call, shortest first. `perSecond` is the limit of the call's capability, if it has one. */
+/** Returns the windows of a call, shortest first. `perSecond` is the limit of the call's capability, if it has one. */
 export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefined): readonly Window[] => {
   const minute: Window = { policy: 'minute', limit: limits.requests_per_minute, windowSeconds: minuteSeconds }
   const day: Window = { policy: 'day', limit: limits.requests_per_day, windowSeconds: daySeconds }
@@ -56,7 +56,7 @@ export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefine
     : [{ policy: 'second', limit: perSecond, windowSeconds: 1 }, minute, day]
 }
 
-/** The window for calls that are refused for a reason other than a rate limit. */
+/** Returns the window for calls that are refused for a reason other than a rate limit. */
 export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   policy: 'refused',
   limit: limits.requests_per_minute,
@@ -66,7 +66,7 @@ export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
 /** 1 if the call is denied, otherwise 0; then, for each window, the used count and the remaining milliseconds. */
 export type Counted = readonly number[]
 
-/** The verdict for these windows. Throws if the number of results does not match. */
+/** Returns the verdict for these windows. Throws if the number of results does not match. */
 export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length)
     throw new Error('the counters returned a wrong number of results')

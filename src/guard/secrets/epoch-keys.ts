@@ -15,17 +15,17 @@ import type { EpochSealer } from './secrets.ts'
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
-  /** The key to seal with now, made if no process has made it yet. Rejects with `EpochKeyFault`. */
+  /** Returns the key to seal with now, made if no process has made it yet. Rejects with `EpochKeyFault`. */
   current(): Promise<EpochKey>
   /** Checks now, and then repeatedly, that the current key is available. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
   /** For readiness; null while the current key is available. */
   failure(): Error | null
-  /** Every key that exists or should exist. */
+  /** Returns every key that exists or should exist. */
   list(): Promise<readonly KnownKey[]>
   /** Destroys a key that is no longer needed, or records that it is destroyed. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** When the last copy of a value that is sealed and deleted today can no longer be opened by anyone. */
+  /** Returns the time after which nobody can open a copy of a value that is sealed and deleted today. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }

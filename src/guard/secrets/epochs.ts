@@ -35,5 +35,5 @@ export const isRetired = (epoch: number, currentEpoch: number): boolean =>
 export const mayBeDestroyed = (epoch: number, atMs: number): boolean =>
   isRetired(epoch, epochOf(atMs)) && !(epoch <= epochOf(atMs) && atMs < (epoch + 1) * epochMs + keptMs)
 
-/** The time by which a key is destroyed, if jobs run. */
+/** Returns the time by which a key is destroyed, if jobs run. */
 export const destroyedByMs = (epoch: number): number => epoch * epochMs + keyMsMax

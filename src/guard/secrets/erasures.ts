@@ -10,7 +10,7 @@ import { join } from 'node:path'
 export type ErasureFile = {
   /** Resolves when the entry is on the disk. If it rejects, the erasure is not done. */
   add(hmacs: readonly string[], at: Date): Promise<void>
-  /** Everyone who was ever erased. If it rejects, data about people must not be used. */
+  /** Returns everyone who was ever erased. If it rejects, data about people must not be used. */
   list(): Promise<readonly Erased[]>
 }
 

@@ -18,7 +18,7 @@ export const secretKeyOf = (text: string): SecretKey => {
   return { derive, id: hash('sha256', checkOf({ derive }), 'hex').slice(0, 12) }
 }
 
-/** A value that is equal for equal keys and does not help anyone who searches for the key. */
+/** Returns a value that is equal for equal keys and does not help anyone who searches for the key. */
 export const checkOf = ({ derive }: InstallationKey): string => derive('check').toString('base64url')
 
 const keyBytes = 32
@@ -38,11 +38,11 @@ export const newKeySlot = (secretKey: SecretKey): KeySlot =>
 type OpenSlot = {
   readonly key: InstallationKey
   readonly by: SecretKey
-  /** The same installation key in a slot for another SECRET_KEY. */
+  /** Returns the same installation key in a slot for another SECRET_KEY. */
   wrapFor(secretKey: SecretKey): KeySlot
 }
 
-/** The installation key, opened with the first SECRET_KEY that matches a slot; null: none matches. */
+/** Returns the installation key, opened with the first SECRET_KEY that matches a slot; null: none matches. */
 export const openSlots = (slots: readonly KeySlot[], secretKeys: readonly SecretKey[]): OpenSlot | null => {
   for (const by of secretKeys)
     for (const slot of slots) {

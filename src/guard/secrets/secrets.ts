@@ -29,19 +29,19 @@ export const derivingFrom = (secret: string): InstallationKey => ({
  * an API key, and the event log cannot be searched for an address without the installation key.
  */
 export type Secrets = {
-  /** HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
+  /** Returns the HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
   apiKeyHmac(secret: string): string
   /** The secret that signs cookies, derived from `text`. */
   cookieSecret(text: string): string
-  /** HMAC-SHA-256 of the secret part of an operator token, base64url. */
+  /** Returns the HMAC-SHA-256 of the secret part of an operator token, base64url. */
   operatorTokenHmac(secret: string): string
-  /** HMAC-SHA-256 of an address, base64url. The event log contains it instead of the address. */
+  /** Returns the HMAC-SHA-256 of an address, base64url. The event log contains it instead of the address. */
   addressHmac(address: string): string
-  /** HMAC-SHA-256 of a mail domain, base64url, for deriving a recipient that does not exist there. */
+  /** Returns the HMAC-SHA-256 of a mail domain, base64url, for deriving a recipient that does not exist there. */
   recipientHmac(text: string): string
-  /** HMAC-SHA-256 of a person's identifier, base64url, by which requests, erasures and the event log identify the person. */
+  /** Returns the HMAC-SHA-256 of a person's identifier, base64url, by which requests, erasures and the event log identify the person. */
   identifierHmac(identifier: string): string
-  /** HMAC-SHA-256 of a request's content. It is equal for equal requests, and useless for guessing a request. */
+  /** Returns the HMAC-SHA-256 of a request's content. It is equal for equal requests, and useless for guessing a request. */
   requestHmac(text: string): Buffer
   /** HMAC-SHA-256 of a row of a read model, base64url. */
   readonly rowSeal: RowSeal
@@ -129,8 +129,8 @@ const blockBytes = 64
 const messageBytesMax = 512
 
 /**
- * HMAC-SHA-256 (RFC 2104) of short texts in base64url, computed as two hashes over one buffer. Every call needs it, and `createHmac` costs twice
- * as much as the hashing, because it builds two native objects for each text. Longer texts use `createHmac`.
+ * Returns the HMAC-SHA-256 (RFC 2104) of short texts in base64url, computed as two hashes over one buffer. Every call needs it, and
+ * `createHmac` costs twice as much as the hashing, because it builds two native objects for each text. Longer texts use `createHmac`.
  */
 export const shortHmac = (key: Buffer): ((text: string) => string) => {
   const secretKey = createSecretKey(key)
