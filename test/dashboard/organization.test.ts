@@ -116,7 +116,7 @@ describe('the overview', () => {
   test("shows the findings of the process's checks, with remedies", async () => {
     await room.caughtUp()
     expect(textOf((await browser.get('/')).body)).toContain(
-      'warning Jobs : no job has been scheduled Start a process with the role &quot;jobs&quot;. Open jobs',
+      'warning Jobs : no job has been scheduled. Start a process with the role &quot;jobs&quot;. Open jobs',
     )
   })
 

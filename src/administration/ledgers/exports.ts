@@ -25,7 +25,7 @@ const exporting = z.object({
 const exportLedgers = exported({
   name: 'ledger export',
   action: 'ledgers.read',
-  summary: 'write ledgers event by event, one per line (JSON Lines; --json: one array)',
+  summary: 'write ledgers event by event, one per line as JSON Lines; with --json, as one array',
   input: exporting,
   anyHistory: true,
   types: ['application/jsonl'],

@@ -165,7 +165,7 @@ ${overdraft !== '0' && html`<p class="note">${creditsText(overdraft)} came from 
 
 const evidenceSection = (call: Explanation, mayOpenThem: boolean): Html => html`<details>
 <summary>Facts and events</summary>
-<p class="note">The price depends on these facts alone. The log has the input only as a keyed hash.</p>
+<p class="note">The price depends only on these facts. The log contains the input only as a keyed hash.</p>
 ${table({
   caption: 'What the call established',
   rows: Object.entries(call.facts).map(([name, value]) => ({ name, value: String(value) })),
@@ -203,7 +203,7 @@ const eventsTable = (
 <p class="note">${
   checkpoint === null
     ? 'No signed checkpoint covers them yet.'
-    : `Covered by the checkpoint of ${checkpoint.at} over ${checkpoint.size} events.`
+    : `The checkpoint of ${checkpoint.at}, over ${checkpoint.size} events, covers them.`
 } As of ledger revision ${as_of.revision}.${
   book !== null && html` Price book ${book.version}, digest <span class="id whole">${book.digest}</span>.`
 }</p>`

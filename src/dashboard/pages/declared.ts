@@ -395,13 +395,13 @@ const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Re
 
 const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html => {
   const { rows, next } = page
-  const { columns, summary } = view.place.declared
+  const { columns } = view.place.declared
   const address = addressOf(view)
   const more = new URLSearchParams(query)
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, view.place.declared, rows) })}
+${list(rows, { caption: titleOf(view), columns, names: view.names, more: columnOfNext(view, view.place.declared, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">Download CSV</a></p>`}`
 }
@@ -434,14 +434,14 @@ const columnOfNext = (
 
 const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderable => {
   const { json, lines, sections } = view.answer
-  const { columns, summary, lists } = view.place.declared
+  const { columns, lists } = view.place.declared
   if (lists !== undefined) return members(json, view)
   if (sections !== undefined) {
     const { organization_id: named }: Row = { ...json }
     const of = view.account?.organization_id ?? (typeof named === 'string' ? named : undefined)
     return sectionsIn(view, sections, of)
   }
-  if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
+  if (Array.isArray(json)) return list(json as Row[], { caption: titleOf(view), columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
   return members(json)
 }
@@ -545,7 +545,9 @@ const isList = (value: unknown): boolean =>
   Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'
 
 const labelOf = (name: string): string =>
-  name === 'allowed_cidrs' ? 'Allowed from' : capitalized(words(name).replace(/\bapi\b/, 'API'))
+  name === 'allowed_cidrs'
+    ? 'Allowed from'
+    : capitalized(words(name).replace(/\b(?:api|sku|url)\b/, (word) => word.toUpperCase()))
 
 const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/

@@ -32,9 +32,9 @@ ${figures([
   ['Recorded (UTC)', instant(new Date(event.recordedAtMs), { milliseconds: true })],
   ['Chain', chainMark(link)],
 ])}
-<p class="actions">${preceding !== null && html`<a class="button quiet" href="${eventHref(preceding)}">Previous in its stream</a> `}${
+<p class="actions">${preceding !== null && html`<a class="button quiet" href="${eventHref(preceding)}">Previous event in the stream</a> `}${
       following !== null &&
-      html`<a class="button quiet" href="${eventHref(following.event)}">Next in its stream</a>`
+      html`<a class="button quiet" href="${eventHref(following.event)}">Next event in the stream</a>`
     }</p>
 ${envelopeSection(page, metadata)}
 ${dataSection(page, reading)}

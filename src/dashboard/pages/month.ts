@@ -40,9 +40,9 @@ ${figures([
 <p class="actions">${
       mayDo(viewer.role, 'ledgers.export') &&
       html`<a class="button" href="${path}/statement.csv">Download CSV</a>
-<a href="${path}/statement.jsonl">JSON Lines</a>`
+<a href="${path}/statement.jsonl">Download JSON Lines</a>`
     }
-<a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Lines</a></p>
+<a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Statement lines</a></p>
 ${comparedSection(now.summary, before)}
 ${groupsSection('charges', 'Charges by rule', now.summary.charges, before.summary.charges)}
 ${groupsSection('free', 'Free calls by rule', now.summary.freeCalls, before.summary.freeCalls)}

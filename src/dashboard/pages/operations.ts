@@ -30,7 +30,7 @@ export const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs 
 <nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/commands/data/list">Data sources</a></nav>
 <section aria-labelledby="checks">
 <h2 id="checks">Checks</h2>
-<p class="note">The results in this process now. <code>npm run -s cli -- doctor</code> also checks the host, the settings and the keys.</p>
+<p class="note">These are the current results of this process. <code>npm run -s cli -- doctor</code> also checks the host, the settings and the keys.</p>
 ${findingsTable(findings)}
 </section>
 <section aria-labelledby="projections">

@@ -138,7 +138,7 @@ const attentionSection = ({ viewer, findings, low }: Overview): Html => {
   const lines = [
     ...[...faults, ...wrong.filter(({ level }) => level !== 'fault')].map(
       ({ about, level, says, remedy }) =>
-        html`<li><span class="mark ${level === 'fault' ? 'bad' : 'warn'}">${level}</span> <strong>${capitalized(about)}</strong>: ${says} ${remedy} <a href="${placeOf[about] ?? '/operations'}">Open<span class="unseen"> ${about}</span></a></li>`,
+        html`<li><span class="mark ${level === 'fault' ? 'bad' : 'warn'}">${level}</span> <strong>${capitalized(about)}</strong>: ${says}${!says.endsWith('.') && '.'} ${remedy} <a href="${placeOf[about] ?? '/operations'}">Open<span class="unseen"> ${about}</span></a></li>`,
     ),
     ...low.map(
       ({ organization_id: id, name, balance_micro, threshold_micro }) =>

@@ -127,7 +127,7 @@ const figuresOf = ({
   ],
   ['Used up', perDayMicro === null ? 'known after the first whole day' : usedUpText(usedUpAtMs)],
 ])}
-<p class="note">Credits per day are the mean of the last seven whole days (UTC). At that rate, the credits are used up on the day for which the remaining lots no longer pay.</p>`
+<p class="note">Credits per day is the mean of the last seven whole days (UTC). At this rate, the credits will be used up on the day for which the remaining lots no longer pay.</p>`
 
 const usedUpText = (atMs: number | null): Renderable => {
   if (atMs === null) return 'not in ten years'
