@@ -615,6 +615,19 @@ describe('the admin API', () => {
     },
   )
 
+  test.each([
+    ['user token', 'revoke', () => ({ name: as('admin').user, id: 'l1WO9Eavc8p3Riys' })],
+  ] as const)('refuses values of "%s" that do not fit together', async (name, field, given) => {
+    const declared = declarations.find((one) => one.name === name) as Declared
+    const events = await added(async () => {
+      for (const query of [{ plan: 'true' }, {}]) {
+        const answer = await onApi(room, as('admin'), declared, given(), { query })
+        expect([answer.statusCode, answer.json().details.field]).toEqual([400, field])
+      }
+    })
+    expect(events).toEqual([])
+  })
+
   test('refuses a body in which a member comes twice, or that is not UTF-8', async () => {
     const { organizationId } = await sceneWithLot()
     const body = (reason: string) => `{"organization":"${organizationId}","amount":"5",${reason}}`

@@ -205,26 +205,36 @@ const refuseUnlessRemoved = (remove: boolean): void => {
     throw new InputFault('remove', 'this flag is required; users set up a second factor in the dashboard')
 }
 
+const tokenOf = z.object({
+  name: user(),
+  revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
+  id: id(
+    { label: 'Token', help: 'to revoke only this token, as in "user tokens"' },
+    /^[0-9A-Za-z]{16}$/,
+    'l1WO9Eavc8p3Riys',
+  ).optional(),
+})
+
+/** Throws `InputFault` for the id of a token that is not revoked: a new token would be made in place of its end. */
+const refuseIdAlone = ({ revoke, id }: z.output<typeof tokenOf>): void => {
+  if (id !== undefined && !revoke)
+    throw new InputFault('revoke', `it has to be set to revoke the token ${id}; a new token takes no id`)
+}
+
 const token = command({
   name: 'user token',
   action: 'users.change',
   summary: 'create a token for the command line and the admin API, which is shown once, or revoke tokens',
-  input: z.object({
-    name: user(),
-    revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
-    id: id(
-      { label: 'Token', help: 'to revoke only this token, as in "user tokens"' },
-      /^[0-9A-Za-z]{16}$/,
-      'l1WO9Eavc8p3Riys',
-    ).optional(),
-  }),
+  input: tokenOf,
   secret: 'token',
   changes: {
     of: 'access',
     asks: 'never',
     left: 'A token may have been created without being shown, or revoked: "user tokens" shows which.',
   },
-  plan: async (context, { name, revoke, id }) => {
+  plan: async (context, input) => {
+    refuseIdAlone(input)
+    const { name, revoke, id } = input
     if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }
     const ended = await tokensThatWork(context, { name, id })
     return {
@@ -236,7 +246,9 @@ const token = command({
       asks: 'always',
     }
   },
-  run: async ({ foundation, operator: { actor } }, { name, revoke, id }) => {
+  run: async ({ foundation, operator: { actor } }, input) => {
+    refuseIdAlone(input)
+    const { name, revoke, id } = input
     if (revoke) {
       const revoked = await revokeOperatorTokens(foundation, { user: name, tokenId: id, actor })
       return { json: { user: name, revoked } }
