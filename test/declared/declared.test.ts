@@ -615,8 +615,15 @@ describe('the admin API', () => {
     },
   )
 
+  const ownPrice = () => ({
+    organization: still.organizationId,
+    withdraw: '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
+  })
   test.each([
     ['user token', 'revoke', () => ({ name: as('admin').user, id: 'l1WO9Eavc8p3Riys' })],
+    ['price override', 'withdraw', () => ({ ...ownPrice(), sku: 'ip_lookup', amount: '0.5' })],
+    ['price override', 'withdraw', () => ({ ...ownPrice(), amount: 'none' })],
+    ['price override', 'withdraw', () => ({ ...ownPrice(), effective_from: '2999-01-01' })],
   ] as const)('refuses values of "%s" that do not fit together', async (name, field, given) => {
     const declared = declarations.find((one) => one.name === name) as Declared
     const events = await added(async () => {

@@ -171,6 +171,18 @@ const ownPriceOf = ({ sku, amount, effective_from, ...given }: z.output<typeof o
   }
 }
 
+/** The override to withdraw; undefined: a price is set. Throws `InputFault` for both: one of them would be left out. */
+const withdrawnIn = ({
+  withdraw,
+  sku,
+  amount,
+  effective_from: from,
+}: z.output<typeof overrideGiven>): string | undefined => {
+  if (withdraw !== undefined && [sku, amount, from].some((one) => one !== undefined))
+    throw new InputFault('withdraw', 'withdraw an override or set a price, not both')
+  return withdraw
+}
+
 const override = command({
   name: 'price override',
   action: 'prices.change',
@@ -178,7 +190,8 @@ const override = command({
   input: overrideGiven,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
   plan: async ({ foundation }, input) => {
-    const { organization: organizationId, withdraw: overrideId } = input
+    const { organization: organizationId } = input
+    const overrideId = withdrawnIn(input)
     if (overrideId !== undefined) {
       const { sku, amount, effectiveFrom } = await priceOverride(foundation, { organizationId, overrideId })
       return {
@@ -197,7 +210,8 @@ const override = command({
   },
   run: async (context, input) => {
     const { foundation, operator } = context
-    const { organization: organizationId, withdraw: overrideId } = input
+    const { organization: organizationId } = input
+    const overrideId = withdrawnIn(input)
     const { actor } = operator
     if (overrideId !== undefined) {
       const why = input.reason ?? 'withdrawn by operator'
