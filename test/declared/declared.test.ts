@@ -624,7 +624,9 @@ describe('the admin API', () => {
     ['price override', 'withdraw', () => ({ ...ownPrice(), sku: 'ip_lookup', amount: '0.5' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), amount: 'none' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), effective_from: '2999-01-01' })],
-  ] as const)('refuses values of "%s" that do not fit together', async (name, field, given) => {
+    // A version, and there may be a proposal p1.
+    ['price approve', 'proposal', () => ({ proposal: '1' })],
+  ] as const)('refuses values of "%s" that do not fit', async (name, field, given) => {
     const declared = declarations.find((one) => one.name === name) as Declared
     const events = await added(async () => {
       for (const query of [{ plan: 'true' }, {}]) {

@@ -80,13 +80,20 @@ const propose = command({
   },
 })
 
+/** Throws `InputFault` for a version: the book and the proposal of one number are seldom the same prices. */
+const proposalIn = ({ kind, number }: PriceName): number => {
+  if (kind === 'proposal') return number
+  throw new InputFault('proposal', `${number} is a version; proposals have names such as p${number}`)
+}
+
 const approve = command({
   name: 'price approve',
   action: 'prices.change',
   summary: 'approve a proposal: it is published, and prices calls from its instant on',
   input: z.object({ proposal: priceName({ label: 'Proposal', help: 'such as p3' }) }),
   changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
-  plan: async ({ foundation, operator, twoPerson }, { proposal: { number } }) => {
+  plan: async ({ foundation, operator, twoPerson }, { proposal }) => {
+    const number = proposalIn(proposal)
     const found = await proposalAt(foundation, number, Date.now())
     if (found === null) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
     const { proposed, proposer, effective_from, reason: why } = found.proposal
@@ -101,9 +108,9 @@ const approve = command({
       ],
     }
   },
-  run: async ({ foundation, operator, twoPerson }, { proposal: { number } }) => {
+  run: async ({ foundation, operator, twoPerson }, { proposal }) => {
     // If one person is enough, accepting the plan was that person's consent.
-    const asked = { proposal: number, actor: operator.actor, twoPerson, consents: true }
+    const asked = { proposal: proposalIn(proposal), actor: operator.actor, twoPerson, consents: true }
     const book = await approvePriceBook(foundation, asked)
     const { rules: _, ...rest } = book
     return { json: book, sections: [rest], next: [{ name: 'price show', label: 'Prices' }] }
