@@ -260,9 +260,9 @@ const changed = async (
   const key = headers['idempotency-key']
   // A query about a person changes nothing, and no hash of its values is stored.
   if (typeof key !== 'string' || isPersonal(declared)) return answerNow()
-  const { pool } = context.foundation
+  const { foundation } = context
   const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(given)}` }
-  const before = await takeKey(pool, request)
+  const before = await takeKey(foundation, request)
   if (before !== null) {
     reply.header('idempotent-replayed', 'true')
     return declared.long === undefined ? JSON.parse(before) : accepted(reply, JSON.parse(before))
@@ -275,13 +275,13 @@ const changed = async (
       error instanceof EventDataError ||
       error instanceof LedgerUnavailable
     )
-      await releaseKey(pool, request)
+      await releaseKey(foundation, request)
     throw error
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
   // The change is made, so a failure to store the answer is only logged. A repeated request then gets "outcome unknown".
-  await keepAnswer(pool, request, JSON.stringify(kept)).catch((error: unknown) =>
+  await keepAnswer(foundation, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )
   return json

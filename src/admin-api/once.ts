@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import type pg from 'pg'
+import type { Foundation } from '../foundation/foundation.ts'
 import { Refused } from './failures.ts'
 
 /**
@@ -9,29 +8,29 @@ import { Refused } from './failures.ts'
 
 const keyForm = /^[\x21-\x7e]{1,255}$/
 
-const digest = (...parts: readonly string[]): Buffer =>
-  createHash('sha256').update(JSON.stringify(parts)).digest()
+type Parts = Pick<Foundation, 'pool' | 'secrets'>
+
+/** Keyed, because a request to erase a person names that person. */
+const digest = ({ secrets }: Parts, ...parts: readonly string[]): Buffer =>
+  secrets.requestHmac(`admin request\n${JSON.stringify(parts)}`)
 
 type Request = { readonly user: string; readonly key: string; readonly asked: string }
 
 /** Null: the key is new, and the command may run. Otherwise the answer to the first request. Throws `Refused`. */
-export const takeKey = async (
-  pool: Pick<pg.Pool, 'query'>,
-  { user, key, asked }: Request,
-): Promise<string | null> => {
+export const takeKey = async (parts: Parts, { user, key, asked }: Request): Promise<string | null> => {
   if (!keyForm.test(key))
     throw new Refused('input', 'Idempotency-Key: 1 to 255 printable ASCII characters without spaces', {
       field: 'Idempotency-Key',
     })
-  const { rowCount } = await pool.query(
+  const { rowCount } = await parts.pool.query(
     `with swept as (delete from admin_requests where sent_at < now() - interval '1 day')
      insert into admin_requests (id_hash, asked_hash) values ($1, $2) on conflict do nothing`,
-    [digest(user, key), digest(asked)],
+    [digest(parts, user, key), digest(parts, asked)],
   )
   if (rowCount === 1) return null
-  const { rows } = await pool.query<{ same: boolean; answer: string | null }>(
+  const { rows } = await parts.pool.query<{ same: boolean; answer: string | null }>(
     'select asked_hash = $2 as same, answer from admin_requests where id_hash = $1',
-    [digest(user, key), digest(asked)],
+    [digest(parts, user, key), digest(parts, asked)],
   )
   const [first] = rows
   if (first === undefined)
@@ -45,15 +44,14 @@ export const takeKey = async (
   return first.answer
 }
 
-export const keepAnswer = async (
-  pool: Pick<pg.Pool, 'query'>,
-  { user, key }: Request,
-  answer: string,
-): Promise<void> => {
-  await pool.query('update admin_requests set answer = $2 where id_hash = $1', [digest(user, key), answer])
+export const keepAnswer = async (parts: Parts, { user, key }: Request, answer: string): Promise<void> => {
+  await parts.pool.query('update admin_requests set answer = $2 where id_hash = $1', [
+    digest(parts, user, key),
+    answer,
+  ])
 }
 
 /** For a refused command, which did nothing, so that its key can be used again. */
-export const releaseKey = async (pool: Pick<pg.Pool, 'query'>, { user, key }: Request): Promise<void> => {
-  await pool.query('delete from admin_requests where id_hash = $1', [digest(user, key)])
+export const releaseKey = async (parts: Parts, { user, key }: Request): Promise<void> => {
+  await parts.pool.query('delete from admin_requests where id_hash = $1', [digest(parts, user, key)])
 }

@@ -1,6 +1,6 @@
 /** Every command and query of administration, through every interface that offers it: the same answer, events and refusals. */
 import { execFile } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -684,6 +684,18 @@ describe('the admin API', () => {
       )
     })
     expect(events).toHaveLength(1)
+  })
+
+  test('keeps no hash of a request that can be computed without a key: it may name a person to erase', async () => {
+    const erase = declarations.find(({ name }) => name === 'profiles erase') as Declared
+    const given = { id: 'ada-lovelace' }
+    const headers = { 'idempotency-key': 'erase-1' }
+    expect((await onApi(room, as('admin'), erase, given, { headers })).statusCode).toBe(200)
+    const guessed = JSON.stringify([`profiles erase ${JSON.stringify(given)}`])
+    const { rows } = await room.foundation.pool.query('select 1 from admin_requests where asked_hash = $1', [
+      hash('sha256', guessed, 'buffer'),
+    ])
+    expect(rows).toEqual([])
   })
 
   test('works on a limited number of requests per person, and refuses the others immediately', async () => {
