@@ -5,7 +5,13 @@ import { InputFault, labelOf } from '../administration/input.ts'
 import { askedFields, type Place } from './declared.ts'
 import { type Form, formOf, NotChosen } from './form.ts'
 import type { Html } from './html.ts'
-import { type Dashboard, type OrganizationParams, organizationPattern, sendPart } from './page.ts'
+import {
+  type Dashboard,
+  type OrganizationParams,
+  organizationPattern,
+  PageMissing,
+  sendPart,
+} from './page.ts'
 import {
   afterMark,
   type Choice,
@@ -163,6 +169,8 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)
     const text = form.text(form.text('field')).trim().slice(0, 200)
+    // PostgreSQL refuses a text with U+0000, and no name has it.
+    if (text.includes('\0')) return choiceOptions({ found: [] })
     return choiceOptions(await choicesNamed(pool, { ...searched, text, after: '' }))
   }
   for (const kind of ['organizations', 'keys', 'users'] as const)
@@ -173,7 +181,9 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
       return sendPart(reply, await answer({ kind, organizationIds }, request.query))
     })
   pages.get<OrganizationParams>('/organizations/:organization/pick/keys', async (request, reply) => {
-    const organizationIds = [request.params.organization]
+    const { organization } = request.params
+    if (!organizationPattern.test(organization)) throw new PageMissing()
+    const organizationIds = [organization]
     return sendPart(reply, await answer({ kind: 'keys', organizationIds }, request.query))
   })
 }

@@ -152,6 +152,18 @@ test('a partner finds no key of another organization by name, and cannot use its
   expect(hiddenIn(own.body).key).toEqual([production])
 })
 
+test('a text with U+0000 names nothing: it is not queried', async () => {
+  const own = `/organizations/${northwind}/pick/keys?field=key&key=%00`
+  for (const [browser, path] of [
+    [partner, own],
+    [admin, '/pick/users?field=name&name=pat%00'],
+  ] as const) {
+    const { statusCode, body } = await browser.get(path)
+    expect([path, statusCode, body.includes('<option')]).toEqual([path, 200, false])
+  }
+  expect((await admin.get('/organizations/%00/pick/keys?field=key&key=p')).statusCode).toBe(404)
+})
+
 test('a list is filtered by name, and its file by the id', async () => {
   const page = await admin.get('/commands/key/list?org=contoso')
   expect([page.body.includes(other), page.body.includes(production)]).toEqual([true, false])
