@@ -15,7 +15,7 @@ export type FirstStep = {
 const userStep: FirstStep = {
   missing: 'no one can sign in yet',
   command: 'user create ada',
-  note: 'the first user is admin; it prints the password, once',
+  note: 'the first user is admin; the command prints the password once',
 }
 const organizationStep: FirstStep = {
   missing: 'there is no organization yet',

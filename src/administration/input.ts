@@ -131,7 +131,7 @@ export const keyIdOf = (field: string, text: string): string => {
   if (id.length === keyIdLength) return id
   throw new InputFault(
     field,
-    `the end of this key is not valid: it is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
+    `the end of this key is not valid, so the key is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
   )
 }
 

@@ -62,7 +62,7 @@ describe('a call', () => {
     for (const requestId of [lost, moved])
       expect((await explainCall(house.foundation, { requestId })).events).toHaveLength(2)
     const bounded = explainCall(house.foundation, { requestId: lost, bounded: true })
-    await expect(bounded).rejects.toThrow('no ledger holds an individual record')
+    await expect(bounded).rejects.toThrow('no ledger contains an individual record')
   })
 
   test('a place in the read models with another event is ignored', async () => {

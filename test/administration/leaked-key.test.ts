@@ -341,7 +341,7 @@ describe('the chosen calls', () => {
     expect(await balance()).toBe('82')
     expect(() => refundCalls.read({ key, reference })).toThrow('a value is required')
     await expect(refundCalls.read({ key, reference, reason: 'x' }).run(context)).rejects.toThrow(
-      'or requests',
+      'choose calls by time or by id',
     )
   })
 

@@ -91,11 +91,11 @@ test('a token is refused what its role does not permit, and the audit lists what
   )
   expect(told.map(({ actor, says }) => `${actor} ${says.replace(/token \w+/, 'token …')}`)).toEqual([
     'cli:setup disabled vic: left',
-    'cli:setup made the token … of vic',
+    'cli:setup created the token … for vic',
     'cli:setup created the user vic as viewer',
   ])
   const lines = (await run(['audit', 'list', '--actor', 'setup', '--limit', '1', '--oldest-first'])).out
-  expect(lines).toMatch(/^\d{4}-\S+Z {2}cli:setup {2}made the token \w{16} of ada {2}\d+\n$/)
+  expect(lines).toMatch(/^\d{4}-\S+Z {2}cli:setup {2}created the token \w{16} for ada {2}\d+\n$/)
   const wrong = await run(['audit', 'list', '--type', 'CreditGrantd'])
   expect(wrong).toMatchObject({ code: 2 })
   expect(wrong.err).toContain('did you mean CreditGranted?')

@@ -43,7 +43,7 @@ export const beginRestore = (
     if (before?.loaded === true) return before
     await writeMark(client, { backupId: backup.manifest.backup_id, state: 'arriving', elsewhere })
     const mark = await readMark(client)
-    if (mark === null) throw new Error('the database keeps no mark')
+    if (mark === null) throw new Error('the database did not store the mark')
     return mark
   })
 

@@ -209,7 +209,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
   {
     name: 'migrations',
     severity: 'fault',
-    advice: 'Run "migrate" with this release; every start does it too, as the owner of the schema.',
+    advice: 'Run "migrate" with this release; every start also migrates, as the owner of the schema.',
     look: async ({ pool }) => {
       try {
         const pending = await pendingMigrations(pool)

@@ -146,7 +146,7 @@ export const logChecks: readonly Check<InLog>[] = [
     gauge: 'checkpoint',
     bound: { unit: 'seconds', warning: 2 * hour, fault: 26 * hour },
     advice:
-      'Check that a process with the role "jobs" is running, and see what its "checkpoint" job logs. "event-log checkpoint" signs one now, or says why not.',
+      'Check that a process with the role "jobs" is running, and see what its "checkpoint" job logs. "event-log checkpoint" signs one now, or shows why it cannot.',
     last: async ({ eventLog }) => {
       const { checkpoint } = await newestOfCheckpoints(eventLog)
       return checkpoint === null ? null : { doneMs: Date.parse(checkpoint.at), count: 0 }
@@ -158,7 +158,7 @@ export const logChecks: readonly Check<InLog>[] = [
     what: 'faults',
     bound: { unit: 'seconds', warning: 50 * hour },
     advice:
-      'After faults, keep a copy of the database as it is; then "event-log verify" names the first broken events. If it is late, check that a process with the role "jobs" is running: its "verify-log" job does the check.',
+      'After faults, keep a copy of the database as it is; then "event-log verify" shows the first broken events. If the verification is late, check that a process with the role "jobs" is running: its "verify-log" job verifies the log.',
     last: ({ acts }) => lastAct(acts, 'LogVerified'),
   }),
   proof({
@@ -194,7 +194,7 @@ export const keyChecks: readonly Check<InLog>[] = [
     name: 'SECRET_KEY',
     severity: 'fault',
     advice:
-      'Set SECRET_KEY, or the file secret_key in DATA_DIR, to the previous value. Without it issued keys do not work and profiles cannot be opened.',
+      'Set SECRET_KEY, or the file secret_key in DATA_DIR, to the previous value. Without it, issued keys do not work, and profiles cannot be opened.',
     look: async ({ config, eventLog }) => {
       const wrapped = await wrappedKeyIn(eventLog)
       if (wrapped === null) return fine('there is no installation key yet; the first start makes it')
@@ -204,7 +204,7 @@ export const keyChecks: readonly Check<InLog>[] = [
       const names = wrapped.slots.map(({ secret_key }) => secret_key)
       return wrong(`SECRET_KEY is being rotated: processes start with ${names.join(' or ')}`, {
         severity: 'warning',
-        advice: `When every process runs with ${names.at(-1)}: "secrets rotate --finish".`,
+        advice: `When every process runs with ${names.at(-1)}, run "secrets rotate --finish".`,
       })
     },
   },
@@ -349,7 +349,7 @@ function rowsFound(lags: readonly ProjectionLag[], seconds: number): Found[] {
     return [
       wrong(`${projections.length - lags.length} of ${projections.length} have no rows yet`, {
         severity: 'warning',
-        advice: 'Start a process with the role projector.',
+        advice: 'Start a process with the role "projector".',
       }),
     ]
   const latest = lags.filter((lag) => lag.seconds === seconds).map(({ name }) => name)
@@ -363,9 +363,12 @@ function rowsFound(lags: readonly ProjectionLag[], seconds: number): Found[] {
       ...(first === undefined
         ? []
         : [
-            wrong(`${name}: rows of ${haltedStreams.length} ledgers stopped, ${first.stream} first`, {
-              advice,
-            }),
+            wrong(
+              `${name}: the rows of ${haltedStreams.length} ledgers have stopped, first those of ${first.stream}`,
+              {
+                advice,
+              },
+            ),
           ]),
     ]
   })

@@ -34,7 +34,7 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
   advice: makeRoom,
   readiness: { name: 'disk_space', counts: 'always' },
   gauges: {
-    disk_free_ratio: 'Free share of the disk of DATA_DIR, of bytes or files, the lower of the two',
+    disk_free_ratio: 'Free share of the disk of DATA_DIR: of its bytes or its files, whichever is lower',
     disk_free_bytes: 'Free bytes of the disk of DATA_DIR',
     disk_full: '1 while new calls are refused because the disk is nearly full',
   },
@@ -82,7 +82,7 @@ export const hostChecks: readonly Check<Host>[] = [
           severity: 'warning',
           advice:
             one.meant === null
-              ? 'Rename or unset it; the table of the configuration lists all variables.'
+              ? 'Rename or unset it; the configuration table lists all variables.'
               : `Rename it to ${one.meant}, or unset it.`,
         }),
       )

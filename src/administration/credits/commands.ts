@@ -154,7 +154,7 @@ const adjustmentJson = ({ organization, reference }: z.output<typeof adjustment>
 
 const adjustment = z.object({
   organization: organization(),
-  amount: signedCredits({ label: 'Credits', help: 'credits, at most 6 decimals; -5 takes 5' }),
+  amount: signedCredits({ label: 'Credits', help: 'credits, at most 6 decimals; -5 takes 5 credits' }),
   reason: reason(),
   reference: reference().optional(),
 })
@@ -268,7 +268,10 @@ const listedOf = (ids: readonly string[]): readonly string[] => {
   const wrong = ids.find((one) => !requestIdForm.test(one))
   if (wrong !== undefined) throw new InputFault('requests', `"${wrong.slice(0, 40)}" is not a request id`)
   if (ids.length > listedMax)
-    throw new InputFault('requests', `at most ${listedMax}; there are ${ids.length}: choose a time instead`)
+    throw new InputFault(
+      'requests',
+      `at most ${listedMax}; there are ${ids.length}: choose a time range instead`,
+    )
   return [...new Set(ids)]
 }
 
@@ -347,7 +350,7 @@ const chosenBy = async (
 ): Promise<{ chosen: ChosenCalls; reference: string; of: object }> => {
   const reference = commonReferenceOf(input.reference)
   const choice = choiceOf(input)
-  if (choice === null) throw new InputFault('from', 'give this or requests')
+  if (choice === null) throw new InputFault('from', 'choose calls by time or by id')
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }
   return { chosen: await chooseCalls(foundation, { ...key, choice }, progress), reference, of }
@@ -361,7 +364,7 @@ export const refundCallsOfKey = command({
   changes: {
     of: 'money',
     asks: 'on a terminal',
-    left: 'Some of the calls may have been refunded. Run the same command again, with the same reference, to refund the others.',
+    left: 'Some of the calls may already have been refunded. Run the same command again, with the same reference, to refund the others.',
   },
   long: 'repeatable',
   plan: async (context, input) => {

@@ -92,12 +92,15 @@ export const chooseCalls = async (
       // A failed call can be recorded a second time; the record with a charge counts.
       if (!calls.has(requestId)) calls.set(requestId, null)
       if (calls.size > callsMax)
-        throw new InputFault('from', `more than ${callsMax} calls: choose a shorter time`)
+        throw new InputFault('from', `there are more than ${callsMax} calls: choose a shorter time range`)
     } else if (recorded.type === 'CreditCharged' && last !== null) {
       if (decodeEvent(recorded).metadata.causation_id !== last.recorded.id) return
       calls.set(last.requestId, { organizationId, recorded: last.recorded, charge: recorded })
       if (++charges > refundsMax)
-        throw new InputFault('from', `more than ${refundsMax} calls cost something: choose a shorter time`)
+        throw new InputFault(
+          'from',
+          `more than ${refundsMax} calls cost something: choose a shorter time range`,
+        )
     }
   }
   const fromMs = Math.max(

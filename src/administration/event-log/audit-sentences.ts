@@ -17,7 +17,7 @@ const asRole = (role: string, organization: string | null): string =>
 
 const ledgers = {
   OrganizationRegistered: ({ organization_id, name, overdraft_limit }) =>
-    `created the organization ${organization_id} "${name}"${overdraft_limit === '0' ? '' : `, which may owe ${creditsText(overdraft_limit)}`}`,
+    `created the organization ${organization_id} "${name}"${overdraft_limit === '0' ? '' : ` with an overdraft limit of ${creditsText(overdraft_limit)}`}`,
   CreditGranted: ({ amount, expires_at, reason, reference }) =>
     `granted ${creditsText(amount)}${until(expires_at)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
   PriceOverrideSet: ({ sku, amount, effective_from, reason }) =>
@@ -90,7 +90,7 @@ const installation = {
   ParkedEventReleased: ({ projection, position, reason }) =>
     `let ${projection} skip the event at position ${position}${because(reason)}`,
   BackupCreated: ({ backup_id, position, bytes }) =>
-    `made the backup ${backup_id} up to position ${position} (${bytes} bytes)`,
+    `created the backup ${backup_id} up to position ${position} (${bytes} bytes)`,
   BackupRestored: ({ backup_id, made_at, position }) =>
     `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
   AppendsResumed: ({ failing_since }) =>
@@ -105,7 +105,7 @@ const installation = {
 } as const satisfies Partial<Sentences>
 
 const people = {
-  OperatorTokenIssued: ({ token_id, user }) => `made the token ${token_id} of ${user}`,
+  OperatorTokenIssued: ({ token_id, user }) => `created the token ${token_id} for ${user}`,
   InstallationKeyWrapped: ({ slots }) =>
     `wrapped the installation key under SECRET_KEY ${listed(slots.map(({ secret_key }) => secret_key))}`,
   OperatorTokenRevoked: ({ token_id, user }) => `revoked the token ${token_id} of ${user}`,
@@ -126,7 +126,7 @@ const people = {
     `refused ${count(times, 'sign-in')}${user === null ? ' of an unknown user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
   SecondFactorSet: ({ user }) => `set a second factor for ${user}`,
   SecondFactorRemoved: ({ user, reason }) => `removed the second factor of ${user}${because(reason)}`,
-  RecoveryCodesRenewed: ({ user }) => `made new recovery codes for ${user}`,
+  RecoveryCodesRenewed: ({ user }) => `created new recovery codes for ${user}`,
   RecoveryCodeUsed: ({ user, code }) => `used the recovery code ${code} of ${user}`,
   SecondFactorsRefused: ({ user, reason, count: times }) =>
     `refused ${count(times, 'code')} of the second factor of ${user}: ${factorRefusals[reason]}`,

@@ -7,7 +7,7 @@ const checkpoint = command({
   name: 'event-log checkpoint',
   action: 'log.change',
   long: 'repeatable',
-  summary: 'sign a checkpoint of the whole event log, to keep outside',
+  summary: 'sign a checkpoint of the whole event log, to be kept elsewhere',
   input: z.object({
     rebuild: flag({ label: 'Rebuild the tree', help: 'first rebuild the stored tree from the log' }),
   }),

@@ -176,13 +176,13 @@ const verify = query({
   name: 'event-log verify',
   action: 'system.read',
   summary:
-    'read and verify the whole event log: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
+    'read and verify the whole event log: every hash chain and its end, every signed checkpoint, the stored tree; shows all faults',
   input: z.object({
     against: manyLines(
       (note) => note,
       {
         label: 'Against a checkpoint',
-        help: 'a checkpoint that was kept outside: proves that this log extends it',
+        help: 'a checkpoint that was kept elsewhere; proves that this log extends it',
       },
       { charactersMax: noteCharactersMax },
     ).optional(),

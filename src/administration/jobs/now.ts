@@ -54,7 +54,9 @@ export const runNow = async (
 ): Promise<RunResult> => {
   const { name } = job
   if (job.cron === null)
-    throw new CommandRefused(`${name} cannot be run by hand: the service requests it with its own input`)
+    throw new CommandRefused(
+      `${name} cannot be run manually: the service requests this job with its own input`,
+    )
   const once = `job/${name}/${randomUUID()}`
   const runId = eventIdOf('job', once, 0)
   const { boss, close } = await openBoss(url, logger)

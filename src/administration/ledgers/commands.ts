@@ -21,7 +21,7 @@ const verify = query({
   name: 'ledger verify',
   action: 'finance.read',
   summary:
-    'recompute the hash chain, the rules and every charge of one ledger, or of all; names the first broken event',
+    'recompute the hash chain, the rules and every charge of one ledger, or of all; shows the first broken event',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
   long: 'repeatable',
@@ -84,12 +84,12 @@ const verdictLines = ({
 const described = ({ revision, event_id, type, digest, fault }: LedgerFault): string =>
   `revision ${revision}, ${event_id === null ? 'no event' : `event ${event_id} (${type})`}, digest ${digest === '' ? 'none' : digest}: ${fault}`
 
-const asVerifyNames = { help: 'as "ledger verify" names it' }
+const asVerifyNames = { help: 'as shown by "ledger verify"' }
 
 const acknowledge = command({
   name: 'ledger acknowledge',
   action: 'ledgers.change',
-  summary: 'acknowledge a fault that "ledger verify" names; any other fault still raises an alarm',
+  summary: 'acknowledge a fault that "ledger verify" found; any other fault still raises an alarm',
   input: z.object({
     organization: organization(),
     revision: number({ label: 'Revision', ...asVerifyNames }, { min: 0, max: Number.MAX_SAFE_INTEGER }),
@@ -116,7 +116,7 @@ const reconcile = command({
   name: 'ledger reconcile',
   action: 'ledgers.change',
   long: 'repeatable',
-  summary: 'compare the log, the read models and the tariff; names each difference',
+  summary: 'compare the log, the read models and the tariff; shows each difference',
   input: z.object({
     organization: onlyOf(),
     month: month({
@@ -206,7 +206,7 @@ const close = command({
   changes: {
     of: 'records',
     asks: 'always',
-    left: 'The month may be closed for some organizations. Run the same command again to close it for the others.',
+    left: 'The month may already be closed for some organizations. Run the same command again to close it for the others.',
   },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)
@@ -318,7 +318,7 @@ const reverse = command({
   changes: {
     of: 'money',
     asks: 'on a terminal',
-    left: 'Some of the calls may have been reversed. Run the same command again, with the same ids, to reverse the others.',
+    left: 'Some of the calls may already have been reversed. Run the same command again, with the same ids, to reverse the others.',
   },
   plan: async (context, input) => {
     const { json } = await reversed(context, input, true)

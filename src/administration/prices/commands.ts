@@ -38,7 +38,7 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
 const propose = command({
   name: 'price propose',
   action: 'prices.change',
-  summary: 'propose a price book, complete or only the changes; it prices nothing until it is approved',
+  summary: 'propose a price book, complete or only the changes; it takes effect only after it is approved',
   input: z.object({
     rules: document({
       label: 'Rules (JSON)',
@@ -56,7 +56,7 @@ const propose = command({
       says: [
         `Propose, for calls from ${from} on:`,
         ...changeSentences(ruleChanges(base, rulesOver(rules)(base))),
-        'It prices nothing until it is approved.',
+        'The proposal takes effect only after it is approved.',
       ],
     }
   },

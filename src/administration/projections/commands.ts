@@ -141,9 +141,7 @@ const rebuildProjection = command({
         ...differences.map(differenceLine),
         ...(differences.length === 0
           ? []
-          : [
-              'The old rows were wrong if they differ, because the new rows have the totals of the event log.',
-            ]),
+          : ['Rows that differ were wrong before: the new rows have the totals of the event log.']),
       ],
     }
   },
@@ -186,7 +184,7 @@ const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows)
 const cancelRebuild = command({
   name: 'projection cancel',
   action: 'projections.change',
-  summary: 'end running rebuilds in any process; the live rows do not change',
+  summary: 'cancel running rebuilds in any process; the live rows do not change',
   input: z.object(chosen),
   anyHistory: true,
   changes: { of: 'rows', asks: 'on a terminal', left: wholeOrNot('projection rebuilds') },

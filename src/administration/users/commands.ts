@@ -145,7 +145,7 @@ const disable = command({
   changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
   plan: async (_, { name }) => ({
     says: [
-      `Disable ${name}: every session ends immediately, and every token permanently.`,
+      `Disable ${name}: every session ends immediately, and every token is revoked permanently.`,
       `The links of open invitations that ${name} made stop working.`,
     ],
   }),

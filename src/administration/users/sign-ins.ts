@@ -69,7 +69,7 @@ export const createSignInEvents = (
   const quietly = (event: SignInEvent, actor: string): Promise<void> => {
     const written = record(event, actor)
       .catch((error: unknown) =>
-        logger.error({ err: error, event: event.type }, 'an event of the dashboard is lost'),
+        logger.error({ err: error, event: event.type }, 'an event of the dashboard could not be recorded'),
       )
       .finally(() => writing.delete(written))
     writing.add(written)
