@@ -17,7 +17,7 @@ const csvPage = 1_000
 /** No call can be older, because Unix time begins in 1970. */
 const firstMonth = '1970-02'
 
-/** Throws `InputFault` if the text is not a month, or the month has not begun. */
+/** Throws `InputFault` if the text is not a month that has begun. */
 const wantedMonth = (text: string, nowMs: number): Month => {
   const month = monthOf('month', text)
   if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)

@@ -3,11 +3,11 @@ import type { StatementRow } from './queries.ts'
 
 /** Queries for pages of calls, newest first, from the lines of statements. */
 
+/** A filter that is null matches every call. */
 export type CallFilters = {
   /** Effective times; the end is exclusive. */
   readonly fromMs: number
   readonly untilMs: number
-  /** Null: any. */
   readonly organizationId: string | null
   readonly keyId: string | null
   readonly capability: string | null

@@ -62,7 +62,7 @@ export const hrefOf = (
   return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
 }
 
-/** The fields of a form. Below an organization, a form asks neither for the organization nor for all of them. */
+/** The fields of a form. Below an organization, a form has no fields to choose one or all organizations. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
   fields.filter(
     ({ control, name }) =>

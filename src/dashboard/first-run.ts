@@ -21,7 +21,6 @@ export type FirstRun = {
   readonly organizationId: string | null
 }
 
-/** The demo of this installation; null if it has none. */
 const demoOf = ({ settings }: Dashboard): Promise<Demo | null> =>
   settings.DATABASE_URL === undefined ? readDemo(settings.DATA_DIR) : Promise.resolve(null)
 

@@ -13,7 +13,7 @@ type Acting = Extract<Standing, { kind: 'acts' }>
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The signed-in user; null before the gate. */
+    /** The signed-in user; null before `gate` has run. */
     standing: Acting | null
     /** The address of the documentation for partners; null if this process does not know it. */
     docsUrl: string | null

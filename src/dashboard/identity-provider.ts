@@ -2,8 +2,8 @@ import type { Configuration, CustomFetchOptions } from 'openid-client'
 import { isLoopbackName } from '../config/sign-in.ts'
 
 /**
- * Signs people in with OpenID Connect (authorization code with PKCE, state and nonce). The provider only identifies a person, who then has the rights
- * of the user with that name. The library is loaded on first use.
+ * Signs people in with OpenID Connect (authorization code with PKCE, state and nonce). The provider only names the person, who gets the rights of
+ * the user with that name. The library is loaded on first use.
  */
 
 export type ProviderSettings = {

@@ -209,8 +209,8 @@ export const linesBefore = (
   values: [organizationId, revision, max],
 })
 
+/** A filter that is null matches every line. */
 export type LineFilters = {
-  /** Null: any. */
   readonly kind: string | null
   readonly keyId: string | null
   readonly capability: string | null

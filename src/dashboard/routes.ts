@@ -35,7 +35,7 @@ import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
 import { workRoutes } from './work-routes.ts'
 
-/** Signing in and out, and every page. GET requests change nothing. */
+/** GET requests change nothing. */
 
 const keysMax = 200
 const newestLines = 20

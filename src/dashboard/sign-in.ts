@@ -54,7 +54,7 @@ export const createSignIn = (
         ? ((await addresses(addressBlock(address))) ?? (await accounts(account)))
         : await devices(known.id)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
-    // Read first: if the password changes before it is checked, this mark is outdated and cannot begin a session.
+    // The mark is read first. If the password changes before it is checked, the mark is outdated and no session begins.
     const mark = await passwordMark(pool, name)
     const right = await passwordIsRight(pool, { name, password })
     // Checked even if the password is wrong, so that both cases take the same time.

@@ -8,7 +8,7 @@ export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
 
 export type UsageAsk = Pick<Range, 'step' | 'fromMs' | 'untilMs'> & {
-  /** Null: all. */
+  /** Null for all organizations. Likewise, `keyId` is null for all keys. */
   readonly organizationId: string | null
   readonly keyId: string | null
 }

@@ -38,7 +38,7 @@ const daysMax = 3_650
 
 /**
  * Estimates the day on which the remaining credits no longer pay for a whole day; null if it is not within ten years. Lots are used in their
- * order, until they expire. Only people read the estimate: no decision depends on it.
+ * order, until they expire. No decision depends on the estimate.
  */
 export const usedUpAtMs = (
   lots: readonly Lot[],

@@ -14,7 +14,7 @@ const localText = (at, shown) => {
 
 const asLocal = (text) => text.replace('(UTC)', '(local)')
 
-/** Corrects the word UTC near a time: in the head of its column, in its label, or after it. */
+/** Replaces the word UTC in the head of a time's column, in its label and after the time. */
 const renameAround = (time) => {
   const cell = time.closest('[data-head]')
   if (cell !== null) {

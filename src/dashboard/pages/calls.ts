@@ -19,8 +19,6 @@ import {
 } from './layout.ts'
 import { rangeFields } from './ranges.ts'
 
-/** Calls of all organizations or of one, newest first. */
-
 /** `errors`: every call that was refused or failed. */
 export const callOutcomes = ['answered', 'refused', 'failed', 'errors'] as const
 export const callFields = ['organization', 'key', 'capability', 'outcome', 'code', 'cost'] as const

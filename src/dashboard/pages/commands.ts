@@ -4,7 +4,7 @@ import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** Every command and query that a person may use, by noun. */
+/** Every command and query that the user may use, grouped by noun. */
 
 /** `href` is null if only other interfaces offer the command. */
 type Usable = { readonly declared: Declared; readonly href: string | null }

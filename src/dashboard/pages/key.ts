@@ -19,9 +19,6 @@ import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 
-/** One key: its permissions, its limits and its usage. */
-
-/** How the key was used within a range. */
 export type KeyUse = {
   readonly range: Range
   readonly fault: FormFault | null

@@ -43,7 +43,6 @@ export const layout = ({
   scripts?: readonly AssetName[]
   /** The time after which the page reloads if no script runs. */
   refreshSeconds?: number
-  /** The text in the search field. */
   searched?: string
 }): Html => html`<html lang="en"${viewer?.times === 'local' && html` data-times="local"`}>
 <head>
@@ -189,7 +188,7 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** A fault in a form. `field` names the wrong input, if there is one, and `choices` lists the things that its text may mean. */
+/** A fault in a form. `field` names the wrong input, if there is one, and `choices` lists the possible matches for its text. */
 export type FormFault = {
   readonly field: string | null
   readonly message: string
