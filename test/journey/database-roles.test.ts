@@ -1,38 +1,22 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import pg from 'pg'
 import { PgBoss } from 'pg-boss'
 import { afterEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
-import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { migrate } from '../../src/foundation/migrate.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
+import { asking, expectAppendOnly } from '../support/append-only.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
 /** The role that migrates, and the role the service runs as: the limits of the second, even if the service is compromised. */
 
 const secretKey = 'a secret of the test, long enough to be one'
-const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
 let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
 })
-
-const asking = async <T>(url: string, ask: (client: pg.Client) => Promise<T>): Promise<T> => {
-  const client = new pg.Client({ connectionString: url })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return await ask(client)
-  } finally {
-    await client.end()
-  }
-}
 
 type Urls = { readonly superuser: string; readonly owner: string; readonly service: string }
 
@@ -68,42 +52,6 @@ const environmentOf = ({ owner, service }: Urls) => ({
   SECRET_KEY: secretKey,
   EMAIL_PROBE: 'off',
 })
-
-/** Statements that PostgreSQL must refuse to the service's role, each with the expected error. */
-const refused: readonly (readonly [string, RegExp])[] = [
-  ['update log_segments set events = events', /permission denied for table log_segments/],
-  ['delete from log_segments', /permission denied for table log_segments/],
-  ['truncate log_segments', /permission denied for table log_segments/],
-  [`insert into log_segments select * from log_segments`, /permission denied for table log_segments/],
-  ['update log_streams set revision = revision - 1', /permission denied for table log_streams/],
-  ['delete from log_streams', /permission denied for table log_streams/],
-  ['update log_head set position = 0', /permission denied for table log_head/],
-  ['delete from schema_migrations', /permission denied for table schema_migrations/],
-  ['alter table log_segments disable trigger all', /must be owner of table log_segments/],
-  ['drop table log_segments', /must be owner of table log_segments/],
-  ['set role pg_write_all_data', /permission denied to set role/],
-  [`alter function ${append} security invoker`, /must be owner of function append_batch/],
-  ['drop table users', /must be owner of table users/],
-  ['create table public.mine (a int)', /permission denied for schema public/],
-  ['create schema mine', /permission denied for database/],
-]
-
-const expectAppendOnly = async (service: string): Promise<void> => {
-  await asking(service, async (client) => {
-    for (const [statement, reason] of refused)
-      await expect(client.query(statement), statement).rejects.toThrow(reason)
-    // The log owner's function must not write to a table that someone else put in place of the log's.
-    await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
-    await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
-    const { rows } = await client.query(
-      `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], $1, $2) as results`,
-      [Buffer.from('00000000000040008000000000000001', 'hex'), Buffer.from('Tested\x1e{}\x1e{}')],
-    )
-    expect(rows).toEqual([{ results: ['0'] }])
-    expect((await client.query(`select from public.log_streams where name = 'operator-x'`)).rowCount).toBe(1)
-    await client.query('drop table projections.log_streams')
-  })
-}
 
 describe('a service with its own role', () => {
   test('answers, folds, rebuilds and runs jobs, and can only append to the event log', async () => {
@@ -224,19 +172,4 @@ test('a process that is given only the owner takes nothing from the service set 
   const alone = await cli(['org', 'list'], { DATABASE_URL: urls.owner, SECRET_KEY: secretKey })
   expect(alone).toMatchObject({ code: 2, err: expect.stringContaining('DATABASE_MIGRATION_URL') })
   expect(await cliJson(['org', 'list'], both)).toHaveLength(1)
-})
-
-test('the embedded default separates the two roles as well', async () => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'roles-'))
-  cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
-  const service = await startService({ DATA_DIR: dataDir })
-  cleanUp.push(() => service.end('SIGTERM'))
-  const guest = await startEmbeddedPostgres({ dataDir })
-  cleanUp.push(() => guest.stop())
-  await expectAppendOnly(guest.serviceUrl)
-  await eventually(() =>
-    asking(guest.serviceUrl, async (client) =>
-      (await client.query('select from accounts')).rowCount === 1 ? true : undefined,
-    ),
-  )
 })

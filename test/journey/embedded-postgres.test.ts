@@ -43,8 +43,9 @@ afterEach(async () => {
 afterAll(() => rm(pristine, { recursive: true, force: true }))
 
 describe('alone', () => {
-  test('an empty directory becomes a cluster with the database "enrichment", in Unicode, on the loopback interface only', async () => {
-    const dataDir = join(await emptyDirectory(), 'not', 'there', 'yet')
+  test('an empty "postgres" directory becomes a cluster with the database "enrichment", in Unicode, on the loopback interface only', async () => {
+    const dataDir = await emptyDirectory()
+    await mkdir(join(dataDir, 'postgres'))
     const postgres = await startIn(dataDir)
     try {
       expect(postgres.role).toBe('owner')
@@ -171,11 +172,7 @@ describe('after a crash', () => {
     await postgres.stop()
   })
 
-  test('an empty "postgres" directory counts as missing; a foreign one is refused and left unchanged', async () => {
-    const empty = await emptyDirectory()
-    await mkdir(join(empty, 'postgres'))
-    await (await startIn(empty)).stop()
-
+  test('a foreign "postgres" directory is refused and left unchanged', async () => {
     const foreign = await emptyDirectory()
     await mkdir(join(foreign, 'postgres'))
     await writeFile(join(foreign, 'postgres', 'PG_VERSION'), '18\n')
@@ -270,11 +267,11 @@ describe('after a crash', () => {
       owner_pid: 1,
       started_at: '2026-01-01T00:00:00.000Z',
     }
-    for (const text of [JSON.stringify(stale), '{"url":', '[]']) {
+    for (const text of ['[]', JSON.stringify(stale), '{"url":']) {
       await writeFile(join(dataDir, 'postgres.json'), text)
       expect(await runningUrl(dataDir)).toBeNull()
-      await (await startIn(dataDir, { onLost: () => undefined })).stop()
     }
+    await (await startIn(dataDir, { onLost: () => undefined })).stop()
     expect(await runningUrl(join(dataDir, 'nowhere'))).toBeNull()
   })
 })
@@ -307,19 +304,12 @@ describe('a server that dies while the service runs', () => {
       await next.stop()
     },
   )
-
-  test('is not reported when the service stops it', async () => {
-    const dataDir = await usedDirectory()
-    const lost: Error[] = []
-    const service = await startIn(dataDir, { onLost: (error) => lost.push(error) })
-    await service.stop()
-    expect(lost).toEqual([])
-  })
 })
 
 describe('several processes', () => {
-  test('of three services that start at the same time on an empty directory one runs and the others are refused', async () => {
-    const dataDir = await emptyDirectory()
+  test('of three services that start at the same time on a missing directory one runs and the others are refused', async () => {
+    const dataDir = join(await emptyDirectory(), 'not', 'there', 'yet')
+    directories.unshift(dataDir)
     const services = [1, 2, 3].map(() => ownerProcess(dataDir, { as: 'service' }))
     const started = await Promise.all(services.map(said))
     const refused = expect.stringMatching(/^DATA_DIR: another service \(pid \d+\) runs on/)
@@ -371,16 +361,18 @@ describe('several processes', () => {
     await first.stop()
   })
 
-  test('a service that starts while another one stops waits, and starts the server again', async () => {
+  test('a service that starts while another one stops waits, and starts the server again; neither lost its server', async () => {
     const dataDir = await usedDirectory()
-    const first = await startIn(dataDir, { onLost: () => undefined })
+    const lost: Error[] = []
+    const first = await startIn(dataDir, { onLost: (error) => lost.push(error) })
     const stopped = first.stop()
     await until(async () => ((await exists(join(dataDir, 'postgres.json'))) ? null : true))
-    const second = await startIn(dataDir, { onLost: () => undefined })
+    const second = await startIn(dataDir, { onLost: (error) => lost.push(error) })
     await stopped
     expect(second.role).toBe('owner')
     expect(await query(second.url, 'select answer from kept')).toEqual([{ answer: 42 }])
     await second.stop()
+    expect(lost).toEqual([])
   })
 
   test('signals to the whole process group do not reach the server: the owner drains while its database still runs', async () => {

@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
+import { expectAppendOnly } from '../support/append-only.ts'
 import {
   cli,
   cliJson,
@@ -166,13 +168,6 @@ test('a key revoked by the command line is refused here within a second', async 
   await eventuallyGets(401)
 })
 
-test('a second service on the same data directory is refused with 2, and the first one keeps answering', async () => {
-  await expect(startService(environment())).rejects.toThrow(
-    /ended with 2 .*\n?.*DATA_DIR: another service \(pid \d+\) runs on/s,
-  )
-  expect((await lookup(service.apiUrl, demo.api_key, '8.8.4.4')).status).toBe(200)
-})
-
 test('SIGTERM ends the service and its PostgreSQL with 0; after a restart nothing is missing', async () => {
   const before = await exportLedger(demo.organization_id, environment())
   expect(await service.end('SIGTERM')).toBe(0)
@@ -186,4 +181,9 @@ test('SIGTERM ends the service and its PostgreSQL with 0; after a restart nothin
   )
   const { headers } = await lookup(service.apiUrl, demo.api_key, '8.8.8.8')
   expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
+})
+
+test('the embedded PostgreSQL has a second role as well, which can only append to the event log', async () => {
+  const guest = await startEmbeddedPostgres({ dataDir })
+  await expectAppendOnly(guest.serviceUrl).finally(() => guest.stop())
 })
