@@ -42,45 +42,25 @@ const written = async (): Promise<number> => {
 }
 
 const long = 'a'.repeat(201)
-const control = 'a\u0007b'
 
 describe('values that no event may hold are refused before anything is written', () => {
-  const tooLong = 'at most 200 characters; it has 201'
   test.each([
-    [`name: ${tooLong}`, ['org', 'create', long]],
-    [`reason: ${tooLong}`, ['credits', 'grant', '<org>', '5', '--reason', long]],
-    [`name: ${tooLong}`, ['key', 'issue', '<org>', '--name', long]],
-    [`reason: ${tooLong}`, ['projection', 'rebuild', 'accounts', '--reason', long]],
-    [`--note: ${tooLong}`, ['profiles', 'erase', 'https://www.profnet.com/in/somebody', '--note', long]],
-    ['--name: it contains only white space', ['org', 'create', '   ']],
-    ['--name: control characters', ['org', 'create', control]],
-    ['--name: control characters', ['key', 'issue', '<org>', '--name', control]],
-    ['--reason: control characters', ['credits', 'grant', '<org>', '5', '--reason', control]],
+    ['name: at most 200 characters; it has 201', ['org', 'create', long]],
+    ['--name: control characters', ['key', 'issue', '<org>', '--name', 'a\u0007b']],
     [
       '--reason: characters that change the direction',
       ['key', 'revoke', 'A'.repeat(16), '--reason', 'a\u202eb'],
     ],
-    ['--allow: name an address', ['key', 'issue', '<org>', '--allow', '']],
     ['--allow: name an address', ['key', 'issue', '<org>', '--allow', ',']],
-    ['--grace: at most 90d; it is 91d', ['key', 'rotate', 'A'.repeat(16), '--grace', '91d']],
-    ['--name: at most 64 characters; it has 65', ['user', 'create', 'a'.repeat(65)]],
     [
       '--expires-at: 2020-01-01T23:59:59.999Z is in the past',
       ['credits', 'grant', '<org>', '5', '--expires-at', '2020-01-01'],
     ],
     [
-      '--expires-at: 2020-01-01T23:59:59.999Z is in the past',
-      ['key', 'issue', '<org>', '--expires-at', '2020-01-01'],
+      '--effective-from: 2026-01-01T00:00:00.000Z has passed',
+      ['price', 'override', '<org>', 'ip_lookup', '0.5', '2026-01-01'],
     ],
     ['is not an ISO 8601', ['key', 'issue', '<org>', '--expires-at', '9999-12-31T23:59:59-12:00']],
-    [
-      '--permissions: name at least one of email_validation, ip',
-      ['key', 'issue', '<org>', '--permissions', ''],
-    ],
-    [
-      '--permissions: name at least one of email_validation, ip',
-      ['key', 'issue', '<org>', '--permissions', ' ,'],
-    ],
     [
       'amount: "-5" is not a positive decimal number of credits, such as 100 or 1.5',
       ['credits', 'grant', '<org>', '-5'],
@@ -134,22 +114,12 @@ describe('a price book', () => {
   test.each([
     ['it is not JSON', 'not JSON'],
     ['rules: a list is expected; it is missing', '{"a":1}'],
-    [
-      'rules[0].sku: at most 64 characters; it has 65',
-      JSON.stringify([{ rule: 'whoami', rule_version: 1, sku: 's'.repeat(65), amount: '0' }]),
-    ],
-    [
-      'rule whoami: "-1" is not a decimal number of credits',
-      '[{"rule":"whoami","rule_version":1,"sku":null,"amount":"-1"}]',
-    ],
-    ['--reason: at most 200 characters; it has 201', 'as it is', '2099-01-01', long],
-    ['--from: "tomorrow" is not an ISO 8601 instant', 'as it is', 'tomorrow'],
     ['--from: 2026-01-01T00:00:00.000Z is not at least 5 s ahead', 'as it is', '2026-01-01'],
     ['--from is required', 'as it is', ''],
     ['rule whoami occurs twice', 'whoami twice'],
   ])(
     'is refused with a one-sentence reason: %s',
-    async (sentence, content, from = '2099-01-01', reason = 'a test') => {
+    async (sentence, content, from = '2099-01-01') => {
       const before = await written()
       const twice = [...rules, ...rules.filter(({ rule }) => rule === 'whoami')]
       const texts: Record<string, string> = {
@@ -157,7 +127,7 @@ describe('a price book', () => {
         'whoami twice': JSON.stringify(twice),
       }
       await writeFile(join(dir, 'book.json'), texts[content] ?? content)
-      const { code, out, err } = await run('price', 'propose', '<dir>/book.json', from, reason)
+      const { code, out, err } = await run('price', 'propose', '<dir>/book.json', from)
       expect(err.split('\n')[0]).toContain(sentence)
       expect({ code, out }).toEqual({ code: 2, out: '' })
       expect(await written()).toBe(before)
@@ -209,20 +179,11 @@ test('cuts a long name in lists; JSON has it in full', async () => {
 })
 
 describe('commands about things that do not exist', () => {
-  test.each([
-    ['credits', 'balance', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
-    ['key', 'list', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
-    ['key', 'list', 'nobody'],
-    ['key', 'issue', 'nobody'],
-  ])(
-    '%s %s of an unregistered organization: exit 1 and an error',
-    async (...args) => {
-      const { code, out, err } = await run(...args)
-      expect({ code, out }).toEqual({ code: 1, out: '' })
-      expect(err).toContain(`there is no organization ${args[2]}`)
-    },
-    60_000,
-  )
+  test('an unregistered organization: exit 1 and an error', async () => {
+    const { code, out, err } = await run('key', 'issue', 'nobody')
+    expect({ code, out }).toEqual({ code: 1, out: '' })
+    expect(err).toContain('there is no organization nobody')
+  })
 
   test.each([
     ['a noun alone', ['org'], '"org" needs a verb: create, list.'],

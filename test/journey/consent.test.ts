@@ -38,26 +38,16 @@ const head = (): Promise<bigint> => house.foundation.eventLog.head()
 const json = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>(args, environment)
 
 describe('a dry run', () => {
-  test('reports what each command would do, exits with 0 and writes nothing', async () => {
+  test('reports what a command would do, exits with 0 and writes nothing', async () => {
     const { organizationId: org, keyId, apiKey } = partner
     const { body } = await house.lookup(partner, { ip: '81.2.69.142' })
     const [lot] = await json<{ grant_id: string }[]>('credits', 'lots', org)
-    const { webhook_id } = await json<{ webhook_id: string }>(
-      ...['webhook', 'create', org, 'https://example.com/hooks', 'balance.low'],
-    )
     const { proposal } = await json<{ proposal: number }>(
       ...['price', 'propose', join(dir, 'patch.json'), '--from', '2099-01-01'],
     )
     const reason = ['--reason', 'a test']
     const would: [string[], RegExp][] = [
-      [['org', 'create', 'Acme'], /^Register "Acme", whose balance can go down to zero\.$/],
-      [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, without expiry\.$/],
-      [
-        ['key', 'rotate', keyId],
-        /^Issue a successor of key \w{16} ".*" of .*, which ends with .{4}\. The old key works until /,
-      ],
       [['key', 'revoke', apiKey], new RegExp(`^Revoke key ${keyId} .*permanently\\.$`)],
-      [['key', 'limits', keyId, '--requests-per-minute', '7'], /requests_per_minute from \d+ to 7/],
       [
         ['credits', 'grant', org, '5'],
         /^Grant org_\w+ a lot of 5 credits that never expires: .* becomes 14\.$/,
@@ -69,37 +59,15 @@ describe('a dry run', () => {
         ['credits', 'refund', String(body.request_id), '--org', org, ...reason],
         /^Refund org_\w+ 1 credit of/,
       ],
-      [['credits', 'threshold', org, '5'], /^Notify org_\w+ when its balance falls below 5\.$/],
-      [
-        ['price', 'propose', join(dir, 'patch.json'), '--from', '2098-01-01'],
-        /^Propose, for calls from 2098/,
-      ],
       [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli:\S+ proposed/s],
-      [
-        ['price', 'withdraw', `p${proposal}`],
-        /^Withdraw proposal p\d+, effective from 2099.*never price a call\.$/,
-      ],
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
       [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement becomes final/],
-      [['ledger', 'reconcile'], /and record the result\.$/],
-      [['projection', 'rebuild', 'accounts'], /^Rebuild accounts from the event log, and switch if /],
-      [['projection', 'cancel', 'accounts'], /^No rebuild of accounts is running\./],
-      [['projection', 'retry', 'accounts'], /^Nothing to retry: no event of accounts is set aside\.$/],
-      [['event-log', 'checkpoint'], /^Sign a checkpoint/],
-      [['event-log', 'announce-key', ...reason], /^Sign every later checkpoint with a new key/],
       [
         ['profiles', 'erase', 'https://www.profnet.com/in/somebody'],
         /^Forget a person: .*cannot be undone\.$/,
       ],
       [['epoch-key', 'abandon'], /^Nothing: no key is lost\.$/],
-      [['user', 'create', 'zoe'], /^Create the dashboard user zoe, with a password\.$/],
       [['user', 'token', 'zoe'], /^Create a token .* for zoe\.$/],
-      [['webhook', 'create', org, 'https://example.com/x', 'balance.low'], /^Send balance\.low of org_/],
-      [
-        ['webhook', 'delete', webhook_id],
-        /^Delete webhook wh_\w+ to example\.com of org_\w+; 0 waiting messages/,
-      ],
-      [['webhook', 'test', webhook_id], /^Send a test message for wh_\w+ to example\.com/],
       [['seed'], /^Create a demo organization/],
       [['migrate'], /^Nothing: the database has every migration of this release\.$/],
     ]
@@ -113,7 +81,6 @@ describe('a dry run', () => {
     }
     expect(await head()).toBe(before)
     expect(await json('user', 'tokens')).toEqual([])
-    expect(await json('webhook', 'list', org)).toHaveLength(1)
   }, 240_000)
 
   test('refuses every command that a real run would refuse', async () => {
@@ -221,12 +188,5 @@ describe('on a terminal', () => {
     expect(sure.shown()).not.toContain('Continue?')
     const { balance } = await json<{ balance: string }>('credits', 'balance', org)
     expect(Number(balance)).toBe(Number(before) + 4)
-  })
-
-  test('a command that only adds something runs without a question', async () => {
-    const made = cliOnTerminal(['org', 'create', 'No question'], environment)
-    expect(await made.ended).toBe(0)
-    expect(made.shown()).toMatch(/organization_id: +org_/)
-    expect(made.shown()).not.toContain('[y/N]')
   })
 })

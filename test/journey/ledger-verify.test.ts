@@ -173,26 +173,4 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     expect(show).toMatchObject({ code: 1, err: expect.stringContaining('cannot be opened') })
     expect(ledgerOf(await verify(), one)).toMatchObject({ ok: false, fault: { revision: 1 } })
   })
-
-  test.each([
-    [
-      ['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'A'.repeat(43), '--reason', 'y', '--yes'],
-      'organization_id',
-    ],
-    [
-      ['ledger', 'acknowledge', '<org>', '--revision', 'one', '--digest', 'x', '--reason', 'y', '--yes'],
-      '--revision',
-    ],
-    [
-      ['ledger', 'acknowledge', '<org>', '--revision', '1', '--digest', 'short', '--reason', 'y', '--yes'],
-      'digest',
-    ],
-    [['ledger', 'acknowledge', '<org>', '--revision', '1'], '--digest is required'],
-  ])('%j is refused by name', async (args, sentence) => {
-    const { code, err } = await cli(
-      args.map((arg) => arg.replace('<org>', orgs[0] ?? '')),
-      environment,
-    )
-    expect({ code, err }).toMatchObject({ code: 2, err: expect.stringContaining(sentence) })
-  })
 })

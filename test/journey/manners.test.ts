@@ -16,7 +16,7 @@ import {
   startCli,
   startService,
 } from '../support/service.ts'
-import { cliOnTerminal, serviceOnTerminal } from '../support/terminal.ts'
+import { cliOnTerminal } from '../support/terminal.ts'
 
 /** How the command line and the log behave in a pipe, on a terminal, with paths of the user, and when they are interrupted. */
 
@@ -74,11 +74,7 @@ const npm = `npm run -s --prefix '${root}' cli --`
 describe('errors with --json', () => {
   test.each([
     [['key', 'revok', '--json'], 2, 'usage', null, 'Did you mean "key revoke"?'],
-    [['sell', '--json'], 2, 'usage', null, null],
-    [['org', 'create', '--json'], 2, 'usage', 'name', '--help'],
-    [['org', 'create', 'x', '--nmae', 'y', '--json'], 2, 'usage', null, 'did you mean --name?'],
     [['org', 'create', 'a\u0007', '--json'], 2, 'input', 'name', '--help'],
-    [['key', 'list', 'nobody', '--json'], 1, 'refused', null, null],
     [['--json', 'key', 'list', 'nobody'], 1, 'refused', null, null],
   ])(
     '%j: one object on standard error, exit %d',
@@ -149,7 +145,6 @@ describe('files are relative to the user’s folder', () => {
     expect((await readFile(join(dir, 'out.jsonl'), 'utf8')).split('\n')[0]).toContain(
       'OrganizationRegistered',
     )
-    expect((await shell(`${npm} ${exported}`)).code).toBe(2)
   })
 
   test('an INIT_CWD left over from another npm script is ignored', async () => {
@@ -253,22 +248,6 @@ describe('on a terminal', () => {
     expect(plain.raw()).not.toContain('\u001b[')
     expect((await run(...list)).out).not.toContain('\u001b')
   })
-
-  test('the service logs for people; elsewhere it writes JSON lines', async () => {
-    const variables = {
-      ...environment,
-      API_PORT: '0',
-      DASHBOARD_PORT: '0',
-      METRICS_PORT: '0',
-      LOG_LEVEL: 'info',
-    }
-    const service = serviceOnTerminal(variables)
-    await service.until('Metrics ')
-    service.type('\u0003')
-    expect(await service.ended).toBe(0)
-    expect(service.shown()).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: /m)
-    expect(service.shown()).not.toContain('{"level":')
-  })
 })
 
 describe('the log', () => {
@@ -304,16 +283,6 @@ describe('the log', () => {
     } finally {
       await service.end('SIGTERM')
     }
-  })
-
-  test('has no such line at info', async () => {
-    const service = await startService({ ...environment, LOG_LEVEL: 'info' })
-    try {
-      expect((await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')).status).toBe(200)
-    } finally {
-      await service.end('SIGTERM')
-    }
-    expect(service.output()).not.toContain('a call was answered')
   })
 })
 
