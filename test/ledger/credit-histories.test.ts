@@ -9,7 +9,12 @@ import type { ProjectedEvent } from '../../projections/projection.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { DecodedEvent } from '../../src/event-log/stored-event.ts'
-import type { DomainEventOf, LedgerEvent } from '../../src/events/catalogue.ts'
+import {
+  checkEventData,
+  currentVersion,
+  type DomainEventOf,
+  type LedgerEvent,
+} from '../../src/events/catalogue.ts'
 import {
   type Account,
   availableOf,
@@ -120,6 +125,8 @@ const decided = (told: Told, instruction: Instruction, atMs: number): readonly L
   const decision = decideCommand(draftOf(account), command, (index) => idOf(base + index), told.nowMs)
   if (isRefusal(decision)) return []
   for (const event of decision) {
+    const { type, data } = event
+    expect(checkEventData(type, currentVersion(type), data), 'fits its schema').toEqual(data)
     const revision = events.length
     evolve(account, event, revision)
     account.recordedAtMs = Math.max(account.recordedAtMs, told.nowMs)
@@ -178,10 +185,11 @@ const happen = (told: Told, what: Happening, atMs: number): void => {
       return
     }
     case 'call': {
+      const isPaid = what.price <= availableOf(told.account, atMs)
       const events = decided(told, { kind: 'record', call: lookup, book: book(what.price) }, atMs)
-      for (const event of events)
-        if (event.type === 'CreditCharged')
-          told.charges.push({ charge: event.data, givenBack: 0n, fills: [] })
+      const charges = events.flatMap(({ type, data }) => (type === 'CreditCharged' ? [data] : []))
+      expect(charges.map(({ amount: charged }) => charged)).toEqual(isPaid ? [formatCredits(what.price)] : [])
+      for (const charge of charges) told.charges.push({ charge, givenBack: 0n, fills: [] })
       return
     }
     case 'void': {

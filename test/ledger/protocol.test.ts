@@ -1167,15 +1167,6 @@ describe('rule 5: credits', () => {
     ])
   })
 
-  test('the overdraft limit can be used to the last credit and never beyond', async () => {
-    await opened({ credits: '1', overdraft: '2' })
-    const ledger = processOf('a')
-    await Promise.all(['c1', 'c2', 'c3', 'c4', 'c5'].map((key) => ledger.submit(org, call(key))))
-    expect(await balanceNow()).toBe('-2')
-    await ledger.submit(org, grant('more', '5'))
-    expect(await balanceNow()).toBe('3')
-  })
-
   test('a batch can spend credits that it grants', async () => {
     await opened({ credits: '0' })
     const ledger = processOf('a')
@@ -1184,17 +1175,6 @@ describe('rule 5: credits', () => {
     )
     expect(unpaid?.events).toHaveLength(1)
     expect(paid?.events).toHaveLength(2)
-  })
-
-  test('a lot is worth nothing from its expiry on', async () => {
-    await opened({ credits: '0' })
-    const ledger = processOf('a')
-    await ledger.submit(org, grant('short', '5', new Date(startMs + 1_000).toISOString()))
-    expect((await ledger.submit(org, call('in time'))).events).toHaveLength(2)
-    nowMs += 1_000
-    expect((await ledger.submit(org, call('too late'))).events).toHaveLength(1)
-    await ledger.submit(org, sweep('short'))
-    expect(standing().at(-1)).toMatchObject({ type: 'CreditExpired', data: { amount: '4' } })
   })
 })
 
