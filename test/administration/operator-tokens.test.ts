@@ -2,13 +2,14 @@
 import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { recordOperation } from '../../src/administration/operator-events.ts'
 import {
   issueOperatorToken,
   operatorTokens,
   revokeOperatorTokens,
   userOfToken,
 } from '../../src/administration/users/operator-tokens.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { putUser, userRow } from '../../src/administration/users/users.ts'
 import { operatorOf } from '../../src/cli/run.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -128,6 +129,33 @@ describe('a token', () => {
     expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
     await putUser(pool, { name: 'eve', password: 'three' })
     expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
+  })
+
+  test.each([
+    ['for a person', 'bob'],
+    ['by a person', 'ada'],
+  ])('is not made %s who is disabled at that moment', async (_, disabled) => {
+    const log = eventLog
+    const created = (await userRow(pool, disabled))?.created_at.toISOString() ?? ''
+    const of = { user: disabled, user_created_at: created, role: 'admin', organization_id: null } as const
+    let isDisabled = false
+    eventLog = {
+      ...log,
+      append: async (...asked) => {
+        if (!isDisabled)
+          await recordOperation(
+            log,
+            { type: 'UserDisabled', data: { ...of, reason: 'left' } },
+            { actor: 'cli', once: 'left' },
+          )
+        isDisabled = true
+        return log.append(...asked)
+      },
+    }
+    await expect(issueOperatorToken(parts(), { user: 'bob', actor: 'user:ada' })).rejects.toThrow(
+      disabled === 'bob' ? 'the user bob was disabled' : 'ada may no longer change users',
+    )
+    expect(await operatorTokens(parts())).toEqual([])
   })
 
   test('cannot be made for a person who has 20 working ones', async () => {

@@ -36,6 +36,7 @@ type UserEvent = DomainEventOf<
   | 'SecondFactorRemoved'
   | 'RecoveryCodesRenewed'
   | 'RecoveryCodeUsed'
+  | 'OperatorTokenIssued'
 >
 
 /** The events to record together, in this order, and then the change of the rows. */

@@ -7,6 +7,7 @@ import { composeOperatorToken, parseOperatorToken } from '../../keys/operator-to
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { recordOperation } from '../operator-events.ts'
+import { changeUsers } from './change-users.ts'
 import { type LoggedToken, noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { standingOf, userRow } from './users.ts'
 
@@ -20,31 +21,32 @@ type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
 const liveTokensMax = 20
 
 /** Issues a token with the rights of its user. Throws `InputFault` if the user does not exist, and `CommandRefused` if not allowed. */
-export const issueOperatorToken = async (
-  { pool, eventLog, secrets }: Parts,
+export const issueOperatorToken = (
+  { secrets, ...parts }: Parts,
   { user, actor }: { user: string; actor: string },
 ): Promise<{ tokenId: string; token: string }> => {
-  const row = await userRow(pool, user)
-  if (row === null) throw new InputFault('name', `there is no user "${user}"; "user create" creates one`)
-  const state = await operatorsSince(eventLog, noOperators)
-  const standing = standingOf(user, row, state.users.get(user))
-  if (standing.kind === 'refused') throw new CommandRefused(standing.says)
-  if (standing.role === 'partner')
-    throw new CommandRefused(
-      `${user} is a partner: partners use the dashboard and their keys, not the command line`,
-    )
-  const user_created_at = row.created_at.toISOString()
-  const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
-  if (live.length >= liveTokensMax)
-    throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are no longer used`)
   const { token, tokenId, secret } = composeOperatorToken(randomBytes(256))
-  const secret_hmac = secrets.operatorTokenHmac(secret)
-  await recordOperation(
-    eventLog,
-    { type: 'OperatorTokenIssued', data: { token_id: tokenId, user, secret_hmac, user_created_at } },
-    { once: `token/${tokenId}`, actor },
-  )
-  return { tokenId, token }
+  return changeUsers(parts, actor, ({ rows, state }) => {
+    const row = rows.find(({ name }) => name === user)
+    if (row === undefined)
+      throw new InputFault('name', `there is no user "${user}"; "user create" creates one`)
+    const standing = standingOf(user, row, state.users.get(user))
+    if (standing.kind === 'refused') throw new CommandRefused(standing.says)
+    if (standing.role === 'partner') throw new CommandRefused(partnersElsewhere(user))
+    const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
+    if (live.length >= liveTokensMax)
+      throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are no longer used`)
+    const data = {
+      token_id: tokenId,
+      user,
+      secret_hmac: secrets.operatorTokenHmac(secret),
+      user_created_at: row.created_at.toISOString(),
+    }
+    return {
+      events: [{ type: 'OperatorTokenIssued', data }],
+      writeRow: async () => ({ tokenId, token }),
+    }
+  })
 }
 
 /** Every token ever issued, oldest first. */
