@@ -44,7 +44,7 @@ export const recordImport = async (
 
 const dayMs = 86_400_000
 
-/** In whole days. */
+/** Returns the age in whole days. */
 export const ageDaysOf = (asOf: Date, nowMs: number): number =>
   Math.max(0, Math.floor((nowMs - asOf.getTime()) / dayMs))
 

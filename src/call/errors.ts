@@ -186,7 +186,6 @@ export const internalError = (): Refusal => ({
   details: {},
 })
 
-/** For an external source that is unavailable. */
 export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   code: 'SYS_002',
   message: `The source of this answer is temporarily unavailable. Nothing was charged; try again in ${retryAfterSeconds} s.`,
@@ -194,7 +193,6 @@ export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   retryAfterSeconds,
 })
 
-/** For more concurrent calls than the process can handle. */
 export const tooBusy = (): Refusal => ({
   code: 'SYS_002',
   message:
@@ -210,7 +208,7 @@ export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   retryAfterSeconds,
 })
 
-/** For a call that could not be confirmed in time: it may have been recorded and charged. */
+/** Refuses a call that could not be confirmed in time and may have been recorded and charged. */
 export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
   code: 'SYS_003',
   message: repeatable

@@ -45,7 +45,7 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   ) => Result
   /** The JSON text of the result, if there is a faster way than JSON.stringify. */
   readonly renderResult?: (result: Result) => string
-  /** For an answer that is too long for memory: it is sent piece by piece instead of the result, once the call is recorded. */
+  /** Sends an answer that is too long for memory piece by piece instead of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }
 

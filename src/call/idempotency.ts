@@ -36,7 +36,7 @@ export type Idempotency = {
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
   /** Stores the first answer. Without a body, a repeated request makes the call again for free. */
   finish(claim: IdempotencyClaim, end: ClaimEnd): Promise<void>
-  /** For a call that left no trace in the ledger: the next request with this key counts as the first. */
+  /** Ends the claim of a call that left no trace in the ledger: the next request with this key counts as the first. */
   release(claim: IdempotencyClaim): Promise<void>
   /** Ends a claim but keeps its fingerprint, so that another request with this key is a mismatch. */
   handBack(claim: IdempotencyClaim): Promise<void>

@@ -50,7 +50,7 @@ export const identify = async (
 /** With less time left, the caller is asked to repeat the request, which then finds its charge immediately. */
 const gatherAgainMs = 4_000
 
-/** For a call that another request with the same key recorded first: the ledger decides what happens now. */
+/** Identifies a call again, from the ledger, after another request with the same key recorded it first. */
 export const identifyAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

@@ -36,7 +36,7 @@ export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | nul
   return refusal === null ? { gather: () => rehearse.gather(input, { word, atMs }) } : { refusal }
 }
 
-/** For inputs that contain a number instead of a word. */
+/** Selects an error in inputs that contain a number instead of a word. */
 export const codeOfStatus: Readonly<Record<number, string>> = {
   402: 'credit_001',
   403: 'auth_002',

@@ -93,7 +93,7 @@ export const answerCall = async (
   }
 }
 
-/** For a call without room, or while the event log is unavailable: counts the refusal without reading or waiting for anything. */
+/** Refuses a call without room or without an event log. Counts the refusal without reading or waiting for anything. */
 const refuseAtOnce = (
   { refusedCalls, ledger }: CallDependencies,
   { key, form, atMs }: AdmittedCall,
@@ -219,7 +219,7 @@ const charge = async (
   }
 }
 
-/** For a charged call whose answer is no longer stored: the call was made again and is recorded as a free replay. */
+/** Answers a charged call whose answer is no longer stored: the call was made again and is recorded as a free replay. */
 const deliverAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -248,7 +248,7 @@ const failed = async (
   const refusal = away ? awayNow(dependencies) : internalError()
   if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')
   if (admitted === null) return { kind: 'failed', refusal }
-  // Not recorded or logged while the event log is unavailable: a line for every call would bury the cause.
+  // While the event log is unavailable, the failure is neither recorded nor logged: a line for every call would bury the cause.
   const remaining = away
     ? await balanceTold(dependencies, admitted)
     : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(

@@ -4,7 +4,7 @@ import type { Command } from './command.ts'
 /** The same wait for a database as in other commands. */
 const databaseWaitMs = 10_000
 
-/** For installations that start many processes at once: the migrations can be applied before. */
+/** Applies the migrations before an installation starts many processes at once. */
 export const migrateCommand: Command = {
   name: 'migrate',
   action: 'installation.change',

@@ -8,7 +8,7 @@ export type CircuitBreaker<Cause> = {
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes the breaker, even before its time is over. */
   succeed(): void
-  /** For a call that passed without a meaningful outcome: another call may try. */
+  /** Ends a trial without a meaningful outcome, so that another call may try. */
   abandon(): void
   state(nowMs: number): BreakerState
 }

@@ -12,7 +12,7 @@ export type Gate = {
   watch<Value>(work: Promise<Value>): Promise<Value>
   /** Returns how long the server has not answered, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
-  /** As `refuses`, without counting. */
+  /** Returns the same as `refuses`, without counting. */
   shutForMs(): number | null
   close(): void
 }

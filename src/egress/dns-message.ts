@@ -41,7 +41,6 @@ const errorCodes: Readonly<Record<number, string>> = {
   5: 'EREFUSED',
 }
 
-/** For an invalid answer. */
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
 /** Returns the query as bytes; null: the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */

@@ -25,7 +25,7 @@ type DnsServer = { readonly address: string; readonly port: number }
 /** Rounds over the servers that have not answered. */
 const roundsMax = 2
 const serversMax = 3
-/** For a reply over TCP. No domain's mail exchangers need a tenth of this. */
+/** Limits a reply over TCP. No domain's mail exchangers need a tenth of this. */
 const replyOctetsMax = 16_384
 const dnsPort = 53
 

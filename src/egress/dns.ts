@@ -39,7 +39,7 @@ const failureTtlSeconds = 5
 /** If the servers of a zone do not answer, each call about it occupies a dozen places for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
-/** For names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
+/** Limits names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
 const charactersMax = 8 * 1024 * 1024
 /** Added to the length of a record's text. */
 const recordCharacters = 32

@@ -6,24 +6,24 @@ import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
 /** The ways out of this process. Only addresses that the operator chose can be exempt from the guard. */
 export type Outside = {
-  /** For addresses from partners and strangers. Exempts none. */
+  /** Judges addresses from partners and strangers, and exempts none. */
   readonly guard: EgressGuard
-  /** For addresses in the operator's configuration. `EGRESS_ALLOW` exempts some. */
+  /** Judges addresses in the operator's configuration. `EGRESS_ALLOW` exempts some. */
   readonly operatorGuard: EgressGuard
-  /** For mail servers, which depend on the domain of an e-mail address. `SMTP_ALLOW` exempts some. */
+  /** Judges mail servers, which depend on the domain of an e-mail address. `SMTP_ALLOW` exempts some. */
   readonly mailGuard: EgressGuard
   readonly dns: Dns
-  /** For strangers' pages: at most `pagesMax` at a time; other requests wait. */
+  /** Fetches strangers' pages, at most `pagesMax` at a time; other requests wait. */
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
-  /** For a source that the operator chose, with any number of requests at a time. */
+  /** Fetches from a source that the operator chose, with any number of requests at a time. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
-  /** For messages to partners, with any number at a time. */
+  /** Sends messages to partners, any number at a time. */
   readonly post: (request: PostRequest) => Promise<PostAnswer>
-  /** For messages to the operator's own webhooks. */
+  /** Sends messages to the operator's own webhooks. */
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** Until it is released, a hostile page may use this many times its maximum decoded size. */
+/** The most pages at a time, because each hostile page may use its maximum decoded size until it is released. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 

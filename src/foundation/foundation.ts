@@ -69,7 +69,7 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
-/** For code that answers requests: refuses queries immediately while their server does not answer. */
+/** Returns a foundation for code that answers requests: it refuses queries immediately while their server does not answer. */
 export const gated = (foundation: Foundation): Foundation => ({
   ...foundation,
   pool: gatedPool(foundation.pool, foundation.gates.database),
@@ -234,7 +234,7 @@ const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   at: (...given) => gate.watch(eventLog.at(...given)),
 })
 
-/** For code that answers requests: refuses reads while the event log does not answer. */
+/** Returns a log for code that answers requests: it refuses reads while the event log does not answer. */
 const gatedLog = (eventLog: EventLog, gate: Gate): EventLog => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

@@ -49,7 +49,7 @@ export const loggedError = (error: unknown, depth = 0): unknown => {
   )
 }
 
-/** For values that libraries pass instead of an error, such as pg-boss's copies. Keeps only members that describe the error. */
+/** Describes values that libraries pass instead of an error, such as pg-boss's copies. Keeps only members that describe the error. */
 function plainError(thrown: unknown): unknown {
   if (typeof thrown !== 'object' || thrown === null) return String(thrown)
   const said = Object.entries(thrown).filter(

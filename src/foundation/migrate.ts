@@ -116,7 +116,7 @@ const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): P
   )
 }
 
-/** A session lock: it covers the transactions of all files, and ends with the connection in every case. */
+/** Takes a session lock, which covers the transactions of all files and always ends with the connection. */
 const lock = async (client: pg.Client): Promise<void> => {
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])

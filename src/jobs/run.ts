@@ -337,7 +337,7 @@ const deadlineMs = 30 * 60_000
  * (there must be none), or null if the two projections are at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
-  // A separate connection, because the sums over long statements take long and must not delay other queries.
+  // Uses a separate connection, because the sums over long statements take long and must not delay other queries.
   const client = new pg.Client({
     connectionString: url,
     statement_timeout: deadlineMs,

@@ -158,7 +158,7 @@ export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: RateLimiterObserver
-  /** For capabilities and DNS, which measure themselves. */
+  /** Used by capabilities and DNS, which measure themselves. */
   readonly meters: Meters
   /** Called when a connection was reset because its address, or all addresses together, had too many. */
   readonly connectionRefused: () => void

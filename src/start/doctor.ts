@@ -67,7 +67,7 @@ const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'nam
 const inDatabase = [...settingChecks, ...rowChecks]
 const inLog = [...logChecks, ...keyChecks]
 
-/** For a connection and for each query. */
+/** Limits the wait for a connection and for each query. */
 const answerMaxMs = 4_000
 const connectionsMax = 4
 const closeMaxMs = 1_000

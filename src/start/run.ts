@@ -126,7 +126,7 @@ const keyFrom = (path: string): string =>
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000
-/** For one batch, including retries. */
+/** Limits one batch, including retries. */
 const sendMaxMs = 5_000
 /** When the process ends, remaining spans are sent within this time or dropped. */
 const closeMaxMs = 3_000

@@ -29,7 +29,7 @@ type AttemptOutcome = (typeof attemptOutcomes)[number]
 /** The purpose of the key that seals secrets. The context is the webhook's id. */
 export const webhookSealPurpose = 'webhook-secret'
 
-/** For one attempt: a receiver should accept a message and process it later. */
+/** Limits one attempt, because a receiver should accept a message and process it later. */
 const deadlineMs = 10_000
 /** After this many messages, it is the turn of other webhooks. */
 const roundMessagesMax = 50

@@ -174,7 +174,7 @@ const destroyKey = async (
   await syncDirectory(dir)
 }
 
-/** For `catch`: a missing file counts as none; any other error is reported with the name of the directory. */
+/** Returns a handler for `catch`: a missing file counts as none; any other error is reported with the name of the directory. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {

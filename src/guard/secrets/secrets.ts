@@ -13,7 +13,7 @@ import type { RowSeal } from '../../../projections/projection.ts'
 
 /** One random key per installation (`installation-key.ts`), which is never exposed. */
 export type InstallationKey = {
-  /** A key of 32 bytes for one purpose. */
+  /** Returns a key of 32 bytes for one purpose. */
   derive(purpose: string): Buffer
 }
 
@@ -31,7 +31,7 @@ export const derivingFrom = (secret: string): InstallationKey => ({
 export type Secrets = {
   /** Returns the HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** The secret that signs cookies, derived from `text`. */
+  /** Returns the secret that signs cookies, derived from `text`. */
   cookieSecret(text: string): string
   /** Returns the HMAC-SHA-256 of the secret part of an operator token, base64url. */
   operatorTokenHmac(secret: string): string
@@ -47,7 +47,7 @@ export type Secrets = {
   readonly rowSeal: RowSeal
   /** The same for the digest of a re-rate's plan, if no signing key is available. */
   readonly planSeal: RowSeal
-  /** For values that others store for us, such as cookies. Personal data that we store is sealed under epoch keys instead. */
+  /** Returns a sealer for values that others store for us, such as cookies. Personal data that we store is sealed under epoch keys. */
   sealer(purpose: string): Sealer
 }
 
