@@ -6,6 +6,7 @@ import { changePassword, createUser } from '../../src/administration/users/user-
 import { parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
+import { openForms } from '../support/forms.ts'
 import { openHistories } from './ledger-history.ts'
 import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
@@ -169,27 +170,7 @@ const firstByteMs = async (url: string, path: string, cookie: string): Promise<n
 
 /** Resolves with the cookies of the session. */
 const signIn = async (url: string, name: string): Promise<string> => {
-  const cookies = new Map<string, string>()
-  const header = (): string => [...cookies].map((pair) => pair.join('=')).join('; ')
-  const keep = ({ headers }: Response): void => {
-    for (const cookie of headers.getSetCookie()) {
-      const [, key = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? []
-      cookies.set(key, value)
-    }
-  }
-  const form = await fetch(`${url}/login`)
-  keep(form)
-  const text = await form.text()
-  const hidden = ['_csrf', 'once'].map((field) => [
-    field,
-    new RegExp(`name="${field}" value="([^"]+)"`).exec(text)?.[1] ?? '',
-  ])
-  const answer = await fetch(`${url}/login`, {
-    ...{ method: 'POST', redirect: 'manual' },
-    headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
-    body: new URLSearchParams({ ...Object.fromEntries(hidden), name, password }),
-  })
-  keep(answer)
-  if (answer.status !== 303) throw new Error(`the sign-in was answered with ${answer.status}`)
-  return header()
+  const { cookie, submit } = openForms(url)
+  await submit('/login', '/login', { name, password })
+  return cookie()
 }

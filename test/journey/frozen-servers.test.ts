@@ -1,9 +1,10 @@
-import { type ChildProcess, execFileSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { openForms } from '../support/forms.ts'
 import {
   cliJson,
   eventually,
@@ -15,7 +16,7 @@ import {
 
 /**
  * The database, or the server of the event log, accepts connections and does not answer (SIGSTOP). After the first timeouts calls are
- * refused immediately until it answers again.
+ * refused immediately until it answers again. The tests of each installation build on each other.
  */
 
 /** From the freeze to the first immediate refusal: a second without finished work and two for the probe; more on a busy machine. */
@@ -25,27 +26,25 @@ const backWithinMs = 10_000
 
 let dataDir = ''
 let service: Service
-let double: ChildProcess | undefined
+let environment: Record<string, string>
 let demo: { organization_id: string; api_key: string; dashboard_user: string; dashboard_password: string }
 const frozen: number[] = []
 
-beforeEach(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'frozen-servers-'))
-})
+afterEach(() => thaw())
 
-afterEach(async () => {
-  thaw()
-  await service?.end('SIGTERM')
-  double?.kill('SIGKILL')
-  double = undefined
-  await rm(dataDir, { recursive: true, force: true })
-})
-
-const start = async (variables: Record<string, string> = {}): Promise<Record<string, string>> => {
-  const environment = { DATA_DIR: dataDir, EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...variables }
-  service = await startService(environment)
-  demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
-  return environment
+/** Once for all tests of a `describe`. */
+const installation = (variables: () => Promise<Record<string, string>> = async () => ({})): void => {
+  beforeAll(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'frozen-servers-'))
+    made.splice(0)
+    environment = { DATA_DIR: dataDir, EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...(await variables()) }
+    service = await startService(environment)
+    demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
+  })
+  afterAll(async () => {
+    await service?.end('SIGTERM')
+    await rm(dataDir, { recursive: true, force: true })
+  })
 }
 
 const freeze = (pid: number): void => {
@@ -62,7 +61,13 @@ const freezePostgres = async (): Promise<void> => {
   const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   freeze(pid)
   const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
-  for (const child of children.trim().split(/\s+/)) freeze(Number(child))
+  for (const child of children.trim().split(/\s+/))
+    try {
+      freeze(Number(child))
+    } catch (error) {
+      // It has ended meanwhile.
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
 }
 
 type Told = {
@@ -80,27 +85,31 @@ const ask = async (url: string, options: RequestInit = {}): Promise<Told> => {
   return { status: answer.status, retryAfter, tookMs: performance.now() - beganMs, text }
 }
 
-const lookUp = (headers: Record<string, string> = {}): Promise<Told> =>
-  ask(`${service.apiUrl}/v1/ip/lookup`, {
+/** Every call of the installation. */
+const made: Promise<Told>[] = []
+
+const lookUp = (headers: Record<string, string> = {}): Promise<Told> => {
+  const asked = ask(`${service.apiUrl}/v1/ip/lookup`, {
     method: 'POST',
     headers: { 'x-api-key': demo.api_key, 'content-type': 'application/json', ...headers },
     body: '{"ip":"8.8.8.8"}',
   })
+  made.push(asked)
+  return asked
+}
 
 const whoami = (): Promise<Told> =>
   ask(`${service.dashboardUrl}/whoami`, { headers: { 'x-api-key': demo.api_key } })
 
-/** Makes calls until the first immediate refusal. Returns those sent before. */
-const untilNoticed = async (ask: () => Promise<Told>): Promise<Promise<Told>[]> => {
-  const sent: Promise<Told>[] = []
-  await eventually(async () => {
-    const calling = ask()
-    sent.push(calling)
+/** Makes calls until the first immediate refusal. */
+const untilNoticed = (ask: () => Promise<Told>): Promise<true> =>
+  eventually(async () => {
     const late = new Promise<null>((resolve) => setTimeout(resolve, 100, null))
-    return (await Promise.race([calling, late]))?.status === 503 ? true : undefined
+    return (await Promise.race([ask(), late]))?.status === 503 ? true : undefined
   }, noticedWithinMs)
-  return sent
-}
+
+const untilAnswered = (): Promise<true> =>
+  eventually(async () => ((await lookUp()).status === 200 ? true : undefined), backWithinMs)
 
 const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<void> => {
   for (const ask of asks) {
@@ -125,101 +134,24 @@ const expectMetricsInTime = async (): Promise<void> => {
 }
 
 /** No answer without its charge, and no charge without an answer. */
-const expectBooksInOrder = async (
-  sent: readonly Told[],
-  environment: Record<string, string>,
-): Promise<void> => {
+const expectBooksInOrder = async (): Promise<void> => {
+  const sent = await Promise.all(made)
   const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
   // A call with an unknown outcome is reversed before the next charge is written.
-  const charged = [...(await netCharges(environment))].flatMap(([id, amount]) => (amount > 0 ? [id] : []))
+  const charged = [...(await netCharges())].flatMap(([id, amount]) => (amount > 0 ? [id] : []))
   expect(charged.toSorted()).toEqual(answered.toSorted())
   expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
 }
 
 /** Signs the demo user in to the dashboard and sets a new password. Resolves with the session cookies. */
 const signedIn = async (): Promise<string> => {
-  const cookies = new Map<string, string>()
-  const keep = (response: Response): void => {
-    for (const cookie of response.headers.getSetCookie()) {
-      const [name = '', value = ''] = cookie.split(';')[0]?.split('=') ?? []
-      cookies.set(name, value)
-    }
-  }
-  const header = (): string => [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-  const submit = async (page: string, path: string, fields: Record<string, string>): Promise<void> => {
-    const form = await fetch(`${service.dashboardUrl}${page}`, { headers: { cookie: header() } })
-    keep(form)
-    const text = await form.text()
-    const hidden = ['_csrf', 'once'].map((name) => [
-      ...[name, new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? ''],
-    ])
-    const answer = await fetch(`${service.dashboardUrl}${path}`, {
-      method: 'POST',
-      redirect: 'manual',
-      headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({ ...Object.fromEntries(hidden), ...fields }),
-    })
-    keep(answer)
-    expect(answer.status).toBe(303)
-  }
+  const { cookie, submit } = openForms(service.dashboardUrl)
   const { dashboard_user: name, dashboard_password: present } = demo
   const chosen = 'chosen by the person itself'
   await submit('/login', '/login', { name, password: present })
   await submit('/me', '/me/password', { present, new: chosen, again: chosen })
-  return header()
+  return cookie()
 }
-
-test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused immediately until it answers, and no charge is lost or doubled', async () => {
-  const environment = await start()
-  const before = await lookUp()
-  await ask(`${service.metricsUrl}/metrics`)
-  const cookie = await signedIn()
-  await freezePostgres()
-  const sent = await untilNoticed(lookUp)
-  await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
-  await expectMetricsInTime()
-  const page = await ask(`${service.dashboardUrl}/`, { headers: { cookie, accept: 'text/html' } })
-  expect([page.status, page.retryAfter >= 5]).toEqual([503, true])
-  expect(page.text).toContain('Database not available')
-  thaw()
-  const after = await eventually(async () => {
-    const reply = await lookUp()
-    sent.push(Promise.resolve(reply))
-    return reply.status === 200 ? reply : undefined
-  }, backWithinMs)
-  expect(after.status).toBe(200)
-  await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
-  const gate = service.output().match(/the database (does not answer|answers again)/g)
-  expect([gate?.[0], gate?.at(-1)]).toEqual(['the database does not answer', 'the database answers again'])
-})
-
-test('a frozen event store: the same, while the database answers', async () => {
-  const { child, url } = await startEventStore()
-  double = child
-  const environment = await start({ EVENT_LOG_URL: url })
-  const before = await lookUp()
-  freeze(Number(double.pid))
-  const sent = await untilNoticed(lookUp)
-  await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
-  thaw()
-  await eventually(async () => {
-    const reply = await lookUp()
-    sent.push(Promise.resolve(reply))
-    return reply.status === 200 ? true : undefined
-  }, backWithinMs)
-  await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
-})
-
-test('a frozen database with a separate event store: only requests that need the database are refused', async () => {
-  const { child, url } = await startEventStore()
-  double = child
-  await start({ EVENT_LOG_URL: url })
-  await freezePostgres()
-  await untilNoticed(whoami)
-  await expectRefusedAtOnce(whoami, () => lookUp({ 'idempotency-key': 'one' }))
-  const { status, tookMs } = await lookUp()
-  expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
-})
 
 type Sent = { readonly key: string | null; readonly reply: Told | null }
 
@@ -239,7 +171,7 @@ const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => 
 }
 
 /** The final charge of each request, by its id. */
-const netCharges = async (environment: Record<string, string>): Promise<Map<string, number>> => {
+const netCharges = async (): Promise<Map<string, number>> => {
   const net = new Map<string, number>()
   const requestOf = new Map<unknown, string>()
   for (const { type, data, metadata } of await exportLedger(demo.organization_id, environment)) {
@@ -267,57 +199,109 @@ const expireClaims = async (): Promise<void> => {
   await client.end()
 }
 
-test.each([
-  { log: 'postgres', signal: 'SIGKILL' },
-  { log: 'double', signal: 'SIGTERM' },
-] as const)(
-  'a $log log frozen around $signal: refused calls are not charged, and unknown ones are named or repeated',
-  async ({ log, signal }) => {
-    const variables: Record<string, string> = {}
-    if (log === 'double') {
-      const { child, url } = await startEventStore()
-      double = child
-      variables.EVENT_LOG_URL = url
-    }
-    const environment = await start(variables)
-    expect((await lookUp()).status).toBe(200)
-    const frozenAtMs = performance.now()
-    if (log === 'double') freeze(Number(double?.pid))
-    else await freezePostgres()
-    const calls: Promise<Sent>[] = []
-    await sendFor(3_000, calls)
-    const ending = service.end(signal)
-    await new Promise((resolve) => setTimeout(resolve, frozenMs - (performance.now() - frozenAtMs)))
+/** Freezes the log around the end of the service. Refused calls are not charged, and unknown ones are named or repeated. */
+const expectNothingLostAround = async (
+  signal: 'SIGKILL' | 'SIGTERM',
+  freezeLog: () => Promise<void> | void,
+): Promise<void> => {
+  expect((await lookUp()).status).toBe(200)
+  const saidBefore = service.output().length
+  const frozenAtMs = performance.now()
+  await freezeLog()
+  const calls: Promise<Sent>[] = []
+  await sendFor(3_000, calls)
+  const ending = service.end(signal)
+  await new Promise((resolve) => setTimeout(resolve, frozenMs - (performance.now() - frozenAtMs)))
+  thaw()
+  const code = await ending
+  const sent = await Promise.all(calls)
+  const owed = [
+    ...service
+      .output()
+      .slice(saidBefore)
+      .matchAll(/"requestIds":\[([^\]]*)\]/g),
+  ].flatMap(([, ids = '']) => ids.split(',').map((id) => id.replaceAll('"', '')))
+  if (signal === 'SIGTERM' && owed.length > 0) expect(code).toBe(1)
+  service = await startService(environment)
+  if (signal === 'SIGKILL') await expireClaims()
+  // Every call with a key is repeated, and now gets its final answer.
+  for (const { key, reply } of sent)
+    if (key !== null && reply?.status !== 200)
+      await eventually(async () =>
+        (await lookUp({ 'idempotency-key': key })).status === 200 ? true : undefined,
+      )
+  const file = join(dataDir, 'owed.txt')
+  if (owed.length > 0) {
+    await writeFile(file, owed.join('\n'))
+    await cliJson(['ledger', 'reverse', '--requests', file, '--yes'], environment)
+  }
+  const net = await netCharges()
+  for (const { key, reply } of sent) {
+    const requestId = reply === null ? null : (JSON.parse(reply.text).request_id as string)
+    const charged = requestId === null ? 0 : (net.get(requestId) ?? 0)
+    const what = `${reply?.status ?? 'no answer'}${key === null ? '' : ' with a key'}`
+    if (reply?.status === 200) expect({ what, charged }).toEqual({ what, charged: 1 })
+    if (reply?.status === 503) expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
+    if (reply?.status === 504 && key === null && signal === 'SIGTERM')
+      expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
+  }
+  expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
+}
+
+describe('a frozen PostgreSQL', () => {
+  installation()
+
+  test('calls, pages, keyed calls and whoami are refused immediately until it answers, and no charge is lost or doubled', async () => {
+    await lookUp()
+    await ask(`${service.metricsUrl}/metrics`)
+    const cookie = await signedIn()
+    await freezePostgres()
+    await untilNoticed(lookUp)
+    await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
+    await expectMetricsInTime()
+    const page = await ask(`${service.dashboardUrl}/`, { headers: { cookie, accept: 'text/html' } })
+    expect([page.status, page.retryAfter >= 5]).toEqual([503, true])
+    expect(page.text).toContain('Database not available')
     thaw()
-    const code = await ending
-    const sent = await Promise.all(calls)
-    const owed = [...service.output().matchAll(/"requestIds":\[([^\]]*)\]/g)].flatMap(([, ids = '']) =>
-      ids.split(',').map((id) => id.replaceAll('"', '')),
-    )
-    if (signal === 'SIGTERM' && owed.length > 0) expect(code).toBe(1)
-    service = await startService({ EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...environment })
-    if (signal === 'SIGKILL') await expireClaims()
-    // Every call with a key is repeated, and now gets its final answer.
-    for (const { key, reply } of sent)
-      if (key !== null && reply?.status !== 200)
-        await eventually(async () =>
-          (await lookUp({ 'idempotency-key': key })).status === 200 ? true : undefined,
-        )
-    const file = join(dataDir, 'owed.txt')
-    if (owed.length > 0) {
-      await writeFile(file, owed.join('\n'))
-      await cliJson(['ledger', 'reverse', '--requests', file, '--yes'], environment)
-    }
-    const net = await netCharges(environment)
-    for (const { key, reply } of sent) {
-      const requestId = reply === null ? null : (JSON.parse(reply.text).request_id as string)
-      const charged = requestId === null ? 0 : (net.get(requestId) ?? 0)
-      const what = `${reply?.status ?? 'no answer'}${key === null ? '' : ' with a key'}`
-      if (reply?.status === 200) expect({ what, charged }).toEqual({ what, charged: 1 })
-      if (reply?.status === 503) expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
-      if (reply?.status === 504 && key === null && signal === 'SIGTERM')
-        expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
-    }
-    expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
-  },
-)
+    await untilAnswered()
+    await expectBooksInOrder()
+    const gate = service.output().match(/the database (does not answer|answers again)/g)
+    expect([gate?.[0], gate?.at(-1)]).toEqual(['the database does not answer', 'the database answers again'])
+  })
+
+  test('around SIGKILL: refused calls are not charged, and those with an unknown outcome are repeated', () =>
+    expectNothingLostAround('SIGKILL', freezePostgres))
+})
+
+describe('with the event log in an event store of its own', () => {
+  let double: Awaited<ReturnType<typeof startEventStore>> | undefined
+  afterAll(() => double?.child.kill('SIGKILL'))
+  installation(async () => {
+    double = await startEventStore()
+    return { EVENT_LOG_URL: double.url }
+  })
+  const freezeDouble = (): void => freeze(Number(double?.child.pid))
+
+  test('frozen: the same, while the database answers', async () => {
+    await lookUp()
+    freezeDouble()
+    await untilNoticed(lookUp)
+    await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
+    thaw()
+    await untilAnswered()
+    await expectBooksInOrder()
+  })
+
+  test('while only the database is frozen, only requests that need the database are refused', async () => {
+    await freezePostgres()
+    await untilNoticed(whoami)
+    await expectRefusedAtOnce(whoami, () => lookUp({ 'idempotency-key': 'two' }))
+    const { status, tookMs } = await lookUp()
+    expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
+    thaw()
+    await eventually(async () => ((await whoami()).status === 200 ? true : undefined), backWithinMs)
+  })
+
+  test('around SIGTERM: refused calls are not charged, and those with an unknown outcome are named', () =>
+    expectNothingLostAround('SIGTERM', freezeDouble))
+})

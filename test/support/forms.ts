@@ -1,0 +1,36 @@
+/** A browser without scripts, over HTTP: it keeps cookies, and submits the forms of the dashboard. */
+export type Forms = {
+  /** The header with all its cookies. */
+  cookie(): string
+  /** Opens a page and submits a form of it to `path`. Throws unless the answer leads to another page. */
+  submit(page: string, path: string, fields: Readonly<Record<string, string>>): Promise<void>
+}
+
+export const openForms = (url: string): Forms => {
+  const cookies = new Map<string, string>()
+  const cookie = (): string => [...cookies].map((pair) => pair.join('=')).join('; ')
+  const keep = ({ headers }: Response): void => {
+    for (const line of headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
+      cookies.set(name, value)
+    }
+  }
+  return {
+    cookie,
+    submit: async (page, path, fields) => {
+      const form = await fetch(`${url}${page}`, { headers: { cookie: cookie() } })
+      keep(form)
+      const text = await form.text()
+      const hidden = ['_csrf', 'once'].map((name) => [
+        ...[name, new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? ''],
+      ])
+      const answer = await fetch(`${url}${path}`, {
+        ...{ method: 'POST', redirect: 'manual' },
+        headers: { cookie: cookie(), 'content-type': 'application/x-www-form-urlencoded' },
+        body: new URLSearchParams({ ...Object.fromEntries(hidden), ...fields }),
+      })
+      keep(answer)
+      if (answer.status !== 303) throw new Error(`${path} was answered with ${answer.status}`)
+    },
+  }
+}
