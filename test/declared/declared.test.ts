@@ -641,6 +641,19 @@ describe('the admin API', () => {
     expect(events).toHaveLength(1)
   })
 
+  test('takes the e-mail address of a person in a body, and in no address', async () => {
+    const explain = declarations.find(({ name }) => name === 'ledger explain') as Declared
+    const given = { request: still.requestId, input: 'ada@example.com' }
+    const headers = { authorization: `Bearer ${as('finance').token}` }
+    const url = '/admin/v1/ledger/explain'
+    expect((await room.host.inject({ url, query: given, headers })).statusCode).toBe(405)
+    const answer = await onApi(room, as('finance'), explain, given)
+    expect([answer.statusCode, answer.json().input]).toEqual([
+      200,
+      expect.objectContaining({ verdict: 'no' }),
+    ])
+  })
+
   test('keeps no hash of a request that can be computed without a key: it may name a person to erase', async () => {
     const erase = declarations.find(({ name }) => name === 'profiles erase') as Declared
     const given = { id: 'ada-lovelace' }

@@ -4,7 +4,7 @@ import type { InputVerdict } from '../../call/capability.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { query } from '../declare.ts'
-import { anyText, flag, id, instant, number, organization, personal } from '../fields.ts'
+import { flag, id, instant, number, organization, personal } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { explainCall, requestIdPattern } from './explain.ts'
 import { callsAbout } from './find-calls.ts'
@@ -24,7 +24,7 @@ const explain = query({
     organization: organization({
       help: 'only in the ledger of this organization (default: any ledger that contains the call)',
     }).optional(),
-    input: anyText({
+    input: personal({
       label: 'Input',
       help: 'also show whether this e-mail address, IP address or profile was the input of the call',
     }).optional(),
