@@ -1,9 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
@@ -12,7 +10,7 @@ import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { openHistories } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
-import { withFoundation } from './store.ts'
+import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
  * One log, measured after its first month and again after many: the work per call and per checkpoint, and per
@@ -140,17 +138,6 @@ const measured = async (
   }
 }
 
-const book = priceBookOf(defaultPriceBook)
-
-const commitCall = (ledger: Ledger, organizationId: string) =>
-  ledger.submit(organizationId, {
-    ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
-    call: {
-      ...{ keyId: 'key_bench', capability: 'ip_lookup', outcome: 'answered' },
-      facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
-    },
-  })
-
 const bytesOf = async ({ pool }: Foundation): Promise<{ bytes: number; lines: number }> => {
   const { rows } = await pool.query<{ bytes: string; lines: string }>(
     `select (pg_total_relation_size('log_segments') + pg_total_relation_size('ledger_lines_v2'))::text as bytes,
@@ -170,10 +157,4 @@ const withOwner = async (
   } finally {
     await client.end()
   }
-}
-
-const msOf = async (work: () => Promise<unknown>): Promise<number> => {
-  const startedAt = performance.now()
-  await work()
-  return performance.now() - startedAt
 }

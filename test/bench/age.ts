@@ -1,8 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
@@ -11,7 +9,7 @@ import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { ageOfLog } from './age-of-log.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
-import { withFoundation } from './store.ts'
+import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
  * The cost of age: of a ledger, and of the whole log.
@@ -83,29 +81,6 @@ const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Ro
     } finally {
       await eventLog.close()
     }
-  })
-
-const msOf = async (work: () => Promise<unknown>): Promise<number> => {
-  const startedAt = performance.now()
-  await work()
-  return performance.now() - startedAt
-}
-
-const book = priceBookOf(defaultPriceBook)
-
-const commitCall = (ledger: Ledger, organizationId: string) =>
-  ledger.submit(organizationId, {
-    key: randomUUID(),
-    atMs: Date.now(),
-    actor: 'system',
-    kind: 'record',
-    call: {
-      keyId: 'key_bench',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
-    },
-    book,
   })
 
 /** Work that the projector does continuously, here at chosen moments: the rows reach the log's head. */

@@ -1,12 +1,14 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import pino, { type Logger } from 'pino'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { postmasterOf } from './processor-time.ts'
 
 /** The stores of one installation, shared by the processes of a benchmark. */
@@ -98,6 +100,25 @@ export const withFoundation = async <Result>(
   } finally {
     await store.close()
   }
+}
+
+const book = priceBookOf(defaultPriceBook)
+
+/** A call that costs a credit. */
+export const commitCall = (ledger: Ledger, organizationId: string) =>
+  ledger.submit(organizationId, {
+    ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
+    call: {
+      ...{ keyId: 'key_bench', capability: 'ip_lookup', outcome: 'answered' },
+      facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
+    },
+  })
+
+/** How long `work` takes. */
+export const msOf = async (work: () => Promise<unknown>): Promise<number> => {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
 }
 
 /** Keeps `width` of `work` in progress until the time is over; resolves with the rate per second. */
