@@ -73,7 +73,7 @@ test('a first start on a terminal prints key and password, once, and logs for pe
 
 test('a reseeded demo says where the service answers; the next start and demo.json name the new one', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
-  expect(out).toContain(`${join(dataDir, 'demo.json')} now holds this organization`)
+  expect(out).toContain(`${join(dataDir, 'demo.json')} now contains this organization`)
   const before = await written()
   const seeded = await cliJson<Record<string, string>>(['seed'], { DATA_DIR: dataDir })
   expect(seeded.dashboard_password).not.toBe(before.dashboard_password)
