@@ -6,6 +6,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { profileResult } from '../../src/capabilities/profile/contract.ts'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
+import { checkOf } from '../../src/guard/secrets/installation-key.ts'
+import { derivingFrom } from '../../src/guard/secrets/secrets.ts'
 import { recordedEvents } from '../support/segments.ts'
 import { type CliResult, cli, eventually, type Service, startService } from '../support/service.ts'
 
@@ -177,6 +179,26 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
   }
 }
 
+/** Tries every text in a file that could be the key. */
+const unwrappedKeyIn = async (key_check: string): Promise<string[]> => {
+  const seen = new Set<string>()
+  const found: string[] = []
+  for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const text = (await readFile(join(entry.parentPath, entry.name))).toString('latin1')
+    // A heap page may add a byte or two in front that could belong to the key.
+    for (const [run] of text.matchAll(/(?<![\w-])[\w-]{43,46}(?![\w-])/g))
+      for (let at = 0; at + 43 <= run.length; at++) {
+        const candidate = run.slice(at, at + 43)
+        if (seen.has(candidate)) continue
+        seen.add(candidate)
+        if (checkOf(derivingFrom(candidate)) === key_check) found.push(entry.name)
+      }
+  }
+  expect(seen.size).toBeGreaterThan(10)
+  return found
+}
+
 test('an invented person can be asked for from the first start', async () => {
   const [somebody] = [...inventedPeople(1)]
   const { status, charged, body } = await retrieve(somebody?.lid ?? '')
@@ -263,8 +285,15 @@ test('after an erasure no personal data is left in any file, table, ledger or lo
   for (const mark of marks) expect({ mark, said: everything.includes(mark) }).toEqual({ mark, said: false })
 })
 
-test('after a restart an erased person is still not found', async () => {
+test('the key that seals all of it is in no file either, also during a rotation of SECRET_KEY', async () => {
+  await json('secrets', 'rotate', '--yes')
+  const shown = (await json('event-log', 'show', 'installation')) as { data: { key_check: string } }[]
+  expect(await unwrappedKeyIn(shown[0]?.data.key_check ?? '')).toEqual([])
+})
+
+test('after a restart with the new SECRET_KEY an erased person is still not found', async () => {
   service = await startService(environment())
+  await json('secrets', 'rotate', '--finish', '--yes')
   await expectNobody(erased.lid)
   expect(await cachedAnswer(kept.lid)).toMatchObject({ status: 200 })
 })
