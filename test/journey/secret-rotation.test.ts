@@ -119,7 +119,7 @@ test('the old key is removed when every process runs with the new one, and opens
   const refused = await cli(['org', 'list'], withKey(firstKey))
   expect([refused.code, refused.err]).toEqual([
     2,
-    expect.stringMatching(new RegExp(`^SECRET_KEY: .*another one \\(${secondId}\\)`)),
+    expect.stringMatching(new RegExp(`^SECRET_KEY: .*another key \\(${secondId}\\)`)),
   ])
   calling = false
   await calls
