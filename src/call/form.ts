@@ -101,7 +101,6 @@ export type Decided<Result = object> = {
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
-/** A form of any capability. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without looking into it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 

@@ -18,7 +18,6 @@ import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
 
-/** The call ends before it is made. */
 type Ended = { readonly kind: 'ended'; readonly result: CallResult }
 
 const ended = async (result: Promise<CallResult>): Promise<Ended> => ({ kind: 'ended', result: await result })

@@ -11,7 +11,6 @@ export type Identity =
   | {
       readonly kind: 'charged'
       readonly claim: KeyedRequest
-      /** The ledger revision of the charged call. */
       readonly revision: number
       readonly paid: PaidCall
       /** The request id of the charged call. */

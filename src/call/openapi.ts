@@ -179,7 +179,6 @@ const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
     : { examples: Object.fromEntries(some.map(([name, example]) => [name, { value: example[part] }])) }
 }
 
-/** REQ_001 has several statuses. */
 const statusesOf = (code: ErrorCode): readonly number[] =>
   code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
 

@@ -6,7 +6,6 @@ import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
-/** One verb of the command line. */
 export type Command = {
   /** `noun verb`. */
   readonly name: string

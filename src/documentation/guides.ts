@@ -79,7 +79,6 @@ markdown.renderer.rules.fence = (tokens, i) =>
 
 export const escaped = (text: string): string => markdown.utils.escapeHtml(text).replaceAll("'", '&#39;')
 
-/** One guide, from its text. */
 export const guideOf = (name: string, text: string): Guide => {
   const tokens = markdown.parse(text, {})
   for (const { type, children } of tokens) if (type === 'inline') linked(children ?? [])

@@ -21,7 +21,6 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 
 /** Does the long work that people request. */
 
-/** The limit in each process. */
 const concurrencyMax = 2
 /** New work is announced at once; polling finds work that waited while the process was busy. */
 const pollingSeconds = 2

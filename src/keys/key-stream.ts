@@ -1,6 +1,5 @@
 import { evolveKey, type KeyEvent, type KeyState } from './key-state.ts'
 
-/** The folded part of an API key's stream. */
 export type KeyStream = {
   /** The revision of the last folded event; −1: none. */
   readonly revision: number

@@ -43,7 +43,6 @@ export type Health = {
   readiness(options: { showsRows: boolean }): Promise<Readiness>
   /** Null: the event log or the database did not answer in time. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
-  /** Returns the findings of all checks, in the order of the list. */
   findings(): Promise<readonly Finding[]>
   /** Adds the gauges of all checks and a gauge with each check's status. */
   meter(meters: Meters): void

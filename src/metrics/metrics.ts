@@ -276,7 +276,6 @@ const buildInfo = (meters: Meters, service: { readonly version: string }): void 
   )
 }
 
-/** Counts of one capability as plain numbers: see `createMeters`. */
 type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
   chargedMicro: number
 }

@@ -39,7 +39,6 @@ type HostsOptions = {
 export type OpenHosts = {
   readonly apiUrl: string | null
   readonly dashboardUrl: string | null
-  /** Checks for a renewed certificate now. */
   renewCertificate(): Promise<void>
 }
 

@@ -11,7 +11,6 @@ import { type Message, signedHeaders } from './signature.ts'
 
 export type Sending = {
   readonly pool: pg.Pool
-  /** The sealer for `webhookSealPurpose`. */
   readonly sealer: Sealer
   readonly outside: Pick<Outside, 'post' | 'postOwn'>
   readonly clock: { now(): number }

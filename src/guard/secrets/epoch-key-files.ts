@@ -19,7 +19,6 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  * is damaged or from another installation is recognized.
  */
 export type EpochKeyFiles = {
-  /** Returns the existing keys, and the ids of destroyed keys. */
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
   /** Null: there is no such key. Synchronous, because values are opened in synchronous code; a process reads each key once. */
   readSync(epoch: number): EpochKey | null
