@@ -179,7 +179,7 @@ describe('a price changes, and past calls are priced again', () => {
     const file = join(dir, 'prices.json')
     await writeFile(file, JSON.stringify([{ rule: 'ip_lookup.located', amount: newPrice }]))
     // An approval must come at least 5 s before the book takes effect, and three commands come before the approval.
-    inForceFrom = new Date(Date.now() + 25_000).toISOString()
+    inForceFrom = new Date(Date.now() + 18_000).toISOString()
     const { proposal } = await cliJson<{ proposal: number }>(
       ['price', 'propose', file, '--from', inForceFrom],
       ann,

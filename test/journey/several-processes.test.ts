@@ -354,8 +354,6 @@ const part = (share: number): Promise<void> => sleep(runMs * share)
 const left = ({ until }: Disturbing): number => until - performance.now()
 
 describe('under load, nothing is lost, doubled, overdrawn or charged to a refused caller', () => {
-  scenario('nothing happens', async () => undefined)
-
   scenario('a process is killed, and another one', async (context) => {
     for (let n = 0; left(context) > Math.min(runMs / 2, 10_000); n++) {
       await sleep(Math.min(runMs / 4, 7_500))
