@@ -2,7 +2,7 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { urlFor } from '../../src/event-log/eventstoredb/prepare.ts'
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
@@ -102,117 +102,100 @@ const final = (name: string) => cli(['backup', 'create', join(dir, name), '--fin
 const restore = (environment: Record<string, string>, name = 'final.tar') =>
   cli(['backup', 'restore', join(dir, name), '--yes'], environment)
 
-describe('to your own PostgreSQL and EventStoreDB', () => {
-  test('the target is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
-    const adminUrl = urlFor(
-      `esdb://localhost:${double.port}?tlsCAFile=${join(dir, 'ca.crt')}`,
-      'admin',
-      adminPassword,
-    )
-    const password = 'the service at the double'
-    const prepared = await cli(['event-log', 'prepare', '--user', 'enrichment'], {
-      EVENT_LOG_ADMIN_URL: adminUrl,
-      EVENT_LOG_USER_PASSWORD: password,
-    })
-    expect([prepared.code, prepared.err]).toEqual([0, ''])
-    own = {
-      ...outside,
-      ...(await makeDatabase('moved')),
-      EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
-      // Keeps the current setting. Otherwise a second person would have to approve.
-      TWO_PERSON: 'off',
-      DATA_DIR: join(dir, 'new'),
-      KEY_DIR: join(dir, 'new-keys'),
-      SECRET_KEY: (await readFile(join(dir, 'data', 'secret_key'), 'utf8')).trim(),
-    }
+test('the target is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
+  const adminUrl = urlFor(
+    `esdb://localhost:${double.port}?tlsCAFile=${join(dir, 'ca.crt')}`,
+    'admin',
+    adminPassword,
+  )
+  const password = 'the service at the double'
+  const prepared = await cli(['event-log', 'prepare', '--user', 'enrichment'], {
+    EVENT_LOG_ADMIN_URL: adminUrl,
+    EVENT_LOG_USER_PASSWORD: password,
   })
-
-  test('a running installation is not closed, and continues', async () => {
-    const { code, err } = await final('final.tar')
-    expect([code, err]).toEqual([1, expect.stringMatching(/Stop every process, then make the final backup/)])
-    await expectUsable(service ?? (await started(old)), old, use)
-    await stop()
-    // Counts kept in memory are written when the service ends. Holding the server avoids a restart for each command.
-    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
-    before = await observe(old, use)
-    await held.stop()
-  })
-
-  test('closed by its final backup, it does not start again', async () => {
-    const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
-    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('does not start here again')])
-    const { code, err } = await final('final.tar')
-    expect([code, err]).toEqual([0, ''])
-    expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
-    const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
-    expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('final.tar')])
-    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
-    const { out } = await cli(['doctor', '--json'], old)
-    await held.stop()
-    expect(JSON.parse(out).findings).toContainEqual(
-      expect.objectContaining({ about: 'installation', level: 'fault' }),
-    )
-  }, 120_000)
-
-  test('it is not restored without its keys or with another secret', async () => {
-    expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)
-    const other = { ...own, SECRET_KEY: 'another one, which is long enough too' }
-    expect((await restore(other)).err).toMatch(/^SECRET_KEY: .*but a different key was given/)
-    await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
-  })
-
-  test('after an interruption nothing starts there; repeating the command resumes it', async () => {
-    double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
-    const interrupted = await restore(own)
-    expect(interrupted.code).toBe(1)
-    double.onAppend = undefined
-    expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*a backup is being restored here/)
-    const { code, err } = await restore(own)
-    expect([code, err]).toEqual([0, ''])
-  }, 240_000)
-
-  test('nothing has changed: balances, statements, keys, repeated calls, users, webhooks; every proof is green', async () => {
-    expect(await observe(own, use)).toEqual(before)
-    await expectUsable(await started(own), own, use)
-    await expectProved(own)
-  }, 240_000)
-
-  test('the event log is only in the event store', async () => {
-    await stop()
-    const client = new pg.Client({ connectionString: own.DATABASE_MIGRATION_URL })
-    await client.connect()
-    const { rows } = await client.query(
-      'select (select count(*)::int from log_segments) as events, position from log_head',
-    )
-    await client.end()
-    expect(rows).toEqual([{ events: 0, position: '0' }])
-  })
+  expect([prepared.code, prepared.err]).toEqual([0, ''])
+  own = {
+    ...outside,
+    ...(await makeDatabase('moved')),
+    EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
+    // Keeps the current setting. Otherwise a second person would have to approve.
+    TWO_PERSON: 'off',
+    DATA_DIR: join(dir, 'new'),
+    KEY_DIR: join(dir, 'new-keys'),
+    SECRET_KEY: (await readFile(join(dir, 'data', 'secret_key'), 'utf8')).trim(),
+  }
 })
 
-describe('to your own PostgreSQL, which also holds the event log', () => {
-  test('not into a database that holds an installation, nor into the event log of another one', async () => {
-    const there = await restore({ ...own, EVENT_LOG_URL: '' })
-    expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
-    const strange = { ...own, ...(await makeDatabase('strange')) }
-    const started = await startEventStoreDouble({})
-    const log = { ...strange, EVENT_LOG_URL: started.url }
-    const others = { ...log, ...(await makeDatabase('others')) }
-    await cliJson(['org', 'create', 'Somebody else'], others)
-    const refused = await restore(log)
-    await started.close()
-    expect([refused.code, refused.err]).toEqual([
-      2,
-      expect.stringContaining('belongs to another installation'),
-    ])
-  })
+test('a running installation is not closed, and continues', async () => {
+  const { code, err } = await final('final.tar')
+  expect([code, err]).toEqual([1, expect.stringMatching(/Stop every process, then make the final backup/)])
+  await expectUsable(service ?? (await started(old)), old, use)
+  await stop()
+  // Counts kept in memory are written when the service ends. Holding the server avoids a restart for each command.
+  const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
+  before = await observe(old, use)
+  await held.stop()
+})
 
-  test('nothing has changed', async () => {
-    const here = { ...own, ...(await makeDatabase('plain')), EVENT_LOG_URL: '' }
-    const { code, err } = await restore(here)
-    expect([code, err]).toEqual([0, ''])
-    expect(await observe(here, use)).toEqual(before)
-    await expectUsable(await started(here), here, use)
-    await expectProved(here)
-    await stop()
-  }, 240_000)
+test('closed by its final backup, it does not start again', async () => {
+  const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
+  expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('does not start here again')])
+  const { code, err } = await final('final.tar')
+  expect([code, err]).toEqual([0, ''])
+  expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
+  const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
+  expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('final.tar')])
+  const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
+  const { out } = await cli(['doctor', '--json'], old)
+  await held.stop()
+  expect(JSON.parse(out).findings).toContainEqual(
+    expect.objectContaining({ about: 'installation', level: 'fault' }),
+  )
+}, 120_000)
+
+test('it is not restored without its keys or with another secret', async () => {
+  expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)
+  const other = { ...own, SECRET_KEY: 'another one, which is long enough too' }
+  expect((await restore(other)).err).toMatch(/^SECRET_KEY: .*but a different key was given/)
+  await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
+})
+
+test('after an interruption nothing starts there; repeating the command resumes it', async () => {
+  double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
+  const interrupted = await restore(own)
+  expect(interrupted.code).toBe(1)
+  double.onAppend = undefined
+  expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*a backup is being restored here/)
+  const { code, err } = await restore(own)
+  expect([code, err]).toEqual([0, ''])
+}, 240_000)
+
+test('nothing has changed: balances, statements, keys, repeated calls, users, webhooks; every proof is green', async () => {
+  expect(await observe(own, use)).toEqual(before)
+  await expectUsable(await started(own), own, use)
+  await expectProved(own)
+}, 240_000)
+
+test('the event log is only in the event store', async () => {
+  await stop()
+  const client = new pg.Client({ connectionString: own.DATABASE_MIGRATION_URL })
+  await client.connect()
+  const { rows } = await client.query(
+    'select (select count(*)::int from log_segments) as events, position from log_head',
+  )
+  await client.end()
+  expect(rows).toEqual([{ events: 0, position: '0' }])
+})
+
+test('it is restored neither over an installation nor into the event log of another one', async () => {
+  const there = await restore({ ...own, EVENT_LOG_URL: '' })
+  expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
+  const strange = { ...own, ...(await makeDatabase('strange')) }
+  const started = await startEventStoreDouble({})
+  const log = { ...strange, EVENT_LOG_URL: started.url }
+  const others = { ...log, ...(await makeDatabase('others')) }
+  await cliJson(['org', 'create', 'Somebody else'], others)
+  const refused = await restore(log)
+  await started.close()
+  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('belongs to another installation')])
 })
