@@ -1,8 +1,10 @@
 /** The event log in the dashboard: limited pages, decoded events, recomputed chains, and events that must not break the pages. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { grant } from '../../src/administration/credits/credits.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { changeEvent, recordedEvents } from '../support/segments.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
@@ -249,20 +251,25 @@ describe('a broken chain', () => {
   test('with a row that cannot be opened is shown up to there, and continues behind it', async () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Damaged' })
     const own = ledgerStream(organizationId)
-    const [third] = await room.foundation.eventLog.read(own, { from: 3, max: 1 })
-    await owner.query(`update log_segments set events = 'x' where last_position = $1`, [
-      String(third?.position),
-    ])
-    for (const path of [`/events/streams/${own}`, at(3, own), `/events/at/${third?.position}`]) {
+    const bad = Number(await room.foundation.eventLog.lastRevision(own)) + 2
+    // One after the other: each is a row.
+    for (const reason of ['before', 'damaged', 'after'])
+      await grant(room.foundation, {
+        ...{ organizationId, reason, priority: 1, expiresAt: null, actor: 'cli:setup' },
+        amount: parseCredits('1'),
+      })
+    const [{ position } = { position: 0n }] = await room.foundation.eventLog.read(own, { from: bad, max: 1 })
+    await owner.query(`update log_segments set events = 'x' where last_position = $1`, [String(position)])
+    for (const path of [`/events/streams/${own}`, at(bad, own), `/events/at/${position}`]) {
       const { body, statusCode } = await ada.get(path)
       expect([path, statusCode]).toEqual([path, 200])
-      expect(body).toMatch(/revisions? [\d to]*3 of ledger-\w+ cannot be opened/)
+      expect(body).toMatch(new RegExp(`revision ${bad} of ledger-\\w+ cannot be opened`))
     }
     const seen = await walked(`/events/streams/${own}`)
-    expect(seen).toContain(at(4, own))
-    expect(seen).toContain(at(2, own))
-    expect(seen).not.toContain(at(3, own))
-    expect((await ada.get(at(4, own))).body).toContain('the event before it could not be read')
+    expect(seen).toContain(at(bad + 1, own))
+    expect(seen).toContain(at(bad - 1, own))
+    expect(seen).not.toContain(at(bad, own))
+    expect((await ada.get(at(bad + 1, own))).body).toContain('the event before it could not be read')
     expect((await ada.get('/events')).statusCode).toBe(200)
   })
 })

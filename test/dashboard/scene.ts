@@ -32,15 +32,20 @@ export const openScene = async (
     overdraftLimit: parseCredits('50'),
     actor,
   })
-  for (const [amount, priority, expiresAt, reason] of [
+  const lots = [
     ['2500', 100, null, 'invoice 2026-114'],
     ['300.5', 50, new Date(nowMs + 20 * dayMs).toISOString(), 'welcome credits'],
     ['75', 200, new Date(nowMs + 90 * dayMs).toISOString(), 'goodwill after the outage'],
-  ] as const)
-    await grant(foundation, {
-      ...{ organizationId, priority, expiresAt, reason, actor },
-      amount: parseCredits(amount),
-    })
+  ] as const
+  // Together, as the calls below: the ledger keeps the order, and appends in one go what waits.
+  await Promise.all(
+    lots.map(([amount, priority, expiresAt, reason]) =>
+      grant(foundation, {
+        ...{ organizationId, priority, expiresAt, reason, actor },
+        amount: parseCredits(amount),
+      }),
+    ),
+  )
   const keyOf = (called: string) =>
     issueKey(foundation, {
       ...{ organizationId, name: called, limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor },
@@ -63,7 +68,8 @@ export const openScene = async (
     outcome: 'answered',
     facts: { kind: 'ip_lookup', success, country_code: success ? 'US' : null, address_hmac: hmac },
   })
-  let requestId = ''
+  const recorded: Promise<unknown>[] = []
+  let charged: Promise<string> | undefined
   for (let day = days - 1; day >= 0; day -= everyDays) {
     const calls = 4 + ((day * 7) % 11)
     // In the order of their times, as calls are recorded.
@@ -82,20 +88,24 @@ export const openScene = async (
           nowMs - day * dayMs,
         ),
       )
-    requestId = (await Promise.all(batch)).at(-2) ?? ''
+    charged = batch.at(-2)
+    recorded.push(...batch)
   }
   const minute = new Date(Math.floor(nowMs / 60_000) * 60_000).toISOString()
-  await foundation.ledger.submit(organizationId, {
-    ...{ key: `limited/${minute}`, atMs: nowMs, actor: `key:${keyId}`, kind: 'count_rate_limited' },
-    exceeded: { key_id: keyId, policy: 'minute', window: minute, count: 17 },
-  })
-  await record(
-    {
-      ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'CREDIT_001' },
-      facts: { kind: 'refusal', code: 'CREDIT_001' },
-    },
-    nowMs,
+  recorded.push(
+    foundation.ledger.submit(organizationId, {
+      ...{ key: `limited/${minute}`, atMs: nowMs, actor: `key:${keyId}`, kind: 'count_rate_limited' },
+      exceeded: { key_id: keyId, policy: 'minute', window: minute, count: 17 },
+    }),
+    record(
+      {
+        ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'CREDIT_001' },
+        facts: { kind: 'refusal', code: 'CREDIT_001' },
+      },
+      nowMs,
+    ),
   )
+  await Promise.all(recorded)
   await caughtUp()
-  return { organizationId, keyId, requestId }
+  return { organizationId, keyId, requestId: (await charged) ?? '' }
 }
