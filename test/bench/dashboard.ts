@@ -137,6 +137,7 @@ const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Reco
     'one call': `/organizations/${organization}/calls/${rows[0]?.request_id}`,
     'usage of one organization': `/organizations/${organization}/usage?range=30d`,
     'account of one organization': `/organizations/${organization}`,
+    audit: '/commands/audit/list',
   }
 }
 

@@ -132,7 +132,7 @@ describe('disposable domains', () => {
     expect(flagged).toEqual([])
   })
 
-  test.each(['gail.com', 'craigslist.org', 'jp.com'])(
+  test.each(['gail.com', 'skye.com', '123.com', 'craigslist.org', 'jp.com'])(
     '%s is not a disposable service, even if other lists include it',
     (domain) => {
       expect(raw.disposable.has(domain)).toBe(true)

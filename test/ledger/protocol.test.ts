@@ -67,7 +67,13 @@ afterEach(async () => {
   }
 })
 
-let logged: { msg: string; organizationId?: string; chargeId?: string; requestIds?: string[] }[] = []
+let logged: {
+  level: number
+  msg: string
+  organizationId?: string
+  chargeId?: string
+  requestIds?: string[]
+}[] = []
 const logger = pino({ level: 'warn' }, { write: (line: string) => void logged.push(JSON.parse(line)) })
 
 beforeEach(() => {
@@ -811,11 +817,11 @@ describe('rule 3: unknown outcomes', () => {
     test('a process that stops logs the requests that may stay charged, and fails', async () => {
       const { ledger, reach } = await unknown(['first', 'second'])
       const told = () =>
-        logged.flatMap(({ organizationId, requestIds }) =>
-          requestIds === undefined ? [] : [[organizationId, requestIds]],
+        logged.flatMap(({ level, organizationId, requestIds }) =>
+          requestIds === undefined ? [] : [[pino.levels.labels[level], organizationId, requestIds]],
         )
       await expect(ledger.drain()).rejects.toThrow('did not confirm in time')
-      expect(told()).toEqual([[org, ['first', 'second']]])
+      expect(told()).toEqual([['error', org, ['first', 'second']]])
       reach()
       log.deliverLate()
       await rested(ledger)

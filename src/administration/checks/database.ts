@@ -277,7 +277,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     ...failed,
     measured(
       seconds,
-      `jobs: ${rows.length}; ${oldest?.name} ${
+      `scheduled jobs: ${rows.filter(({ cron }) => cron !== null).length}; ${oldest?.name} ${
         oldest?.done_ms == null ? 'has not succeeded yet, and was scheduled' : 'has the oldest success:'
       } ${durationText(seconds * 1_000)} ago`,
     ),
