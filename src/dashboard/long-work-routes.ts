@@ -15,13 +15,17 @@ import { sendProgress } from './work-routes.ts'
 
 /** Pages with the progress and the answer of long work, whichever process runs it. */
 
-/** Requests the work of a form and returns the work's address. Sending the form again returns the same address. */
+/**
+ * Requests the work of a form and returns the work's address. Sending the same form again returns the same address. With other values,
+ * which a person can type after going back, it throws `FormSentBefore`.
+ */
 export const requestedWork = async (
   { foundation, logger }: Dashboard,
   sent: { readonly user: string; readonly path: string; readonly once: string },
   work: { readonly declared: Declared; readonly given: Given; readonly operator: Operator },
 ): Promise<string> => {
-  const id = eventIdOf('long-work', [sent.user, sent.path, sent.once].join(' '), 0)
+  const form = [sent.user, sent.path, sent.once, JSON.stringify(work.given)]
+  const id = eventIdOf('long-work', form.join(' '), 0)
   if ((await longWork(foundation.pool, id)) === null) {
     await takeForm(foundation.pool, sent, Date.now())
     await requestLongWork(foundation, { id, ...work }, logger)

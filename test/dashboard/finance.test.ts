@@ -1,5 +1,6 @@
 /** Months, the filtered statement, lots, and prices, as finance uses them. */
 import { createHash } from 'node:crypto'
+import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
@@ -199,6 +200,17 @@ describe('long work', () => {
       readOn()
       slow.mockRestore()
     }
+  })
+
+  test('begins once for a form, and not for the same form with other values', async () => {
+    const path = `${base}/ledger/reconcile`
+    const once = ulid()
+    const send = (month: string) => ada.submit(path, { once, month })
+    const [first, again] = [await send(monthOf(1)), await send(monthOf(1))]
+    expect(first.headers.location).toMatch(/^\/jobs\//)
+    expect(again.headers.location).toBe(first.headers.location)
+    const changed = await send(monthOf(0))
+    expect([changed.statusCode, changed.body]).toEqual([409, expect.stringContaining('Sent before')])
   })
 
   test('that never existed has no page', async () => {
