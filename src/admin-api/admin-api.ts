@@ -118,6 +118,7 @@ export const adminApi =
         )
       return {
         ...{ foundation, logger, twoPerson },
+        requestedAt: new Date().toISOString(),
         operator: { ...provedOperator(user), role },
         outside: async () => outside,
         data: async () => capabilityDataOf(foundation, { settings, logger }),

@@ -28,6 +28,8 @@ export type Context = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly operator: Operator
+  /** ISO 8601. Long work can begin hours later, and is repeated if its process ends. */
+  readonly requestedAt: string
   /** If set, one user proposes and another one approves. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel

@@ -94,6 +94,7 @@ const contextIn = async (
   })
   return {
     ...{ foundation, operator, logger },
+    requestedAt: new Date().toISOString(),
     twoPerson: twoPersonOf(config),
     // Loaded on demand, because few commands need these modules.
     outside: async () => (await import('../start/capabilities.ts')).openOutside(config),

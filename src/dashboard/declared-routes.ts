@@ -256,6 +256,7 @@ const contextOf = (
   request: FastifyRequest,
 ): Context => ({
   ...{ foundation, logger, twoPerson },
+  requestedAt: new Date().toISOString(),
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: async () => outside,
   data: async () => capabilityDataOf(foundation, { settings, logger }),

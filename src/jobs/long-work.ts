@@ -1,4 +1,4 @@
-import type { PgBoss } from 'pg-boss'
+import type { PgBoss, WorkOptions } from 'pg-boss'
 import type { Logger } from 'pino'
 import { declarationNamed } from '../administration/declarations.ts'
 import type { Context } from '../administration/declare.ts'
@@ -38,11 +38,12 @@ export const serveLongWork = async (
   await boss.createQueue(longWorkQueue, longWorkOptions)
   await boss.updateQueue(longWorkQueue, longWorkOptions)
   const users = openUserDirectory(foundation)
-  await boss.work<Packed>(
+  await boss.work<Packed, Packed | undefined, WorkOptions & { readonly includeMetadata: true }>(
     longWorkQueue,
     {
       ...{ pollingIntervalSeconds: pollingSeconds, notifyPollingIntervalSeconds: pollingSeconds },
       localConcurrency: concurrencyMax,
+      includeMetadata: true,
     },
     async ([job]): Promise<Packed | undefined> => {
       if (job === undefined) return undefined
@@ -50,7 +51,9 @@ export const serveLongWork = async (
       const request = JSON.parse(job.data.text) as LongWorkRequest
       const about = { work: request.name, id: job.id, actor: request.operator.actor }
       try {
-        const context = contextOf(foundation, { logger, twoPerson, operator: request.operator, id: job.id })
+        const { operator } = request
+        const asked = { operator, id: job.id, requestedAt: job.createdOn.toISOString() }
+        const context = contextOf(foundation, { logger, twoPerson, ...asked })
         const outcome = await outcomeOf(request, context, users)
         logger.info({ ...about, outcome: outcome.kind }, 'long work done')
         return { text: textOf(outcome) }
@@ -64,19 +67,22 @@ export const serveLongWork = async (
 
 const contextOf = (
   foundation: Foundation,
-  { logger, twoPerson, operator, id }: Options & { readonly operator: Operator; readonly id: string },
+  {
+    id,
+    ...asked
+  }: Options & { readonly operator: Operator; readonly id: string; readonly requestedAt: string },
 ): Context => {
   let storedAtMs = -progressPauseMs
   return {
-    ...{ foundation, logger, operator, twoPerson },
+    ...{ foundation, ...asked },
     progress: (line, figures) => {
       if (performance.now() - storedAtMs < progressPauseMs) return
       storedAtMs = performance.now()
       storeProgress(foundation.pool, id, { line, figures }).catch((error: unknown) =>
-        logger.debug({ err: error }, 'the progress of long work was not stored'),
+        asked.logger.debug({ err: error }, 'the progress of long work was not stored'),
       )
     },
-    caughtUp: () => catchUp(foundation, logger),
+    caughtUp: () => catchUp(foundation, asked.logger),
     data: notHere,
     outside: notHere,
     pixel: notHere,

@@ -41,6 +41,7 @@ const contextOf = (foundation: Foundation): Context =>
   ({
     ...{ foundation, operator: { actor, role: 'admin' }, logger: pino({ level: 'silent' }) },
     progress: () => undefined,
+    requestedAt: at(0),
   }) as unknown as Context
 
 const replace = declarationNamed('key replace-leaked')

@@ -2,7 +2,9 @@
 import { randomUUID } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
 import pino from 'pino'
+import { ulid } from 'ulid'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { grant } from '../../src/administration/credits/credits.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
 import { longWorkQueue } from '../../src/administration/jobs/jobs.ts'
@@ -14,12 +16,16 @@ import {
   requestLongWork,
   takeBack,
 } from '../../src/administration/jobs/long-work.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changeRole, createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
+import { parseCredits } from '../../src/billing/money.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { type House, openHouse, until } from '../support/house.ts'
+import { pricedCall } from '../support/memory-process.ts'
 
 const logger = pino({ level: 'silent' })
 const label = { actor: 'cli:ada', role: null } as const
@@ -149,4 +155,26 @@ test('is requested once under one id, and may be taken back until it begins', as
   expect(await longWork(foundation.pool, id)).toMatchObject({ state: 'failed', startedAt: null })
   expect(await takeBack(foundation, other, logger)).toBe(false)
   expect(await longWork(foundation.pool, 'no id')).toBeNull()
+})
+
+test('refunds no call that was made after it was requested, however late it begins', async () => {
+  const { foundation } = house
+  const { actor } = label
+  const { organizationId } = await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor })
+  await grant(foundation, {
+    ...{ organizationId, amount: parseCredits('100'), priority: 100, expiresAt: null, reason: 'plan', actor },
+  })
+  const { keyId } = await issueKey(foundation, {
+    ...{ organizationId, name: 'production', permissions: ['ip_lookup'], limits: defaultKeyLimits, actor },
+    ...{ allowedCidrs: [], expiresAt: null },
+  })
+  const call = (atMs: number) =>
+    foundation.ledger.submit(organizationId, pricedCall({ requestId: ulid(atMs), price: '2', keyId, atMs }))
+  const requestedMs = Date.now()
+  await call(requestedMs - 60_000)
+  const given = { key: keyId, from: new Date(requestedMs - 120_000).toISOString(), reason: 'slow' }
+  const id = await request('credits refund-calls', { ...given, reference: 'SLA-1' })
+  await call(Date.now() + 1)
+  const { outcome } = await withWorker(() => ended(id))
+  expect(outcome).toMatchObject({ kind: 'done', answer: { json: { calls: 1, refunded: 1, credits: '2' } } })
 })

@@ -283,7 +283,7 @@ export const callFields = {
   }).optional(),
   to: instant({
     label: 'Calls before (UTC)',
-    help: 'refund no calls from this instant on (default: up to the last call)',
+    help: 'refund no calls from this instant on (default: all calls up to now)',
   }).optional(),
   requests: list(listedOf, {
     label: 'Calls by id',
@@ -345,12 +345,14 @@ const refundOfCalls = z.object({
 })
 
 const chosenBy = async (
-  { foundation, progress }: Context,
+  { foundation, progress, requestedAt }: Context,
   { key: keyId, organization: organizationId, ...input }: z.output<typeof refundOfCalls>,
 ): Promise<{ chosen: ChosenCalls; reference: string; of: object }> => {
   const reference = commonReferenceOf(input.reference)
-  const choice = choiceOf(input)
-  if (choice === null) throw new InputFault('from', 'choose calls by time or by id')
+  const asked = choiceOf(input)
+  if (asked === null) throw new InputFault('from', 'choose calls by time or by id')
+  // Calls that are made later were in no plan that a person has seen.
+  const choice = asked.kind === 'between' ? { ...asked, to: asked.to ?? requestedAt } : asked
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }
   return { chosen: await chooseCalls(foundation, { ...key, choice }, progress), reference, of }

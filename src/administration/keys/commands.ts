@@ -290,6 +290,8 @@ const successorToCome = async (
 
 /** If there are more calls, a job refunds them, so that the new key is shown without waiting. */
 const refundsAtOnceMax = 100
+/** Every process refuses a revoked key long before this. */
+const refusedWithinMs = 60_000
 
 type LeakedRefunds = {
   readonly json: object
@@ -305,8 +307,8 @@ const refundsOf = async (
   try {
     const chosen = await chooseCalls(foundation, calls, progress)
     if (chosen.charged.size > refundsAtOnceMax && (await workerRuns(foundation.pool))) {
-      const { from, to, requests } = asked
-      const choice = requests === undefined ? { from, ...(to !== undefined && { to }) } : { requests }
+      const { from, to = new Date(Date.now() + refusedWithinMs).toISOString(), requests } = asked
+      const choice = requests === undefined ? { from, to } : { requests }
       const jobId = randomUUID()
       await requestLongWork(
         foundation,
