@@ -92,7 +92,7 @@ describe('setting it up', () => {
       encoded({ ...hidden, present: ada.password, code: '000000' }),
     )
     expect(wrong.statusCode).toBe(422)
-    expect(wrong.body).toContain('It is not the current code')
+    expect(wrong.body).toContain('This is not the current code')
     // The same secret, because the app has it already.
     expect(secretOn(wrong.body)).toBe(secret)
     expect(await events('SecondFactorSet')).toEqual([])

@@ -252,7 +252,7 @@ describe('valid URLs and events', () => {
     expect(() => webhookEventsOf(['balance.low', 'checkpoint'], null)).toThrow(
       'balance.low concern one organization',
     )
-    expect(() => webhookEventsOf(['balance.high'], null)).toThrow('there are balance.low, ')
+    expect(() => webhookEventsOf(['balance.high'], null)).toThrow('the events are balance.low, ')
     expect(() => webhookEventsOf([], null)).toThrow('at least one')
   })
 

@@ -1,4 +1,4 @@
-/** The tables that a backup contains. A test lists all other tables, each with the reason why it is left out. */
+/** The tables that a backup contains. A test lists all other tables, each with the reason for leaving it out. */
 
 /** The PostgreSQL log. Left out if the event log is in EventStoreDB, which has its own backups. */
 export const logTables = ['log_head', 'log_streams', 'log_segments'] as const

@@ -323,7 +323,7 @@ async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
     : { doneMs, count: 0 }
 }
 
-/** So many events are enough, because a new key or a new tree is announced right before its checkpoint. */
+/** This many events are enough, because a new key or a new tree is announced right before its checkpoint. */
 const checkpointsMax = 20
 
 /**

@@ -109,8 +109,8 @@ export const eventStoreUserOf = (text: string): string => {
 }
 
 /**
- * Creates the service's EventStoreDB user, or gives it a new password, with the rights it needs. `shared`: other
- * software uses the same event store. Throws `ConfigError` if the administrator's URL cannot be used.
+ * Creates the service's EventStoreDB user with the rights it needs, or sets a new password. `shared` means that other software uses
+ * the same event store. Throws `ConfigError` if the administrator's URL cannot be used.
  */
 export const prepareEventStore = async (
   admin: NamedEventLog,

@@ -20,7 +20,7 @@ const streamLookedAtMax = 500
 export type LogPage = {
   /** The newest first. */
   readonly events: readonly RecordedEvent[]
-  /** Unreadable events that the search has met. */
+  /** Unreadable events among those that were read. */
   readonly unreadable: readonly EventsUnreadable[]
   readonly lookedAt: number
   /** The next page contains events before this position; null if there are none. */

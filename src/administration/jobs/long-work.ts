@@ -15,7 +15,7 @@ import { longWorkQueue, queueMade } from './jobs.ts'
  * the work, and any process can show the progress and the answer, even after a restart.
  */
 
-/** Longer than the longest run. If a process ends, its missing heartbeats show that much earlier. */
+/** Longer than the longest run. If a process ends, the queue notices its missing heartbeats much earlier. */
 const secondsMax = 24 * 3_600
 export const longWorkOptions = {
   retryLimit: 0,

@@ -100,7 +100,7 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/** If the organization is given, a key of another organization is refused as unknown, and so is one whose organization is unreadable. */
+/** If the organization is given, a key of another organization, or of an unreadable one, is refused as unknown. */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */

@@ -176,7 +176,7 @@ const comparing =
         const own = expected.get(keyOf(group))
         return own?.count === group.count && own.amount === group.amount
       })
-    // This check does not detect swapped lines with equal sums, but the hash chain does.
+    // The hash chain detects swapped lines with equal sums, so this check does not have to.
     return same ? [] : lineDifferences(pool, organizationId, of, lines)
   }
 

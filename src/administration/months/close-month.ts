@@ -16,7 +16,7 @@ import {
   storeStatement,
 } from './statements.ts'
 
-/** How often a ledger that keeps changing is read again before the closing fails. */
+/** How often a changing ledger is read again before the closing fails. */
 const attemptsMax = 10
 
 export type ClosedMonth = {

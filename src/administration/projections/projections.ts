@@ -128,7 +128,7 @@ export function createProjectionLags({
 
 const nextMaxMs = 1_000
 
-/** The age in seconds of the event after a position: by the log's clock up to its head, then by ours. */
+/** The age in seconds of the event after a position. The log's clock measures it up to the log's head, and ours from there on. */
 async function ageOfNext(
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
   { after, head }: { readonly after: Position; readonly head: Position },

@@ -17,8 +17,8 @@ import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
- * If a user changes, the event is written first and is decisive. The row follows in the same transaction, under a lock shared by all
- * processes. The rules that several changes have in common are here.
+ * Changes users. The event is written first and is decisive. The row follows in the same transaction, under a lock that all processes
+ * share.
  */
 
 export type Parts = Pick<Foundation, 'pool' | 'eventLog'>

@@ -54,7 +54,7 @@ export type LoggedInvitation = {
 }
 
 export type OperatorState = {
-  /** The number of events of the stream folded in: its last revision plus one. */
+  /** The number of folded events of the stream, which is its last revision plus one. */
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>

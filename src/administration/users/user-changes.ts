@@ -14,8 +14,8 @@ import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from 
 import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 
 /**
- * Changes to users and their rights (see `change-users.ts`). A change that is interrupted between the event and the row has happened;
- * only a new password has not, so the old password is still valid.
+ * Changes to users and their rights (see `change-users.ts`). If a change is interrupted between the event and the row, it has still
+ * happened, except for a new password: the old password stays valid.
  */
 
 type NewUser = {
