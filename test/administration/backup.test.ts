@@ -213,9 +213,9 @@ describe('refused, and nothing is written', () => {
 
   test('a truncated file, even if only the end is missing', async () => {
     const whole = await readFile(file('second.tar'))
+    const there = await target()
     for (const length of [0, 100, 700, whole.length >> 1, whole.length - 3_000]) {
       await writeFile(file('cut.tar'), whole.subarray(0, length))
-      const there = await target()
       await expect(restore(there, 'cut.tar')).rejects.toThrow(/cut\.tar/)
       await untouched(there)
     }
@@ -223,10 +223,9 @@ describe('refused, and nothing is written', () => {
 
   test('a file that is not a backup, and an empty one', async () => {
     await writeFile(file('noise'), randomBytes(10_000))
-    await expect(restore(await target(), 'noise')).rejects.toThrow(
-      /noise is damaged, incomplete or not a backup/,
-    )
-    await expect(restore(await target(), 'nowhere')).rejects.toThrow(/nowhere cannot be read \(ENOENT\)/)
+    const there = await target()
+    await expect(restore(there, 'noise')).rejects.toThrow(/noise is damaged, incomplete or not a backup/)
+    await expect(restore(there, 'nowhere')).rejects.toThrow(/nowhere cannot be read \(ENOENT\)/)
   })
 
   test('made with another SECRET_KEY', async () => {
