@@ -123,6 +123,8 @@ const wholeScene = async (): Promise<Things> => {
   return { ...scene, webhookId, pausedWebhookId, deliveryId }
 }
 
+const sceneFor = ({ name }: Declared) => (/^(webhook|pixel) /.test(name) ? wholeScene() : sceneWithLot())
+
 /** Replaces values that differ between two equal runs: ids, instants and digests become their kinds. */
 const alike = (value: unknown): unknown =>
   JSON.parse(
@@ -186,8 +188,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
   /** A command without such a field cannot change the objects of a scene. */
   const changesScene =
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
-  const opened = /^(webhook|pixel) /.test(declared.name) ? wholeScene : sceneWithLot
-  const ownScene = async () => (changesScene ? opened() : still)
+  const ownScene = async () => (changesScene ? sceneFor(declared) : still)
 
   test('has the same effect and answer wherever it is offered', { timeout: 30_000 }, async () => {
     const why = refusals[declared.name]
@@ -328,7 +329,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
     const head = await room.foundation.eventLog.head()
     const { secret = '' } = declared
     const shown: string[] = []
-    const scene = await wholeScene()
+    const [scene, other] = await Promise.all([sceneFor(declared), sceneFor(declared)])
     const headers = {
       'idempotency-key': `once ${declared.name} ${scene.organizationId}`.replaceAll(' ', '/'),
     }
@@ -341,7 +342,6 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
       shown.push(first.json()[secret])
       expect([again.statusCode, again.json()]).toEqual([200, { ...first.json(), [secret]: null }])
     })
-    const other = await wholeScene()
     const givenThere = await givenFor(declared, other)
     const overPages = await added(async () => {
       const { browser } = as('admin')
