@@ -14,7 +14,7 @@ import { createErasureFile, type ErasureFile } from '../guard/secrets/erasures.t
 import type { KeySlot, SecretKey } from '../guard/secrets/installation-key.ts'
 import { createSecrets, type InstallationKey, type Secrets } from '../guard/secrets/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/write/commit.ts'
-import { type Competition, openCompetition } from '../ledger/write/competition.ts'
+import { type Competition, openCompetition } from '../ledger/write/conflict-notices.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/write/keyed-events.ts'
 import { snapshotFrom } from '../ledger/write/snapshot.ts'
 import { openingWith } from './closing.ts'

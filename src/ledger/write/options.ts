@@ -4,7 +4,7 @@ import type { Gate } from '../../concurrency/gate.ts'
 import type { Outage } from '../../event-log/outage.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import type { Decide } from './batch.ts'
-import type { Competition } from './competition.ts'
+import type { Competition } from './conflict-notices.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 export type LedgerLimits = {
