@@ -42,13 +42,32 @@ import { createPlaces } from './works.ts'
 type PlaceParams = { Params: { organization?: string } }
 
 export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const inTurn = createTurns()
   for (const place of places) {
-    if (place.declared.changes === 'nothing') queryRoutes(pages, context, place)
+    if (place.declared.changes === 'nothing') queryRoutes(pages, context, { place, inTurn })
     else formRoute(pages, context, place)
-    if (isSent(place.declared)) sentRoute(pages, context, place)
+    if (isSent(place.declared)) sentRoute(pages, context, { place, inTurn })
     if (place.declared.types !== undefined) fileRoute(pages, context, place)
   }
   longWorkRoutes(pages, context)
+}
+
+/** Requests of partners under way in this process: a search reads thousands of events, and a test message waits for its receiver. */
+const partnersMax = 8
+
+type InTurn = <Done>(request: FastifyRequest, work: () => Promise<Done>) => Promise<Done>
+
+/** Does the work if the organization of a partner has its share. Throws `CommandRefused` otherwise. */
+const createTurns = (): InTurn => {
+  const enter = createPlaces(partnersMax)
+  return async (request, work) => {
+    const asker = askerOf(request)
+    if (asker.organizationId === null) return work()
+    const leave = enter(asker)
+    if (leave === null)
+      throw new CommandRefused('too many requests of your organization are under way: try again in a moment')
+    return work().finally(leave)
+  }
 }
 
 const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
@@ -62,7 +81,11 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
   })
 }
 
-const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+const sentRoute = (
+  pages: FastifyInstance,
+  context: Dashboard,
+  { place, inTurn }: { readonly place: Place; readonly inTurn: InTurn },
+): void => {
   // A second click gets the answer to the first one, because a new secret is only in that answer.
   const underWay = new Map<string, Promise<Outcome>>()
   pages.post<PlaceParams>(place.path, async (request, reply) => {
@@ -70,7 +93,8 @@ const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const form = formOf(request.body)
     const key = `${view.viewer.user} ${request.url} ${form.text('once')}`
     const outcome = await attempt(() => {
-      const begun = underWay.get(key) ?? answered(context, view, { typed: form, request })
+      const begun =
+        underWay.get(key) ?? inTurn(request, () => answered(context, view, { typed: form, request }))
       underWay.set(key, begun)
       return begun.finally(() => underWay.delete(key))
     })
@@ -139,7 +163,11 @@ const callsWith = (
 
 const nothing: Found = { answer: null, page: null, names: new Map(), further: false }
 
-const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+const queryRoutes = (
+  pages: FastifyInstance,
+  context: Dashboard,
+  { place, inTurn }: { readonly place: Place; readonly inTurn: InTurn },
+): void => {
   const { columns, name } = place.declared
   const askedOf = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const view = await viewAt(context, place, request, reply)
@@ -160,7 +188,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
     if (personal ? request.method !== 'POST' : !isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
     const cursor = view.typed.text('cursor') || null
-    const outcome = await attempt(() => found(context, place, { given, own, cursor }))
+    const outcome = await attempt(() => inTurn(request, () => found(context, place, { given, own, cursor })))
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     return sendPage(reply, listPage({ ...view, ...outcome.done, fault: null }))
   }
@@ -171,7 +199,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {
     const { view, given, own, fault } = await askedOf(request, reply)
     if (fault !== null) return refuse(reply, view, fault)
-    const outcome = await attempt(() => place.declared.read(given).run(own))
+    const outcome = await attempt(() => inTurn(request, async () => place.declared.read(given).run(own)))
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     const rows = outcome.done.json as readonly Row[]
     return reply

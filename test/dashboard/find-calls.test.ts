@@ -12,9 +12,10 @@ import { erasureParts } from '../../src/capabilities/profile/storage.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
-import { profileStream } from '../../src/events/streams.ts'
+import { ledgerStream, profileStream } from '../../src/events/streams.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
 import { onCommandLine } from '../declared/interfaces.ts'
+import { until } from '../support/house.ts'
 import { call, command, grantOf, located, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess } from '../support/memory-process.ts'
@@ -117,6 +118,36 @@ test('an e-mail address in any spelling finds its calls, newest first, with what
   }
   expect((await overApi({ input: 'ada@example.org' })).calls).toEqual([])
   expect((await overApi({ input: '8.8.8.8' })).calls.length).toBeGreaterThan(2)
+})
+
+test('a partner has a limited number of searches under way, and others search meanwhile', async () => {
+  const { eventLog } = room.foundation
+  const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
+  const last = eventLog.lastRevision.bind(eventLog)
+  let searching = 0
+  const slow = vi.spyOn(eventLog, 'lastRevision').mockImplementation(async (stream) => {
+    if (stream === ledgerStream(scene.organizationId)) {
+      searching++
+      await mayRead
+    }
+    return last(stream)
+  })
+  try {
+    const held = Array.from({ length: 8 }, () => find('partner', email))
+    await until('eight are under way', async () => searching === 8)
+    const ninth = await find('partner', email)
+    expect([ninth.statusCode, ninth.body]).toEqual([
+      422,
+      expect.stringContaining('Too many requests of your organization are under way'),
+    ])
+    expect((await find('finance', email, other)).statusCode).toBe(200)
+    readOn()
+    expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
+    expect((await find('partner', email)).statusCode).toBe(200)
+  } finally {
+    readOn()
+    slow.mockRestore()
+  }
 })
 
 test('no hash of the text is stored, even for a request with an Idempotency-Key', async () => {
