@@ -5,6 +5,7 @@ import { ulid } from 'ulid'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
@@ -104,8 +105,10 @@ const overApi = async (given: object, headers: Readonly<Record<string, string>> 
   return answer.json()
 }
 
-const pathIn = ({ organizationId }: Scene): string => `/organizations/${organizationId}/ledger/find-calls`
-const find = (role: string, input: string) => as(role).submit(pathIn(scene), { input })
+const pathIn = ({ organizationId }: Pick<Scene, 'organizationId'>): string =>
+  `/organizations/${organizationId}/ledger/find-calls`
+const find = (role: string, input: string, of: Pick<Scene, 'organizationId'> = scene) =>
+  as(role).submit(pathIn(of), { input })
 
 test('an e-mail address in any spelling finds its calls, newest first, with what they cost', async () => {
   for (const input of [email, ' ADA.lovelace@example.com. ']) {
@@ -122,6 +125,8 @@ test('an e-mail address in any spelling finds its calls, newest first, with what
 
 test('a partner has a limited number of searches under way, and others search meanwhile', async () => {
   const { eventLog } = room.foundation
+  const other = await createOrganization(room.foundation, { name: 'Contoso', overdraftLimit: 0n, actor })
+  await room.caughtUp()
   const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
   const last = eventLog.lastRevision.bind(eventLog)
   let searching = 0
