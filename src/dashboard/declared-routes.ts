@@ -91,7 +91,8 @@ const sentRoute = (
   pages.post<PlaceParams>(place.path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
     const form = formOf(request.body)
-    const key = `${view.viewer.user} ${request.url} ${form.text('once')}`
+    // With its values: a person who goes back can send the same form with others.
+    const key = `${view.viewer.user} ${request.url} ${JSON.stringify(request.body)}`
     const outcome = await attempt(() => {
       const begun =
         underWay.get(key) ?? inTurn(request, () => answered(context, view, { typed: form, request }))

@@ -499,7 +499,7 @@ describe('a form', () => {
   })
 })
 
-test('a second click while a secret is being made shows the same secret; a later one shows none', async () => {
+test('a second click while a secret is being made shows the same secret; a later one, or one with other values, shows none', async () => {
   const { organizationId } = await sceneWithLot()
   const { browser } = as('admin')
   const { eventLog } = room.foundation
@@ -518,6 +518,8 @@ test('a second click while a secret is being made shows the same secret; a later
   try {
     const clicks = [browser.post(path, form), browser.post(path, form)]
     await until('the key is being issued', async () => slow.mock.calls.some(([of]) => of.startsWith('key-')))
+    const other = await browser.post(path, form.replace('name=slow', 'name=other'))
+    expect([other.statusCode, other.body.includes('enl_live_')]).toEqual([409, false])
     appendOn()
     const secrets = (await Promise.all(clicks)).map(
       (page) => /<code id="secret">(enl_live_\w+)<\/code>/.exec(page.body)?.[1],
@@ -529,6 +531,13 @@ test('a second click while a secret is being made shows the same secret; a later
     appendOn()
     slow.mockRestore()
   }
+})
+
+test('a projection and all projections are not chosen together', async () => {
+  const rebuild = declarations.find(({ name }) => name === 'projection rebuild') as Declared
+  const given = { name: 'accounts', all: true, reason: 'x' }
+  const answer = await onApi(room, as('admin'), rebuild, given)
+  expect([answer.statusCode, answer.json().details.field]).toEqual([400, 'all'])
 })
 
 describe('the admin API', () => {

@@ -27,8 +27,10 @@ const named = (name: string): Projection => {
   return found
 }
 
-const chosenOf = ({ name, all }: Chosen): readonly Projection[] =>
-  name === undefined || all ? projections : [named(name)]
+const chosenOf = ({ name, all }: Chosen): readonly Projection[] => {
+  if (name !== undefined && all) throw new InputFault('all', `choose ${name} or all projections, not both`)
+  return name === undefined ? projections : [named(name)]
+}
 
 /** Leaving out the name does not mean "all", because that could take hours. */
 const chosenOrAll = (input: Chosen): readonly Projection[] => {
