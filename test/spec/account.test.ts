@@ -1,4 +1,4 @@
-/** A partner's view of its own account: its key, balance, usage, one call, the ledger. Specification 2.2 and 4.4, with decisions 1, 6, 11 and 24. */
+/** A partner can read its own key, balance, usage, calls and ledger: Specification 2.2 and 4.4, with decisions 1, 6, 11 and 24. */
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -55,7 +55,7 @@ const today = (): string => new Date().toISOString().slice(0, 10)
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 describe('4.4 GET /whoami', () => {
-  test('2.2 is the whole body: organization, key, permissions, limits and two instants', async () => {
+  test('2.2 the body is exactly organization, key, permissions, limits and two instants', async () => {
     const partner = await house.partner({
       permissions: ['ip_lookup', 'email_validation'],
       limits: { requests_per_minute: 60, requests_per_day: 5_000 },
@@ -96,7 +96,7 @@ describe('4.4 GET /whoami', () => {
     expect(answer.events[0]?.metadata.request_id).toBe(answer.headers.get('x-request-id'))
   })
 
-  test('created_at is when the key was issued; last_used of a new key is this very call', async () => {
+  test('created_at is the time of issue, and the last_used of a new key is the time of this call', async () => {
     const before = new Date().toISOString()
     const partner = await house.partner()
     const between = new Date().toISOString()
@@ -105,7 +105,7 @@ describe('4.4 GET /whoami', () => {
     expect(String(body.last_used) >= between).toBe(true)
   })
 
-  test('last_used becomes the time of the last call of this key, not of another', async () => {
+  test('last_used becomes the time of this key’s last call, not another key’s', async () => {
     const partner = await house.partner()
     const other = await house.key(partner.organizationId)
     const { events } = await house.lookup(partner, { ip: places.london })
@@ -131,7 +131,7 @@ describe('4.4 GET /whoami', () => {
     }
   })
 
-  test('is on the dashboard host, and the same on the API host', async () => {
+  test('is the same on the dashboard host and the API host', async () => {
     const partner = await house.partner()
     const answers = []
     for (const on of ['dashboard', 'api'] as const) {
@@ -165,7 +165,7 @@ describe('every account endpoint', () => {
     expectRefusedCall(await look(partner, path), partner, refusal, capability)
   })
 
-  test('takes no other method, even if its path names a call', async () => {
+  test('accepts no other method, even if its path names a call', async () => {
     const partner = await house.partner()
     for (const path of ['/v1/balance', '/v1/calls/01JB2ZQ5V7N3K2M4P6R8T0W1X2']) {
       const answer = await house.post(partner, path, {})
@@ -201,7 +201,7 @@ describe('every account endpoint', () => {
 })
 
 describe('GET /v1/balance', () => {
-  test('shows the balance, the spendable credits and the next to expire; free and recorded', async () => {
+  test('shows the balance, the spendable credits and the next to expire; the call is free and recorded', async () => {
     const partner = await house.partner({ credits: '7', overdraft: '2.5' })
     await house.lookup(partner, { ip: places.london })
     const answer = await look(partner, '/v1/balance')
@@ -356,10 +356,10 @@ describe('GET /v1/calls/{request_id}', () => {
     })
   })
 
-  test('while a re-rate is being applied, the cost of a call is not known yet: SYS_002', async () => {
+  test('while a re-rating is being applied, the cost of a call is not known yet: SYS_002', async () => {
     const partner = await house.partner({ credits: '10' })
     const call = await house.ask(partner, { path: '/v1/ip/lookup', body: { ip: places.london } })
-    // The ledger is adjusted, but the run is not recorded as finished.
+    // The correction is in the ledger, but the re-rating is not recorded as finished.
     await rerate(house, partner, { amount: '0.5', adjusts: null })
     const answer = await look(partner, `/v1/calls/${idOf(call)}`)
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 503, code: 'SYS_002' })
@@ -391,7 +391,7 @@ describe('GET /v1/calls/{request_id}', () => {
     })
   })
 
-  test('a replay names the first call, and the first call its replays', async () => {
+  test('a replay names the first call, and the first call names its replays', async () => {
     const partner = await house.partner()
     const headers = { 'idempotency-key': 'twice' }
     const first = await house.lookup(partner, { ip: places.london }, headers)
@@ -442,7 +442,6 @@ describe('GET /v1/calls/{request_id}', () => {
 })
 
 describe('GET /v1/ledger/export', () => {
-  /** All pages of an export, line by line. */
   const pagesOf = async (partner: Partner, max: number): Promise<AnswerAndFacts[]> => {
     const pages: AnswerAndFacts[] = []
     for (
@@ -552,7 +551,6 @@ describe('GET /v1/ledger/export', () => {
     const { balance, charged, events, digest } = recomputed(pages.flatMap(({ text }) => linesIn(text)))
     const last = (await look(partner, '/v1/balance')).body.result
     expect(last).toMatchObject({ balance })
-    // The fourth call, which would have cost 0.75, was beyond the overdraft limit.
     expect(charged).toBe('4')
     const stored = (await house.recorded()).filter(
       ({ stream }) => stream === `ledger-${partner.organizationId}`,
@@ -560,7 +558,7 @@ describe('GET /v1/ledger/export', () => {
     expect(JSON.parse(stored[events - 1]?.metadata ?? '{}').digest).toBe(digest)
   })
 
-  test('and finds every line that was changed, left out, moved or priced wrongly', async () => {
+  test('the published script finds every line that was changed, left out, moved or priced wrongly', async () => {
     const partner = await house.partner({ permissions: ['ip_lookup', 'ledger_read'] })
     await house.lookup(partner, { ip: places.london })
     await house.lookup(partner, { ip: places.unknown })
@@ -608,7 +606,7 @@ describe('GET /v1/calls/{request_id}/receipt proves a call to anyone, offline:',
   const called = async (partner: Partner): Promise<string> =>
     String((await house.lookup(partner, { ip: places.london })).body.request_id)
 
-  test('is 202 with Retry-After until a checkpoint covers the call, then proves it; free and recorded', async () => {
+  test('the answer is 202 with Retry-After until a checkpoint covers the call, then the proof; both are free and recorded', async () => {
     const partner = await house.partner({ credits: '7' })
     const requestId = await called(partner)
     const early = await receiptOf(partner, requestId)
@@ -635,7 +633,7 @@ describe('GET /v1/calls/{request_id}/receipt proves a call to anyone, offline:',
     verifyReceipt(answer.body.result as Receipt, receipt.verifier_key)
   })
 
-  test('requesting it makes a checkpoint', async () => {
+  test('requesting a receipt makes a checkpoint', async () => {
     const partner = await house.partner({ credits: '7' })
     const requestId = await called(partner)
     expect((await receiptOf(partner, requestId)).status).toBe(202)
@@ -645,7 +643,7 @@ describe('GET /v1/calls/{request_id}/receipt proves a call to anyone, offline:',
     expect(jobs).toEqual([{ waiting: 1 }])
   })
 
-  test('of a free call covers its one event', async () => {
+  test('the receipt of a free call covers its one event', async () => {
     const partner = await house.partner()
     const requestId = String((await house.lookup(partner, { ip: places.nowhere })).body.request_id)
     await house.foundation.checkpoints.make()
@@ -656,14 +654,14 @@ describe('GET /v1/calls/{request_id}/receipt proves a call to anyone, offline:',
     verifyReceipt(body.result as Receipt)
   })
 
-  test("of another organization's call, or of an unknown one, is 404", async () => {
+  test("the receipt of another organization's call, or of an unknown call, is 404", async () => {
     const [partner, other] = [await house.partner({ credits: '7' }), await house.partner()]
     for (const requestId of [await called(partner), '01JB2ZQ5V7N3K2M4P6R8T0W1X2'])
       expect(await receiptOf(other, requestId)).toMatchObject({ status: 404, body: { error: 'not_found' } })
   })
 })
 
-/** A ledger changed by someone who recomputed all digests. */
+/** Simulates someone who changed the ledger and recomputed all digests. */
 const rechained = (lines: readonly string[], changes: Record<string, string>): string[] => {
   let digest = ''
   return lines.map((line) => {

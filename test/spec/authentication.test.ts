@@ -1,4 +1,4 @@
-/** Specification 5, 2.1 and the AUTH codes of 7, with decisions 3 and 24. */
+/** Authentication: Specification 5, 2.1 and the AUTH codes in 7, with decisions 3 and 24. */
 import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
@@ -27,11 +27,9 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-/** A well-formed key of this id, with this secret. */
 const keyWith = (keyId: string, secret: string): string =>
   composeApiKey(Uint8Array.from(keyId + secret, (character) => base62.indexOf(character))).apiKey
 
-/** Sends unauthenticated requests with these headers to both hosts. */
 const knock = async (headers: Record<string, string>): Promise<Answer[]> =>
   Promise.all([
     send(`${house.apiUrl}/v1/ip/lookup`, {
@@ -234,7 +232,7 @@ describe('refused keys do not use up quotas', () => {
       details: { limit: 3, window: 'refused', retry_after_seconds: expect.any(Number) },
     })
     expect(over.events).toEqual([])
-    // Whoami needs no permission: the key's own windows are unused.
+    // Refused calls do not count in the key's own windows.
     const whoami = await house.whoami(own)
     expect(rateLimitsOf(whoami)).toMatchObject({ minute: { limit: 3, remaining: 2 } })
   })
@@ -295,7 +293,7 @@ test('an operator sees which key was refused and why, and no secret', async () =
   }
 })
 
-test('5.1 without a valid key no answer has a header of a call', async () => {
+test('5.1 without a valid key, no answer has a call’s headers', async () => {
   for (const answer of await knock({})) expectNoCallHeaders(answer)
   expect(bare(await house.eventsOf('org_00000000000000000000000000'))).toEqual([])
 })

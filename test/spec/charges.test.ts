@@ -1,4 +1,4 @@
-/** The billing rules of Specification 4.1, as decisions 8 to 14 apply them to the IP lookup: who pays, how much, and when. */
+/** The billing rules in Specification 4.1, as decisions 8 to 14 apply them to the IP lookup. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   priceOverrides,
@@ -98,19 +98,18 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
       expect(body).toMatchObject({ code: 'CREDIT_001', details: { required: '1', available: '0' } })
       expect(body).not.toHaveProperty('result')
     }
-    // Every balance from 49 down to 0 was reported exactly once.
     const remaining = paid.map(({ headers }) => Number(headers.get('credits-remaining')))
     expect(remaining.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i))
     const events = (await house.eventsOf(partner.organizationId)).slice(before)
     const unpaid = events.filter(({ type, data }) => type === 'KeyUsed' && data.code === 'CREDIT_001')
     expect(unpaid.length).toBeGreaterThanOrEqual(60)
-    // All were in progress together. From now on refused calls of this minute are counted, and recorded together when it is over.
+    // More than 60 calls were refused in this minute, so further ones are only counted, and recorded together when the minute is over.
     for (let n = 0; n < 5; n++) expect((await house.lookup(partner, { ip: '81.2.69.1' })).status).toBe(402)
     const later = (await house.eventsOf(partner.organizationId)).slice(before + events.length)
     if (minute() === begunIn) expect(later).toEqual([])
     expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(50 + unpaid.length)
     expect(chargesIn(events)).toHaveLength(50)
-    // Each charge comes right after its call and names it, and the request id of each paid answer belongs to a call.
+    // Each charge directly follows its call and names it. The request id in each paid answer belongs to a call.
     const called = new Map(
       events.flatMap((event) => (event.type === 'KeyUsed' ? [[event.revision, event]] : [])),
     )
@@ -125,7 +124,7 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
 })
 
 describe('decision 14: every charge names its rule, its version and the price book that priced it', () => {
-  test('an organization’s own price replaces the book’s from its start time, and ends when it is lifted', async () => {
+  test('an organization’s own price replaces the book’s from its start time until it is lifted', async () => {
     const partner = await house.partner({ credits: '100' })
     await override(partner, '0.25')
     const reduced = await house.lookup(partner, { ip: places.london })
@@ -168,7 +167,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
     await expect(withdraw()).rejects.toThrow(`${organizationId} has no active override ${overrideId}`)
   })
 
-  // The last test: the book it publishes stays in force.
+  // This test is the last one because its price book stays in force.
   test('a new price book prices calls from its start time, and re-prices no earlier call', async () => {
     const partner = await house.partner({ credits: '100' })
     const watcher = await house.partner({ credits: '1000' })
@@ -180,7 +179,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
       effective_from: new Date(Date.now() + hourMs).toISOString(),
       rules: withPrice('1.000001'),
     })
-    // Processes receive books in order: if this book prices calls, they know the later book too.
+    // Processes receive books in order, so a process that prices calls by this book also has the later one.
     const now = await house.publishPriceBook({
       effective_from: new Date(Date.now() - hourMs).toISOString(),
       rules: withPrice('1'),

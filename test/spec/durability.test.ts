@@ -1,4 +1,4 @@
-/** Decision 12: a result is sent only after its facts and its charge are durable; if that is not possible, nothing is charged. */
+/** Decision 12: a result is sent only after its facts and its charge are durable. Otherwise nothing is charged. */
 import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -41,7 +41,7 @@ const brokenLog = async (): Promise<() => Promise<void>> => {
   return once
 }
 
-/** An answer that may take a while, and a check whether it has arrived. */
+/** Sends a lookup, and can show whether its answer has arrived yet. */
 const watched = (partner: Partner, ip: string, headers: Record<string, string> = {}) => {
   const state: { answer: Answer | undefined } = { answer: undefined }
   const answer = send(`${house.apiUrl}/v1/ip/lookup`, {
@@ -70,7 +70,7 @@ describe('while the event log accepts nothing', () => {
     const log = await blockedLog()
     const calls = [places.london, '10.0.0.1', 'nonsense'].map((ip) => watched(partner, ip))
     await log.waiting()
-    // Answers to requests without a valid key show that the calls queued before them had their turn.
+    // These answers show that the calls queued before them have had their turn.
     for (let i = 0; i < 5; i++)
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': 'nobody' }, body: {} }),

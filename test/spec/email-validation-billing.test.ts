@@ -227,13 +227,12 @@ describe('when companies cannot be looked up', () => {
       expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
       expect(answer.events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
       expectCredits(answer, '0', '3')
-      // Calls that request no company are not affected.
       const without = await validate(house, partner, 'nobody@unread-widgets.com', { company: false })
       expect(resultOf(without).status).toBe('invalid')
     } finally {
       await giveBack()
     }
-    // The failed call's reservation was released: the balance is exactly these three credits.
+    // The balance is exactly three credits, so the failed call's reservation must have been released.
     const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true, headers })
     expect(answer.headers.get('idempotent-replayed')).toBeNull()
     expect(resultOf(answer).company_status).toBe('found')
@@ -266,10 +265,9 @@ describe('decision 15: with an Idempotency-Key', () => {
 })
 
 describe('4.1.5 and 8: ten validations a second per key', () => {
-  /** Sends all calls together, and does not read the ledger in between. */
   const atOnce = (partner: Partner, count: number, at = house): Promise<Answer[]> =>
     Promise.all(Array.from({ length: count }, () => sendValidate(at, partner, 'nonsense')))
-  /** The burst of an unused key. On a busy machine a burst may take longer than its second: then another key is tried. */
+  /** Sends a burst with an unused key. If a busy machine takes longer than the key's second, another key is tried. */
   const burst = async (
     options: PartnerOptions,
     count: number,

@@ -1,4 +1,4 @@
-/** Decision 21, and the memory of mailboxes whose servers asked us to come back later: where addresses are kept, and where never. */
+/** Decision 21, and mailboxes whose servers deferred us: where addresses are stored, and where they never are. */
 import pino from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
@@ -23,7 +23,6 @@ import { bare, expectCredits } from './wire.ts'
 
 let world: MailWorld
 let house: House
-/** Every log line of the house, at the most detailed level. */
 const logged: string[] = []
 
 mailHouse(
@@ -44,7 +43,6 @@ const waitingJobs = async (): Promise<Job[]> =>
     )
   ).map(({ key, data, seconds }) => ({ key: String(key), data: String(data), seconds: Number(seconds) }))
 
-/** Runs due jobs in another process until the condition holds. */
 const runJobs = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
   const logger = pino({ level: 'silent' })
   const { foundation } = house
@@ -64,7 +62,7 @@ const runJobs = async (what: string, condition: () => Promise<boolean>): Promise
 const letJobsBeDue = (): Promise<unknown> =>
   house.query(`update pgboss.job set start_after = now() where name = 'mailbox-retry'`)
 
-/** Puts all clients off until the test ends that. */
+/** A mail server that defers every client until `relent` is called. */
 const greylisting = () => {
   let waiting = true
   const known = mailboxes('someone')
@@ -165,7 +163,7 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
 })
 
 describe('decision 21: an address', () => {
-  // A text that occurs nowhere else in the database.
+  // This text occurs nowhere else in the database.
   const localPart = 'zq7.very-unlikely-mailbox'
   const domain = 'traceless.example.com'
   const email = `${localPart}@${domain}`
@@ -182,7 +180,7 @@ describe('decision 21: an address', () => {
       const headers = { 'idempotency-key': `address-${n}` }
       expect((await validate(house, partner, address, { headers })).status).toBe(200)
     }
-    // Refusals too: the fault is in the rest of the body, and the address must not leak through them.
+    // The fault is in the rest of the body. The refusal must not leak the address either.
     await house.post(partner, path, { email, include_company_data: localPart })
     const poor = await emailPartner(house, { credits: '0' })
     expect((await validate(house, poor, email)).status).toBe(402)
@@ -215,7 +213,7 @@ describe('decision 21: an address', () => {
   })
 
   test('is in no row of any table, in no encoding: stored answers and waiting jobs are encrypted', async () => {
-    // The tables do hold data about these addresses: an answer for replays, and a job for the retry.
+    // The tables do contain data about these addresses: an answer for replays, and a job for the retry.
     expect(
       await house.query(`select 1 from idempotent_calls where organization_id = $1 and answer is not null`, [
         partner.organizationId,
@@ -266,10 +264,10 @@ const allTables = async (): Promise<{ schema: string; name: string }[]> =>
     )
   ).map(({ schema, name }) => ({ schema: String(schema), name: String(name) }))
 
-/** The text as it appears inside longer base64, for each of its three possible offsets. */
+/** The text as it appears in longer base64 text, at each of its three possible offsets. */
 const base64Forms = (text: string): string[] =>
   [0, 1, 2].map((before) => {
     const encoded = Buffer.from(`${'\0'.repeat(before)}${text}`).toString('base64url')
-    // The first and last few characters also hold bits of the bytes around the text.
+    // The first and last characters also encode bits of the surrounding bytes.
     return encoded.slice(before === 0 ? 0 : before + 1, -2)
   })

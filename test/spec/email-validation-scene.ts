@@ -1,4 +1,4 @@
-/** Domains with their own mail servers on loopback, and the expected results of calls about their mailboxes. */
+/** Domains whose mail servers run on loopback, and the expected results of calls about their mailboxes. */
 import { connect, createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, expect } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -20,11 +20,11 @@ import { closedPort, type SmtpScript, type SmtpServer, startSmtpServer } from '.
 
 export type MailWorld = {
   readonly dns: DnsServerDouble
-  /** The settings with which a house uses this world. */
+  /** The settings of a house that uses these servers. */
   readonly environment: Readonly<Record<string, string>>
-  /** Starts a mail server for the domain at its own address, so that its behaviour does not affect another server's reputation. */
+  /** Starts a mail server at an address of its own, so that its behaviour does not affect another server's reputation. */
   host(domain: string, script?: SmtpScript): Promise<SmtpServer & { readonly address: string }>
-  /** A domain whose only mail server is not running. */
+  /** Adds a domain whose only mail server is not running. */
   ruin(domain: string): void
   close(): Promise<void>
 }
@@ -65,7 +65,7 @@ const openMailWorld = async (): Promise<MailWorld> => {
   }
 }
 
-/** SMTP_PORT is a single port for all servers, so each server has its own address. */
+/** SMTP_PORT is the same for all servers, so each server has its own address. */
 const openDoor = async ({ host, port, to }: { host: string; port: number; to: number }): Promise<Server> => {
   const door = createServer((socket) => {
     const inside = connect(to, '127.0.0.1')
@@ -85,7 +85,7 @@ const openDoor = async ({ host, port, to }: { host: string; port: number; to: nu
   return door
 }
 
-/** A house in a mail world, open until the calling file ends. `begin` gets both before the first test runs. */
+/** Opens a house and its mail servers until the test file ends. `begin` receives both before the first test runs. */
 export const mailHouse = (
   begin: (opened: { house: House; world: MailWorld }) => Promise<void> | void,
   { logger }: Pick<Parameters<typeof openHouse>[0] & object, 'logger'> = {},
@@ -111,7 +111,7 @@ export const mailboxes =
 
 export const path = '/v1/email/validate'
 
-/** A partner with a limit per second that no test reaches. */
+/** Creates a partner whose limit per second no test reaches. */
 export const emailPartner = (house: House, options: PartnerOptions = {}): Promise<Partner> =>
   house.partner({
     permissions: ['email_validation'],
@@ -132,7 +132,7 @@ export const validate = (
     headers,
   )
 
-/** Sends without reading the ledger: for calls that are made together. */
+/** Sends a call without reading the ledger, so that several calls can be made together. */
 export const sendValidate = (
   { apiUrl }: Pick<House, 'apiUrl'>,
   { apiKey }: Partner,
@@ -143,11 +143,11 @@ export const sendValidate = (
     body: { email },
   })
 
-/** The result of a 200, which must have exactly the keys of the contract. */
+/** Returns the result of a 200, and expects exactly the contract's members. */
 export const resultOf = (answer: Answer): EmailValidationResult => {
   expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
   const read = emailValidationResult.parse(answer.body.result)
-  // Parsing would have dropped keys that are not in the contract.
+  // Parsing drops members that are not in the contract.
   expect(answer.body.result).toStrictEqual(read)
   return read
 }
@@ -172,7 +172,7 @@ const keyUsed = ({ keyId }: Partner, facts: ExpectedFacts) => ({
   },
 })
 
-/** A free validation, as in the ledger. */
+/** The ledger events of a free validation. */
 export const freeValidation = (partner: Partner, facts: ExpectedFacts) => [
   {
     type: 'KeyUsed',
@@ -203,7 +203,7 @@ export const companyLine: ExpectedLine = {
   rule_version: 2,
 }
 
-/** A charged one: the facts, and the charge right after them. */
+/** The ledger events of a charged validation: its facts, directly followed by the charge. */
 export const chargedValidation = (
   partner: Partner,
   facts: ExpectedFacts,
@@ -236,7 +236,7 @@ export const knowCompany = (house: House, domain: string, name: string): Promise
     [domain, name],
   )
 
-/** The database ends queries about companies, as it does when it shuts down; other queries work. The returned function restores them. */
+/** Makes queries about companies fail as if the database were shutting down. Returns a function that undoes this. */
 export const takeCompaniesAway = async (house: House): Promise<() => Promise<void>> => {
   await house.query(`
     create function companies_away() returns boolean language plpgsql volatile as

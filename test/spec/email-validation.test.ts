@@ -1,4 +1,4 @@
-/** Specification 4.1 and 8: the answers, with decisions 1, 4, 7, 9, 16 and 17. */
+/** The answers of email validation: Specification 4.1 and 8, with decisions 1, 4, 7, 9, 16 and 17. */
 import { describe, expect, test } from 'vitest'
 import type { Config } from '../../src/config.ts'
 import type { House, Partner } from '../support/house.ts'
@@ -50,7 +50,7 @@ describe('4.1 the answer', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['second', 'minute', 'day'])
   })
 
-  test('about a mailbox its server accepts, while refusing a random one, is valid, with every field', async () => {
+  test('about a mailbox that its server accepts, while it refuses a random one, is valid and has every field', async () => {
     const server = await world.host('valid.example.com', { recipient: mailboxes('someone') })
     const result = resultOf(await validate(house, partner, 'someone@Valid.Example.COM'))
     expect(result).toEqual({
@@ -101,7 +101,7 @@ describe('4.1 the answer', () => {
     expect(server.conversations.flatMap(({ said }) => said).filter((line) => /^DATA/i.test(line))).toEqual([])
   })
 
-  test('about a text that is not an address has every key, with null for all that was not determined', async () => {
+  test('about a text that is not an address has every key, with null for everything that was not determined', async () => {
     const result = resultOf(await validate(house, partner, 'no-at-sign'))
     expect(result).toEqual({
       email: 'no-at-sign',
@@ -400,7 +400,6 @@ describe('decision 16: the request', () => {
   })
 })
 
-/** The answer of another process with these settings, and the events it adds. */
 const validateUnder = async (config: Partial<Config>, by: Partner, email: string) => {
   const before = (await house.eventsOf(by.organizationId)).length
   const app = await house.another({ config })

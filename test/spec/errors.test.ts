@@ -1,4 +1,4 @@
-/** Specification 2.1 and 7, with decisions 2 to 5 and 7: every faulty request is answered with the error object. */
+/** Specification 2.1 and 7, with decisions 2 to 5 and 7: every faulty request gets the error object. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { permission } from '../../src/events/capabilities.ts'
@@ -39,7 +39,7 @@ const only = (answers: readonly Answer[]): Answer => {
   return answer
 }
 
-/** An error object, and no trace in any ledger. */
+/** Expects an error object, and no event in any ledger. */
 const expectUncalled = async (
   refusal: Parameters<typeof expectErrorObject>[1],
   request: () => Promise<Answer>,
@@ -374,7 +374,7 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and no
   })
 
   test.each([
-    // Methods that Node.js parses but Fastify does not route, methods of other protocols, and methods it does not parse.
+    // Node.js parses some of these although Fastify does not route them; others belong to other protocols or cannot be parsed.
     ...['TRACE', 'QUERY', 'DESCRIBE', 'BREW', 'get', 'X-_~!'],
   ])('%s is treated as a method too', async (method) => {
     const answer = only(
@@ -417,7 +417,7 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
       ),
     )
     expectErrorObject(answer, unreadable(400))
-    // The fact may be recorded after the answer, which has no result. The call after it comes later in the log.
+    // The fact may be recorded after the answer, so a later call makes sure that it is in the log.
     expect((await house.whoami(own)).headers.get('credits-remaining')).toBe('1000')
     const events = await house.eventsOf(own.organizationId)
     expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])

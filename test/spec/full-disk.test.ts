@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
-/** Decision of operations: a nearly full disk refuses new calls before PostgreSQL fails during those in flight. */
+/** When the disk is nearly full, new calls are refused before PostgreSQL fails during calls in progress. */
 
 let house: House
 let partner: Partner

@@ -1,6 +1,6 @@
 /**
- * Decision 15: only a charge uses up an Idempotency-Key. A free call may be repeated. A charged call is never charged again, and buys one
- * answer, not a subscription.
+ * Decision 15: only a charge uses up an Idempotency-Key, so a free call can be repeated. A charged call is never charged again,
+ * and buys one answer, not a subscription.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, until } from '../support/house.ts'
@@ -38,7 +38,6 @@ beforeEach(() => {
 const aPartner = (credits: string): Promise<Partner> =>
   house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits, limits })
 
-/** Asks for fresh data of a person, under a key. */
 const ask = async (partner: Partner, key: string): Promise<AnswerAndFacts> => {
   const answer = await house.post(
     partner,
@@ -53,13 +52,13 @@ const ask = async (partner: Partner, key: string): Promise<AnswerAndFacts> => {
   return answer
 }
 
-/** The upstream's own clock does not move with the house. */
+/** The Date header has the house's time, because the upstream's own clock does not move. */
 const known = (headline: string): UpstreamAnswer => ({
   headers: { date: new Date().toUTCString() },
   body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
 })
 const nobody: UpstreamAnswer = { status: 404 }
-/** Not a connection failure: the service keeps asking the source. */
+/** This is not a connection failure, so the service keeps asking the source. */
 const nonsense: UpstreamAnswer = { body: 'nonsense' }
 
 const headlineOf = ({ body }: AnswerAndFacts): unknown => Object(body.result).headline
@@ -77,7 +76,7 @@ const expectReplay = (answer: AnswerAndFacts, partner: Partner): void => {
   })
 }
 
-/** The first answer that delivers is charged as usual, and uses up the key. */
+/** Expects the first delivered answer to be charged as usual and to use up the key. */
 const expectDelivered = async (partner: Partner, key: string, before: string, after: string) => {
   upstream.answers(() => known('Keeper of small lamps'))
   const delivered = await ask(partner, key)
@@ -201,7 +200,7 @@ describe('a charge for a person’s data', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('once nothing is cached any more, is 503 under its key, free, and no source is asked; another key is another call', async () => {
+  test('returns a free 503 under its key once nothing is cached, and no source is asked; another key is another call', async () => {
     const partner = await aPartner('20')
     upstream.answers((_, n) => known(`version ${n}`))
     await ask(partner, 'bought')
@@ -215,7 +214,7 @@ describe('a charge for a person’s data', () => {
     const other = await ask(partner, 'bought-again')
     expect(headlineOf(other)).toBe('version 1')
     expectCredits(other, '5', '10')
-    // Data that another charge fetched a month later are not what the older charge paid for.
+    // The older charge did not pay for data that another charge fetched a month later.
     const last = await ask(partner, 'bought')
     expectErrorObject(last, unavailable)
     expectCredits(last, '0', '10')

@@ -1,6 +1,6 @@
 /**
- * Decision 15 for answers with a person's data, which are not stored: a call repeated under its Idempotency-Key returns the person it paid
- * for or no one, and free answers about that person use up no key.
+ * Decision 15 for answers with personal data, which are not stored. A repeated call returns only the person its Idempotency-Key
+ * paid for, and free answers about that person use up no key.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -15,7 +15,7 @@ const dayMs = 24 * hourMs
 
 let upstream: ProfileUpstream
 let house: House
-/** A partner whose calls change the cache. */
+/** This partner's calls change the cache. */
 let bystander: Partner
 let people = 0
 let lid = ''
@@ -54,7 +54,7 @@ const aPartner = (credits: string): Promise<Partner> =>
 
 const urnOf = (of: string): string => `urn:profnet:person:${of}`
 
-/** Asks with or without a key, and waits until no fetch is running. */
+/** Also waits until no fetch is running. */
 const ask = async (
   partner: Partner,
   { id = lid, cached = false, key }: { id?: string; cached?: boolean; key?: string } = {},
@@ -72,7 +72,7 @@ const ask = async (
   return answer
 }
 
-/** The upstream's answer about the person. Its own clock does not move with the house. */
+/** The Date header has the house's time, because the upstream's own clock does not move. */
 const known = (headline: string, { urn = number }: { urn?: string } = {}): UpstreamAnswer => ({
   headers: { date: new Date().toUTCString() },
   body: { lid, urn: urnOf(urn), firstname: 'Zorvina', lastname: 'Quillfeather', headline },
@@ -90,7 +90,7 @@ const expectRepeated = (answer: AnswerAndFacts, headline: string, remaining: str
   expectCredits(answer, '0', remaining)
 }
 
-/** No personal data, no charge, and no source was asked. */
+/** Expects no personal data, no charge, and no request to a source. */
 const expectNobody = (answer: AnswerAndFacts, remaining: string): void => {
   expectErrorObject(answer, unavailable)
   expectCredits(answer, '0', remaining)
@@ -141,7 +141,6 @@ describe('a call that was charged before its process died, and whose repetition 
     upstream.answers(() => known('Bought'))
     expectCredits(await ask(partner, { key: 'crashed' }), '5', '15')
     await loseAnswers(house, partner)
-    // Data that old are never served.
     house.moveClock(31 * dayMs)
     expectNobody(await ask(partner, { key: 'crashed' }), '15')
     for (let n = 0; n < 2; n++) {
@@ -161,7 +160,7 @@ describe('a call that was charged before its process died, and whose repetition 
     upstream.answers(() => known('Bought'))
     await ask(partner, { key: 'later' })
     await loseAnswers(house, partner)
-    // The purchased data cannot be read for a while.
+    // For a while, the purchased data cannot be read.
     await house.query(`update profile_keys set subject_id = 'away ' || subject_id`)
     expectNobody(await ask(partner, { key: 'later' }), '15')
     await house.query(`update profile_keys set subject_id = replace(subject_id, 'away ', '')`)
@@ -175,14 +174,13 @@ describe('a charge for a person’s data', () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Who was paid for'))
     expectCredits(await ask(partner, { key: 'bought' }), '5', '15')
-    // An hour later, and within the day: another person's number leads to the name.
+    // An hour later, within the same day, the name leads to another person.
     house.moveClock(hourMs)
     const other = String(Number(number) + 1_000_000)
     upstream.answers(() => known('Somebody else', { urn: other }))
     expect(headlineOf(await ask(bystander, { id: urnOf(other) }))).toBe('Somebody else')
     expect(headlineOf(await ask(bystander, { cached: true }))).toBe('Somebody else')
     for (let n = 0; n < 2; n++) expectNobody(await ask(partner, { key: 'bought' }), '15')
-    // Only a new charge gets the data of the other person.
     expect(headlineOf(await ask(partner, { cached: true, key: 'bought-now' }))).toBe('Somebody else')
     expect(await chargesOf(house, partner)).toHaveLength(2)
   })

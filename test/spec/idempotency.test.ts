@@ -1,4 +1,4 @@
-/** Decision 15: repeating the same Idempotency-Key and body returns the first answer, and is charged only once, ever. */
+/** Decision 15: repeating a call with the same Idempotency-Key and body returns the first answer and charges nothing again. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -32,7 +32,6 @@ afterAll(() => house?.close())
 const lookup = (partner: Partner, ip: unknown, key: string) =>
   house.lookup(partner, { ip }, { 'idempotency-key': key })
 
-/** Sends without reading the ledger: for calls that are made together. */
 const sendLookup = (partner: Partner, ip: string, key: string): Promise<Answer> =>
   send(`${house.apiUrl}/v1/ip/lookup`, {
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', 'idempotency-key': key },
@@ -99,7 +98,7 @@ describe('the same key and body repeated', () => {
         ),
         column,
       ).toEqual([{ different: 2 }])
-    // A row copied over the other organization's row.
+    // Simulates a row that was copied over the other organization's row.
     await house.query(
       `update idempotent_calls set answer = (select answer from idempotent_calls where organization_id = $1)
         where organization_id = $2`,
@@ -136,7 +135,6 @@ describe('the same key with another body', () => {
       details: {},
     })
     expectCredits(answer, '0', '9')
-    // The first answer is unaffected.
     expect((await lookup(partner, places.london, 'order-1')).text).toBe(first.text)
   })
 })
@@ -261,7 +259,7 @@ describe('after the first body is forgotten', () => {
     expect((await lookup(partner, places.london, 'unpaid')).status).toBe(402)
     await forget(house, partner)
     const again = await lookup(partner, places.london, 'unpaid')
-    // Never charged: a result may be sent only with a charge, and there are no credits to charge.
+    // A result is sent only with a charge, and there are no credits to charge.
     expect(again.status).toBe(402)
     expect(again.text).not.toContain('London')
     expect(await chargesOf(house, partner)).toEqual([])
@@ -278,7 +276,6 @@ describe('after the process died before it answered', () => {
     expect(again.body.result).toEqual(first.body.result)
     expectCredits(again, '0', '9')
     expect(await chargesOf(house, partner)).toHaveLength(1)
-    // From now on this is the first answer.
     expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
   })
 })

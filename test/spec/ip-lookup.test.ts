@@ -1,4 +1,4 @@
-/** Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
+/** The IP lookup: Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { london, nowhere } from '../ip-lookup/locations.ts'
@@ -21,7 +21,6 @@ const keyUsed = (facts: { success: boolean; country_code: string | null }) => ({
   facts: { kind: 'ip_lookup', ...facts, address_hmac: expect.stringMatching(/^[\w-]{43}$/) },
 })
 
-/** The facts of a lookup, and its charge. */
 const chargedLookup = (countryCode: string) => [
   { type: 'KeyUsed', data: keyUsed({ success: true, country_code: countryCode }) },
   {
@@ -40,7 +39,7 @@ const chargedLookup = (countryCode: string) => [
   },
 ]
 
-/** Success false, every field null and is_eu false; recorded, and free. */
+/** Expects an answer without a location, recorded free of charge. */
 const expectNowhere = (answer: AnswerAndFacts, ip: string): void => {
   const type = ip.includes(':') ? 'IPv6' : 'IPv4'
   expect(answer.status).toBe(200)

@@ -1,4 +1,4 @@
-/** Calls while KEY_DIR is unreachable: no personal data is stored that could not be erased, and all other calls work. */
+/** While KEY_DIR is unreachable, no personal data is stored, because it could not be erased. All other calls work. */
 import { rename } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -41,7 +41,6 @@ test('profiles that would have to be stored are 503 and free; a repeated call is
   expectCredits(refused, '0', '95')
   const once = () => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-away' })
   expectCredits(await once(), '1', '94')
-  // Its answer could not be stored, so the call is made again, for free.
   const again = await once()
   expect(again.status).toBe(200)
   expectCredits(again, '0', '94')

@@ -1,4 +1,4 @@
-/** Changes to a partner's ledger other than calls, and the facts left by failed and repeated calls. */
+/** Changes to a partner's ledger other than calls, and the expected facts of failed and repeated calls. */
 import { randomUUID } from 'node:crypto'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -10,7 +10,7 @@ import type { Bare, ExpectedRefusal } from './wire.ts'
 export const chargesOf = async (house: House, { organizationId }: Partner): Promise<LedgerFact[]> =>
   (await house.eventsOf(organizationId)).filter(({ type }) => type === 'CreditCharged')
 
-/** With another ledger, the house's own ledger does not know the grant yet. */
+/** Grants credits. If `ledger` belongs to another process, the house's own ledger has not read the grant yet. */
 export const buy = (
   house: House,
   { organizationId }: Partner,
@@ -29,7 +29,7 @@ export const buy = (
     },
   )
 
-/** Does what a re-rating does: it corrects a charge, or with `adjusts` null the balance; `amount` is signed. */
+/** Corrects a charge as a re-rating does, or the balance if `adjusts` is null. `amount` is signed. */
 export const rerate = (
   house: House,
   { organizationId }: Partner,
@@ -48,7 +48,7 @@ export const rerate = (
   })
 }
 
-/** The refusal of a call that cannot be paid. */
+/** The refusal of a call that the balance does not cover. */
 export const unpaid = (required: string, available: string): ExpectedRefusal => ({
   status: 402,
   error: 'payment_required',
@@ -56,7 +56,7 @@ export const unpaid = (required: string, available: string): ExpectedRefusal => 
   details: { required, available },
 })
 
-/** The refusal of a call that failed because of an outside system. */
+/** The refusal of a call because an outside system failed. */
 export const unavailable: ExpectedRefusal = {
   status: 503,
   error: 'service_unavailable',
@@ -76,7 +76,7 @@ export const failureFact = ({ keyId }: Partner, capability: Capability): Bare =>
   },
 })
 
-/** A replayed call with an Idempotency-Key; `idempotent`: whether the charge was looked up for it. */
+/** The fact of a replayed call. `idempotent`: whether the charge was looked up for its Idempotency-Key. */
 export const replayFact = (
   { keyId }: Partner,
   capability: Capability = 'ip_lookup',
@@ -93,7 +93,7 @@ export const replayFact = (
   },
 })
 
-/** Runs the job that forgets answers under Idempotency-Keys, as if a day had passed. */
+/** Runs the job that deletes answers stored under Idempotency-Keys, as if a day had passed. */
 export const forget = async (house: House, { organizationId }: Partner): Promise<void> => {
   await house.query(
     `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
@@ -102,7 +102,7 @@ export const forget = async (house: House, { organizationId }: Partner): Promise
   await forgetAnswers(house.foundation.pool)
 }
 
-/** Simulates a process that died between its append and its answer, and the end of its claim a minute later. */
+/** Simulates a process that died between its append and its answer, and whose claim ended a minute later. */
 export const loseAnswers = async (house: House, { organizationId }: Partner): Promise<void> => {
   await house.query(
     `update idempotent_calls set status = null, answer = null, answered_at = null,

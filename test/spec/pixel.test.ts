@@ -1,4 +1,4 @@
-/** Specification §4.5 and §4.6, decisions 22 and 23: the pixel controls, over HTTP, with their records in the ledger. */
+/** The pixel controls over HTTP, with their records in the ledger: Specification 4.5 and 4.6, with decisions 22 and 23. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { z } from 'zod'
 import {
@@ -20,7 +20,7 @@ import { type Bare, bare, expectCredits, expectErrorObject, rateLimitsOf, ulid }
 let house: House
 beforeAll(async () => {
   house = await openHouse({ clock: 'movable' })
-  // Far from the end of a day or month, so that no period ends during a test.
+  // This is far from the end of a day or month, so no period ends during a test.
   moveTo('2031-05-14T12:00:00.000Z')
 })
 afterAll(() => house?.close())
@@ -85,9 +85,7 @@ const rulesRecorded = async ({ organizationId }: Partner): Promise<Bare[]> =>
     return { type, data }
   })
 
-/** Moves the house's clock forward to an instant. */
 const moveTo = (iso: string): void => house.moveClock(Date.parse(iso) - Date.now())
-/** The first instant of tomorrow and of next month. */
 const tomorrow = (): string => new Date(Math.floor(Date.now() / 86_400_000 + 1) * 86_400_000).toISOString()
 const nextMonth = (): string => {
   const now = new Date()
@@ -438,7 +436,7 @@ describe('missing and invalid parameters', () => {
   beforeAll(async () => {
     partner = await newPartner()
   })
-  // Only the first 60 refusals of a key and minute are recorded individually.
+  // Only the first 60 refusals for each key and minute are recorded individually.
   beforeEach(() => house.moveClock(2_000))
 
   const expectRefused = (
@@ -473,7 +471,6 @@ describe('missing and invalid parameters', () => {
   })
 
   afterAll(async () => {
-    // None of it became a rule.
     expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)).toEqual({ limits: [] })
     expect(resultOf(await listOf(partner, '/pixel/block'), pixelBlocks)).toEqual({ blocks: [] })
   })

@@ -71,12 +71,11 @@ let people = 0
 const freshLid = (): string => `zorvina-quillfeather-${++people}`
 const freshNumber = (): string => `98765432109876${10_000 + ++people}`
 
-/** The current time of the house. The server's own clock does not move with it. */
+/** The Date header has the house's time, because the upstream's own clock does not move. */
 const served = (body: unknown): UpstreamAnswer => ({ headers: { date: new Date().toUTCString() }, body })
 
 type Somebody = { readonly lid: string; readonly number: string }
 
-/** Adds a person to the upstream, by name and by number. */
 const somebody = (more: Readonly<Record<string, unknown>> = {}): Somebody => {
   const known = { lid: freshLid(), number: freshNumber() }
   const say = () => served({ ...person, lid: known.lid, urn: `urn:profnet:person:${known.number}`, ...more })
@@ -91,11 +90,11 @@ const timesAsked = (id: string): number =>
 const ask = (by: Partner, body: unknown, headers?: Readonly<Record<string, string>>) =>
   house.post(by, path, body, headers)
 
-/** Waits until no fetch is running: fetched data are in the cache, and the next call joins no fetch. */
+/** Afterwards, fetched data are in the cache and the next call joins no fetch. */
 const settled = (): Promise<void> =>
   until('no fetch is running', async () => (await house.query('select 1 from profile_fetches')).length === 0)
 
-/** In the upstream's form, with dates as precise as they are known. */
+/** A person in the upstream's format, with dates as precise as they are known. */
 const person = {
   firstname: 'Zorvina',
   lastname: 'Quillfeather',
@@ -174,11 +173,11 @@ const nothingKnown = {
   phone_numbers: [],
 }
 
-/** The result of a 200, which must have exactly the members of 2.4. */
+/** Returns the result of a 200, and expects exactly the members in Specification 2.4. */
 const resultOf = (answer: Answer): ProfileResult => {
   expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
   const read = profileResult.parse(answer.body.result)
-  // Parsing would have dropped members that are not in the contract.
+  // Parsing drops members that are not in the contract.
   expect(answer.body.result).toStrictEqual(read)
   return read
 }
@@ -188,7 +187,6 @@ const prices = { cached: '2', fresh: '5' } as const
 
 const subjectId = expect.stringMatching(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 
-/** The facts of a retrieval, and its charge. */
 const charged = (by: Partner, source: Source, ageSeconds: unknown = expect.any(Number)) => [
   {
     type: 'KeyUsed',
@@ -480,7 +478,7 @@ describe('decision 11: the price of a retrieval', () => {
   })
 })
 
-test('4.3.4 fresh data may take 1 to 5 seconds, and more before the source has failed', () => {
+test('4.3.4 fresh data may take 1 to 5 seconds, and longer before the source counts as failed', () => {
   expect(parseConfig({}).PROFILE_HTTP_TIMEOUT_MS).toBeGreaterThan(5_000)
 })
 
@@ -528,7 +526,6 @@ describe('a balance that is too low', () => {
       expectErrorObject(await ask(poor, { id, cached: false }), unpaid('5', '1'))
     }
     expect((await ask(poor, { id: '' })).body.code).toBe('PROFNET_001')
-    // Free answers stay free for callers who could pay.
     const other = await aPartner({ credits: '2' })
     expect((await ask(other, { id: gone.lid })).body).toMatchObject({ result: { deleted: true } })
     const refused = await ask(other, { id: nobody })
@@ -538,7 +535,7 @@ describe('a balance that is too low', () => {
 })
 
 describe('an upstream failure is 503 with Retry-After, and nothing is charged', () => {
-  /** The trace of an upstream failure: a free fact, and nothing in the cache. */
+  /** Expects a free fact, and nothing in the cache. */
   const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
     expectErrorObject(answer, unavailable)
     expect(answer.headers.get('retry-after')).toBe(String(retryAfterSeconds))
@@ -557,7 +554,6 @@ describe('an upstream failure is 503 with Retry-After, and nothing is charged', 
     const wasThere = answers.get(lid)
     for (const id of [lid, number]) answers.set(id, () => behaviour)
     expectUnavailable(await ask(by, { id: lid }), by, 5)
-    // The failure is not cached.
     await settled()
     if (wasThere !== undefined) answers.set(lid, wasThere)
     expect(bare((await ask(by, { id: lid })).events)).toEqual(charged(by, 'fresh', 0))
@@ -588,7 +584,7 @@ describe('an upstream failure is 503 with Retry-After, and nothing is charged', 
 })
 
 describe('decision 15: Idempotency-Key', () => {
-  test('a repeated key gets an answer again and one charge; the answer is never stored', async () => {
+  test('a repeated key gets an answer again and is charged once; the answer is never stored', async () => {
     const { lid } = somebody()
     const by = await aPartner({ credits: '5' })
     const askOnce = () => ask(by, { id: lid, cached: false }, { 'idempotency-key': 'one-person' })
@@ -650,7 +646,6 @@ describe('decision 21: personal data', () => {
     employment_history: [{ title: 'Founder', company: { company_name: 'Peatworks' }, is_current: true }],
   }
 
-  /** Every row of every table, as text. */
   const everyRow = async (): Promise<Map<string, string>> => {
     const tables = await house.query(
       `select format('%I.%I', schemaname, tablename) as name from pg_tables
@@ -660,7 +655,7 @@ describe('decision 21: personal data', () => {
     for (const { name } of tables) {
       const rows = await house.query(`select row_to_json(t)::text as row from ${name} t`)
       texts.set(String(name), rows.map(({ row }) => row).join('\n'))
-      // The rows of the event log hold events as bytes, and compress long ones.
+      // The event log's rows contain events as bytes, and long events are compressed.
       if (name === 'public.log_segments')
         texts.set(
           name,
@@ -697,7 +692,7 @@ describe('decision 21: personal data', () => {
     expect([...rows.keys()].map((name) => name.replace(/^(public|projections)\./, ''))).toEqual(
       expect.arrayContaining(['log_segments', 'idempotent_calls', 'profile_keys', 'profile_aliases_v1']),
     )
-    // Proves that the search works.
+    // This proves that the search works.
     expect(subjects.size).toBe(1)
     expect(rows.get('public.log_segments')).toContain(String([...subjects][0]))
     for (const mark of [...marks, 'brindlemoor', number, 'profnet.example'])

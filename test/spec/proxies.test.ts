@@ -1,9 +1,8 @@
-/** Behind a proxy: the address that counts for a key's allow-list. Connections come from several addresses of loopback. */
+/** Behind a proxy, the client's address counts for a key's allow-list. Connections come from several loopback addresses. */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
 
-/** 127.0.0.9 is a proxy; so is every address of 127.3.0.0/24 and of 2001:db8:7::/48. */
 const proxies = '127.0.0.9, 127.3.0.0/24,2001:db8:7::/48'
 const client = '203.0.113.7'
 let house: House
@@ -17,7 +16,7 @@ afterAll(() => house?.close())
 
 type Said = { status: number; code: unknown; address: unknown }
 
-/** One look-up over a connection from `from`. A header with two values is sent as two lines. */
+/** Sends one lookup over a connection from `from`. A header with two values is sent as two lines. */
 const lookUp = (
   from: string,
   forwarded: string | string[] | undefined,

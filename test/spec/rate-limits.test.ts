@@ -1,4 +1,4 @@
-/** Specification 8, with decisions 3, 5 and 24. */
+/** Rate limits: Specification 8, with decisions 3, 5 and 24. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -39,7 +39,7 @@ const expectDenied = (
   expect(state).toMatchObject({ limit, remaining: 0 })
   expect(answer.headers.get('retry-after')).toBe(String(state.resetSeconds))
   expect(answer.headers.get('credits-charged')).toBe('0')
-  // Counted, and recorded later together with the other refusals of its minute.
+  // The refusal is counted, and recorded later with the others in its minute.
   expect(answer.events).toEqual([])
   return state.resetSeconds
 }
@@ -97,8 +97,8 @@ describe('8 requests per minute and per day', () => {
 })
 
 /**
- * Moves both clocks to the start of a minute: limits and individual records use `performance.now()`, recorded minutes use the
- * time of day, which is returned.
+ * Moves both clocks to the start of a minute, and returns its time of day. Limits and individual records use
+ * `performance.now()`; recorded minutes use the time of day.
  */
 const startOfMinute = (): string => {
   house.moveClock(minuteMs - (performance.now() % minuteMs) + 1000)
@@ -106,7 +106,6 @@ const startOfMinute = (): string => {
   return new Date(Date.now() - (Date.now() % minuteMs)).toISOString()
 }
 
-/** Sends a lookup to one of several processes. */
 const lookupAt = (
   { apiUrl }: App,
   { apiKey }: Partner,
@@ -208,7 +207,6 @@ describe('decision 24: calls refused by a rate limit are recorded together', () 
         permissions: [],
         limits: { requests_per_minute: 1 },
       })
-      // Everything below happens well within one minute.
       const minute = startOfMinute()
       for (let i = 0; i < 9; i++) await lookupAt(app, partner, { ip: '10.0.0.1' })
       for (let i = 0; i < 4; i++) await lookupAt(app, other, { ip: '10.0.0.1' })

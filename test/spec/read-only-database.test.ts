@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
-/** A read-only database, such as a standby after a failover. */
+/** Calls while the database is read-only, as after a failover to a standby. */
 
 let house: House
 let partner: Partner
@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** Makes new connections of all processes read-only or writable, and ends the old ones. */
+/** Makes new connections from all processes read-only or writable, and ends the old ones. */
 const readOnly = async (on: boolean): Promise<void> => {
   const [row] = await house.query('select current_database() as name')
   await house.query(`alter database ${row?.name} set default_transaction_read_only = ${on ? 'on' : 'off'}`)
@@ -25,7 +25,7 @@ const readOnly = async (on: boolean): Promise<void> => {
 test('SQLSTATE 25006 is 503 with Retry-After on every kind of call; calls work again once the database accepts writes', async () => {
   expect((await house.lookup(partner, { ip: '81.2.69.142' })).status).toBe(200)
   await readOnly(true)
-  // Until all processes have noticed that the old connections ended.
+  // All processes must first notice that their old connections have ended.
   await eventually(() =>
     house.eventsOf(partner.organizationId).then(
       () => true,

@@ -1,4 +1,4 @@
-/** Log, read models and tariff agree about every call. After a change in any of them, the request is named. */
+/** Log, read models and tariff agree about every call. After a change in one of them, reconciliation names the request. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
@@ -141,7 +141,6 @@ describe('reconciling', () => {
 
   test('names a charge that does not follow from the tariff', async () => {
     const [request = ''] = requests
-    // The event of the charge now has another amount, but the tariff does not.
     const { eventLog } = house.foundation
     const changed = {
       ...house.foundation,

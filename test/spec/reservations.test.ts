@@ -1,7 +1,4 @@
-/**
- * Decision 13 and ledger protocol rule 8, in the case where a refusal would reveal something: only a caller who can pay learns whether a
- * mailbox exists.
- */
+/** Decision 13 and ledger protocol rule 8, when a refusal would reveal something: only a caller who can pay learns whether a mailbox exists. */
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
@@ -38,7 +35,7 @@ const freshDomain = async (
   return { domain, server: await world.host(domain, script) }
 }
 
-/** Grants as another process would, so that this process's ledger does not know it. */
+/** Grants credits as another process would, so that this process's ledger has not read the grant. */
 const grantElsewhere = async (partner: Partner, amount: string): Promise<void> => {
   const { eventLog } = house.foundation
   const ledger = createLedger({
@@ -138,7 +135,7 @@ describe('the balance must cover the highest possible price of the call', () => 
   test('if the verdict is already unknown, no company is looked up, and no balance for it is needed', async () => {
     world.dns.set('servfail-widgets.com', 'MX', 'servfail')
     const partner = await emailPartner(house, { credits: '1' })
-    // A lookup would fail the call.
+    // A lookup would make the call fail.
     const giveBack = await takeCompaniesAway(house)
     try {
       const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })
@@ -194,7 +191,6 @@ describe('calls in progress', () => {
     await until('the mail server is spoken to', async () => server.conversations.length > 0)
     const { body, status } = await house.lookup(partner, { ip: '81.2.69.142' })
     const answer = await slow
-    // Only the call that the ledger accepted first was paid for.
     expect([status, answer.status].sort()).toEqual([200, 402])
     expect(body).toBeTypeOf('object')
     expect(await availableTo(partner)).toBe('0')
@@ -205,7 +201,6 @@ describe('credits granted by another process a moment ago', () => {
   test('count: no call is refused for a grant that this process did not know yet', async () => {
     const { domain } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
-    // This process has seen the empty account.
     expect((await validate(house, partner, `someone@${domain}`)).status).toBe(402)
     await grantElsewhere(partner, '1')
     const answer = await validate(house, partner, `someone@${domain}`)

@@ -1,4 +1,4 @@
-/** Test keys: an input selects the answer. No outside system is asked, and no live ledger changes. */
+/** With a test key, the input selects the answer. No outside system is asked, and no live ledger changes. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import { parseTestKey } from '../../src/keys/test-key.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { expectNotAuthenticated } from './wire.ts'
 
-/** A name server that never answers, and counts its queries. */
+/** A name server that counts queries and never answers. */
 const names = createSocket('udp4')
 let questions = 0
 names.on('message', () => questions++)
@@ -84,7 +84,7 @@ describe('a test key', () => {
     expect(questions).toBe(0)
     const profiles = (await house.recorded()).filter(({ stream }) => stream.startsWith('profile-'))
     expect(profiles).toEqual([])
-    // Proves that the check works: a live key does ask.
+    // This proves that the check works, because a live key does send queries.
     await house.post(live, '/v1/email/validate', { email: 'jane@example.net' })
     expect(questions).toBeGreaterThan(0)
   })
@@ -180,7 +180,7 @@ describe('profiles for test keys', () => {
     expect([away.status, away.headers.get('retry-after')]).toEqual([503, '5'])
   })
 
-  test('a slow one takes three seconds', async () => {
+  test('a slow profile takes three seconds', async () => {
     const { body } = await profileOf('test-slow')
     expect(body.result).toMatchObject({ lid: 'test-slow' })
     expect(body.processing_time_ms).toBeGreaterThanOrEqual(2_990)
@@ -238,7 +238,7 @@ test('the guide names every word that selects an answer', async () => {
     expect(guide).toContain(`\`${code}\``)
 })
 
-/** Takes all credits of a ledger, as an operator would. */
+/** Removes all credits from a ledger, as an operator would. */
 const spent = async ({ organizationId }: Partner): Promise<{ credits: string }> => {
   const { ledger } = house.foundation
   const { lots } = await ledger.account(organizationId)

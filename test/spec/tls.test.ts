@@ -1,4 +1,4 @@
-/** HTTPS served directly: TLS_CERT and TLS_KEY. */
+/** HTTPS served directly, with TLS_CERT and TLS_KEY. */
 
 import type { Server } from 'node:http'
 import { get } from 'node:https'
@@ -28,7 +28,7 @@ afterAll(async () => {
 
 type Answer = { status: number; cookies: string[]; text: string }
 
-/** A request by a client that trusts only this certificate, under its name. */
+/** The client trusts only this certificate, under its name. */
 const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
   new Promise((resolve, reject) => {
     get(url, { ca, servername: 'pinned.test', agent: false }, (response) => {
@@ -89,7 +89,7 @@ test('plain HTTP gets no answer; a request without a Host gets the same answer a
 })
 
 describe('a renewed certificate', () => {
-  test('is served from the next connection on; half of it is not, and stops nothing', async () => {
+  test('is served from the next connection on; a half-written one is not served, and stops nothing', async () => {
     const tls = await readTls(parseConfig({ ...files.variables }))
     if (tls === null) throw new Error('there is no certificate')
     const contexts: { cert: string }[] = []

@@ -1,4 +1,4 @@
-/** A partner's `traceparent` is for correlation: stored with the call's events, shown again, and never used for a decision. */
+/** A partner's `traceparent` is stored with the call's events and shown again, but never used for a decision. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
@@ -47,7 +47,7 @@ test('an invalid header is ignored, and the answer is the same as without a head
   for (const broken of ['nonsense', `${traceparent}-more`, `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, '"']) {
     const answer = await house.lookup(partner, { ip: places.london }, { traceparent: broken })
     expect([answer.status, traces(answer.events)]).toEqual([200, [null, null]])
-    // Not even an empty member: the bytes are the same as in earlier releases.
+    // The member is absent, so the bytes are the same as in earlier releases.
     for (const { metadata } of answer.events) expect(Object.keys(metadata)).not.toContain('trace_id')
   }
 })

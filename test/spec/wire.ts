@@ -1,4 +1,4 @@
-/** Checks that apply to every answer, in one place: the error object, and the headers of a call. */
+/** Checks that apply to every answer: the error object, and the headers of a call. */
 import { expect } from 'vitest'
 import type { Capability } from '../../src/events/capabilities.ts'
 import type { Answer, LedgerFact, Partner } from '../support/house.ts'
@@ -7,7 +7,7 @@ export const ulid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 export const jsonType = 'application/json; charset=utf-8'
 
-/** Texts that reveal internals: file names, stack frames, messages of libraries. */
+/** Texts that reveal internals: file names, stack frames and library messages. */
 const inside = /node_modules|\.(ts|js|mjs|cjs):\d+|\bat [\w.<>]+ \(|Error:|FST_|HPE_|stack|postgres|select /i
 
 export type ExpectedRefusal = {
@@ -17,7 +17,7 @@ export type ExpectedRefusal = {
   readonly details: Readonly<Record<string, unknown>>
 }
 
-/** The error object of 2.1: exactly its members, the request id of the header, and no internals. */
+/** Expects the error object of Specification 2.1: exactly its members, the header's request id, and no internals. */
 export const expectErrorObject = (
   answer: Answer,
   { status, error, code, details }: ExpectedRefusal,
@@ -37,7 +37,7 @@ export const expectErrorObject = (
   expect(answer.text).not.toMatch(inside)
 }
 
-/** The authentication error: neither request id nor details, and nothing about any organization. */
+/** Expects the authentication error, without request id, details or anything about an organization. */
 export const expectNotAuthenticated = (answer: Answer): void => {
   expect({ status: answer.status, body: answer.body }).toEqual({
     status: 401,
@@ -69,7 +69,7 @@ export type Bare = { readonly type: string; readonly data: Readonly<Record<strin
 export const bare = (events: readonly LedgerFact[]): Bare[] =>
   events.map(({ type, data }) => ({ type, data }))
 
-/** A refusal as the ledger records it: free, by a named rule. */
+/** The ledger event of a refusal, which a named rule makes free. */
 export const refusalFact = (
   { keyId }: Partner,
   code: string,
@@ -86,7 +86,7 @@ export const refusalFact = (
   },
 })
 
-/** A refused call of a known key: the error object, the headers of a free call, one free fact. */
+/** Expects the refusal of a call with a known key: the error object, the headers of a free call, and one free fact. */
 export const expectRefusedCall = (
   answer: Answer & { readonly events: readonly LedgerFact[] },
   partner: Partner,
@@ -120,7 +120,7 @@ const listOf = (value: string | null, member: RegExp): [string, number, number][
   })
 }
 
-/** RateLimit-Policy and RateLimit, parsed as strictly as the draft and structured fields (RFC 9651) define them. */
+/** Parses RateLimit-Policy and RateLimit as strictly as the draft and RFC 9651 (structured fields) define them. */
 export const rateLimitsOf = ({ headers }: Answer): Record<string, Policy & State> => {
   const policies = listOf(
     headers.get('ratelimit-policy'),
