@@ -5,7 +5,7 @@ import type { CompanyRecord } from '../../src/capabilities/email-validation/comp
 import { Unavailable } from '../../src/event-log/port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** The lookup: which results are cached and for how long, and that an outage never counts as an answer. */
+/** Company lookups: which results are cached and for how long, and that an outage never counts as an answer. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -30,7 +30,7 @@ const put = (domain: string, name: string) =>
     [domain, name],
   )
 
-/** Counts the queries that reach the database. `held` delays them until it resolves. */
+/** Counts the queries that reach the database, and delays them until `held` resolves. */
 const counted = (held: Promise<void> = Promise.resolve()) => {
   const seen: string[] = []
   const query = async (statement: pg.QueryConfig<string[]>) => {

@@ -9,7 +9,7 @@ import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
 
-/** What a company publishes about itself: which data is accepted, and what a request costs. */
+/** Data that companies publish about themselves: which data is accepted, and the cost of a request. */
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z')
 const at = { domain: 'example.com', pageUrl: 'https://www.example.com/', nowMs }
@@ -173,7 +173,6 @@ const pageOf = (url: string, body: Buffer, status = 200): PageAnswer => ({
 })
 const down: PageAnswer = { kind: 'unreachable', detail: 'ENOTFOUND' }
 
-/** Home pages from a table of answers by host. */
 const over = (answers: Record<string, PageAnswer>) => {
   const asked: PageRequest[] = []
   let time = nowMs
@@ -262,7 +261,7 @@ describe('requesting home pages', () => {
     try {
       Object.defineProperty(answers, 'example.com', {
         configurable: true,
-        // It arrives at the last moment of the call.
+        // The answer arrives at the last moment of the call.
         get: () => {
           lateMs = 5_000
           return page

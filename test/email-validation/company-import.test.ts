@@ -18,7 +18,7 @@ import {
 } from '../../src/capabilities/email-validation/company/import.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** Importing a data set: every way a file can be broken, and that the order of its lines does not matter. */
+/** Imports of data sets: every way a file can be broken, and that the order of its lines does not matter. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -213,7 +213,6 @@ describe('files', () => {
     const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
     expect(rows[0]?.count).toBeGreaterThanOrEqual(5_000)
     await expect(load('no gzip at all', { extension: '.jsonl.gz' })).rejects.toThrow(/damaged or cut off/)
-    // No connection is left in a transaction.
     expect(await load(lines(company(1)))).toMatchObject({ imported: 1 })
   })
 
@@ -294,7 +293,7 @@ describe('repetition and order', () => {
 })
 
 describe('long imports', () => {
-  /** Written as a stream, because the test must not hold in memory what the import may not hold. */
+  /** Written as a stream, so that the test itself does not need much memory. */
   const longFile = async (count: number): Promise<string> => {
     const path = join(folder, `long-${files++}.jsonl`)
     const texts = function* () {
@@ -370,7 +369,7 @@ describe('long imports', () => {
     await expect(failing).rejects.toThrow()
     await own.end()
     const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
-    // Batches hold 5,000 rows each.
+    // Each batch has 5,000 rows.
     expect((rows[0]?.count ?? 1) % 5_000).toBe(0)
     expect(await importCompanies({ pool, file, source: 'pdl', sourceUpdatedAt: edition })).toMatchObject({
       read: 12_000,

@@ -10,7 +10,7 @@ import {
 import { registrableDomainOf } from '../../src/capabilities/email-validation/company/web-address.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 
-/** From a record of a data set to a company, or the reason for its refusal. */
+/** A record in a data set becomes a company, or is refused with a reason. */
 
 const defaults = { source: 'pdl', sourceUpdatedAt: '2026-10-01T00:00:00.000Z', yearMax: 2026 }
 

@@ -1,4 +1,4 @@
-/** Common typos, each with the intended domain. One line per provider: the provider, then its typos. */
+/** Common typos with the intended domain. Each line contains a provider, then its typos. */
 const slipLines = [
   'gmail.com gmial.com gmai.com gmil.com gamil.com gmal.com gmaill.com gmali.com gnail.com gmaol.com gmqil.com gmsil.com gmaul.com gmailcom gmail.con gmail.cm gmail.co gmail.cmo gmail.ocm gmail.om gmail.vom gmail.xom gmail.comm gmail.coom gmail.cim gmail.c0m gmail.cpm gmail.clm gmail.conm gmail.cok gmail.net gmail.org gmaik.com gmailc.om ggmail.com gmmail.com gmaiil.com gmaail.com gmial.con gmai.con gamil.co gmal.con mgail.com gmaio.com gmaip.com gmsil.con gmail.de gmail.fr gmail.comn gmail.ccom gmali.co gmail.xyz hmail.con 1gmail.com',
   'googlemail.com googlmail.com goglemail.com googelmail.com googlemail.con googlemial.com googlemail.de googlemai.com',
@@ -56,8 +56,8 @@ const slipLines = [
 ]
 
 /**
- * Typos collected by others: the tables of a photo network's sign-up, of a clean-up library and of plug-ins. The rules were written
- * without them; only a doubled ending and one list entry were fixed afterwards. Some of these should not be corrected by any rule
+ * Typos collected by others, from the tables in a photo network's sign-up, a clean-up library and plug-ins. The rules were
+ * written without them; only a doubled ending and one list entry were fixed afterwards. No rule should correct some of these
  * (`man.com`, `sol.com`).
  */
 const foundLines = [
@@ -84,8 +84,9 @@ const foundLines = [
 ]
 
 /**
- * Typos collected by shops and sign-ups in Korea, India, Italy, France, Israel and Russia, without those above. On the first run,
- * 147 of 208 were right and three wrong (`hotmail.c`); providers, a truncated ending and lost doublings were added then.
+ * Typos collected by shops and sign-ups in Korea, India, Italy, France, Israel and Russia, except those above. On the first
+ * run, 147 of 208 were right and three wrong (`hotmail.c`). Providers, a truncated ending and missing double letters were added
+ * then.
  */
 const foundLaterLines = [
   'naver.com nave.com naver.cm naver.om',
@@ -138,8 +139,9 @@ const foundLaterLines = [
 ]
 
 /**
- * Typos listed by fourteen form validators, without those above, `gmail.com.br`, which stays unchanged, and the ambiguous `yahoo.co.i`.
- * On the first run, 140 of 201 were right and none wrong; typos before a country (`con.br`) and a few providers were added then.
+ * Typos from fourteen form validators, except those above, `gmail.com.br`, which stays unchanged, and the ambiguous
+ * `yahoo.co.i`. On the first run, 140 of 201 were right and the others uncorrected. Typos before a country (`con.br`) and a few
+ * providers were added then.
  */
 const formLines = [
   'gmail.com gmaqil.com gmain.com gtmail.com igmail.com gemil.com gmiall.com gmail.co.id gmail.coma gmailm.com gimel.com gmail.xcom gmail.com.2 gmai.l.com gmai.lcom gmaikl.com gmail.co.uk gmail.com3 gmail.fom gmail.som gmail1.com gmailq.com gmailll.com gmmaill.com gmail.comas gnail.con',
@@ -180,7 +182,6 @@ const formLines = [
   'ymail.com ymail.co',
 ]
 
-/** Pairs of a mistyped domain and the intended one. */
 const pairsOf = (lines: readonly string[]): readonly (readonly [string, string])[] =>
   lines.flatMap((line) => {
     const [meant = '', ...slips] = line.split(' ')
@@ -194,7 +195,6 @@ export const formMistyped = pairsOf(formLines)
 
 /** Real domains that are not typos: organizations of every kind, and names similar to a provider's. */
 export const realDomains: readonly string[] = [
-  // Names similar to a provider's.
   'mail.com email.com ymail.com gmx.de gmx.net me.com aol.de live.nl hey.com pm.me yahoo.co.uk outlook.de cloud.com ucloud.cn',
   'love.com line.me wahoo.com soho.com photon.com proton.org mail.org mail.de email.de male.com hotel.com hotels.com hoteles.com',
   'overlook.com lookout.com outback.com outlet.com output.com grange.com range.com arrange.com strange.com orange.com charter.com',
@@ -207,7 +207,6 @@ export const realDomains: readonly string[] = [
   'hanmi.com hanwha.com telia.se telenor.com skynet.com skynet.ru wanda.com poste.it post.at posti.fi earthlink.org verizonmedia.com',
   'foxmail.net foxnews.com optus.com.au optum.com centurylink.com frontier.com windstream.com ziggy.com tiscali.com fastweb.it',
   'interior.gov interia.eu seznamka.cz hetzner.com bluewind.ch bluewin.com orangetheory.com verizonwireless.com comcastbusiness.net',
-  // Companies.
   ...`apple.com microsoft.com google.com amazon.com meta.com facebook.com netflix.com tesla.com nvidia.com intel.com amd.com ibm.com oracle.com sap.com
   salesforce.com adobe.com cisco.com dell.com hp.com hpe.com lenovo.com samsung.com lg.com sony.com panasonic.com toshiba.com hitachi.com fujitsu.com
   nec.com canon.com nikon.com ricoh.com epson.com brother.com sharp.com huawei.com xiaomi.com oppo.com alibaba.com tencent.com baidu.com bytedance.com
@@ -263,7 +262,6 @@ export const realDomains: readonly string[] = [
   rbc.com td.com scotiabank.com bmo.com cibc.com manulife.com sunlife.ca aircanada.com bombardier.com magna.com lululemon.com telusinternational.com
   bhp.com riotinto.com woolworths.com.au coles.com.au commbank.com.au westpac.com.au nab.com.au anz.com telstra.com qantas.com atlassian.net
   fonterra.com airnewzealand.co.nz xero.com spark.co.nz`.split(/\s+/),
-  // Universities, authorities, organizations.
   ...`harvard.edu mit.edu stanford.edu berkeley.edu princeton.edu yale.edu columbia.edu cornell.edu upenn.edu brown.edu ucla.edu umich.edu
   ox.ac.uk cam.ac.uk imperial.ac.uk ucl.ac.uk lse.ac.uk ed.ac.uk ethz.ch epfl.ch tum.de lmu.de rwth-aachen.de kit.edu tuwien.ac.at ku.dk
   uu.se kth.se uio.no helsinki.fi tudelft.nl uva.nl kuleuven.be polytechnique.fr sorbonne-universite.fr polimi.it unibo.it uc3m.es upm.es

@@ -1,4 +1,4 @@
-/** Providers, carriers and companies of many countries, listed from memory. None of them is a disposable service. */
+/** Providers, carriers and companies in many countries, listed from memory. They are not disposable services. */
 export const knownDomains: readonly string[] = [
   'aapt.net.au adam.com.au aim.com aliceadsl.fr alltel.net arcor.de ameritech.net aon.at',
   'atlanticbb.net bellaliant.net bellnet.ca bellsouth.net bezeqint.net bigpond.net.au bk.ru',

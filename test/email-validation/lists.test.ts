@@ -34,7 +34,6 @@ const addressOf = (text: string): EmailAddress => {
 const inspect = (text: string) => inspectLists(addressOf(text))
 const entries = (name: ListName): string[] => readList(vendoredListFolder, name)
 const { curated, raw, kindOf } = vendoredDomains()
-/** The entries of the packages' lists that we trust. */
 const believed = siftLists(raw, curated)
 
 describe('findings about an address', () => {

@@ -27,7 +27,6 @@ const start = async (
   return { server, exchangers: createMailExchangers({ dns, guard, random, searchDeadlineMs }) }
 }
 
-/** The evidence about `a.test` for these zones. */
 const find = async (zones: Zones, options?: Options) =>
   (await start(zones, options)).exchangers.find('a.test')
 
@@ -308,7 +307,7 @@ describe('load and slow servers', () => {
       { 'a.test': { MX: names.map((name) => mx(name)) } },
       { delayMs: 400, searchDeadlineMs: 1_000 },
     )
-    // With enough time, all ten would turn out to be missing, four waits later.
+    // With enough time, four more waits would show that all ten are missing.
     expect(await exchangers.find('a.test')).toEqual({ kind: 'dns_error', code: 'ETIMEOUT' })
   })
 })

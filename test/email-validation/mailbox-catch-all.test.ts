@@ -1,4 +1,4 @@
-/** Whether a server takes mail for any recipient is remembered per server and domain. */
+/** Whether a server accepts mail for any recipient is remembered for each server and domain. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -6,12 +6,11 @@ import { closedPort } from '../support/smtp-servers.ts'
 import { addressOf, ends, probeAt } from './mailbox-scene.ts'
 
 type MailHost = {
-  /** The recipients it was asked about, in order. */
   readonly asked: string[]
   close(): Promise<void>
 }
 
-/** Exchangers of one domain share a port and differ by address. With `knows` null, the server takes mail for any recipient. */
+/** Exchangers of one domain share a port and differ by address. If `knows` is null, the server accepts mail for any recipient. */
 const mailHost = async (host: string, port: number, knows: string | null): Promise<MailHost> => {
   const asked: string[] = []
   const server = createServer((socket) => {
@@ -57,7 +56,7 @@ describe('a domain with a backup that takes mail for any recipient', () => {
     expect(await probe.probe(addressOf('ann'), mx)).toMatchObject({ ...accepted, catchAll: false })
     await first.close()
     expect(await probe.probe(addressOf('nobody'), mx)).toMatchObject({ ...accepted, catchAll: true })
-    // It was asked about a random recipient, not assumed to behave like the first server.
+    // The second server was asked about a random recipient, not assumed to behave like the first.
     expect(second.asked).toEqual(['nobody@example.com', expect.stringMatching(/^[a-z2-9]{20}@example\.com$/)])
   })
 

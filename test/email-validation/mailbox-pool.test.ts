@@ -1,10 +1,9 @@
-/** How mail servers see us: few sessions, reused, at a limited rate; and none once they refuse us. */
+/** Mail servers see few sessions from us, reused and opened at a limited rate, and no more once they refuse us. */
 import { describe, expect, test } from 'vitest'
 import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/probe/lane.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 
-/** Closes the connection instead of replying. */
 const leavingAt =
   (verb: string): NonNullable<SmtpScript['reply']> =>
   (line, { cut }) => {
@@ -37,7 +36,7 @@ describe('sessions are reused', () => {
     await ask('ann')
     await expect.poll(() => server.open()).toBe(0)
     expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
-    // Our side learns of the end of the connection after the server does.
+    // Our side notices the end of the connection after the server does.
     await expect.poll(() => probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
   })
 
@@ -183,7 +182,7 @@ describe('the load on a server', () => {
     await expect.poll(() => server.recipients()).toHaveLength(1)
     const waiting = names(2).map((name) => probe.probe(addressOf(name), loopback))
     expect(probe.status()).toMatchObject({ waiting: 2, checksUnderWay: 3 })
-    // Nothing was dialled for them, so whether a connection was possible is not known.
+    // No connection was opened for these checks, so it is not known whether one was possible.
     expect(await probe.probe(addressOf('late'), loopback)).toMatchObject({
       outcome: 'timeout',
       connected: null,
@@ -203,7 +202,7 @@ describe('the load on a server', () => {
       outcome: 'timeout',
       connected: null,
     })
-    // It was dialled, but the server sent no greeting.
+    // A connection was opened, but the server sent no greeting.
     expect(await first).toMatchObject({ outcome: 'timeout', connected: false })
   })
 
@@ -213,7 +212,6 @@ describe('the load on a server', () => {
       { checksPerSecond: 10, checksBurst: 3, totalTimeoutMs: 500 },
     )
     const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
-    // 3 at the start and 10 a second for half a second; the others run out of time while they wait.
     expect(server.recipients().length).toBeGreaterThanOrEqual(5)
     expect(server.recipients().length).toBeLessThanOrEqual(9)
     expect(found.filter(({ outcome }) => outcome === 'timeout').length).toBeGreaterThanOrEqual(21)
@@ -243,7 +241,7 @@ describe('the load on a server', () => {
           return '550 5.1.1 no such user'
         },
       },
-      // Only another check that needs the session can end the first one in time.
+      // Only another check that needs the session can make the first one end in time.
       { sessionsMax: 1, connectTimeoutMs: 300, sessionIdleMs: 60_000, totalTimeoutMs: 5_000 },
     )
     const first = probe.probe(addressOf('ann'), loopback)
@@ -296,7 +294,6 @@ describe('the circuit breaker', () => {
     now += 60_000
     expect(await ask('ann')).toMatchObject({ code: 421 })
     expect(server.conversations).toHaveLength(4)
-    // The trial failed, so the breaker stays open twice as long.
     expect(await ask('ann')).toMatchObject({ code: null, retryAfterSeconds: 120 })
     now += 120_000
     welcome = true
@@ -333,7 +330,6 @@ describe('the circuit breaker', () => {
     for (let i = 0; i < 6; i++) expect(await ask('one.test')).toMatchObject({ outcome: 'blocked', code: 550 })
     expect(probe.status().breakersOpen).toBe(0)
     expect(await ask('open.test')).toMatchObject({ outcome: 'mailbox_not_found' })
-    // The count starts again here.
     for (const domain of ['one.test', 'two.test', 'two.test', 'one.test']) await ask(domain)
     expect(probe.status().breakersOpen).toBe(0)
     expect(await ask('three.test')).toMatchObject({ outcome: 'blocked', code: 550 })
@@ -411,7 +407,7 @@ describe('the circuit breaker', () => {
     async (_, script) => {
       const { probe, server } = await scene(script, { breakerStrikes: 5, sessionsPerAddressMax: 4 })
       const found = await Promise.all(names(60).map((name) => probe.probe(addressOf(name), loopback)))
-      // The failures that open the breaker, and the sessions being opened at that moment.
+      // These are the failures that open the breaker, and the sessions being opened at that moment.
       expect(server.conversations.length).toBeLessThanOrEqual(5 + 4)
       expect(probe.status()).toMatchObject({ breakersOpen: 1, waiting: 0, checksUnderWay: 0 })
       const outcomes = new Set(found.map(({ outcome }) => outcome))

@@ -1,4 +1,4 @@
-/** What the reply to a random recipient reveals about a domain, and what it must not affect. */
+/** The reply to a random recipient: which conclusions it allows about a domain, and which results it must not affect. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -41,7 +41,7 @@ describe('the random recipient', () => {
   })
 })
 
-/** A server that defers each recipient on the first attempt. `missing` is its later reply to unknown recipients. */
+/** A server that defers each recipient on the first attempt, and later replies `missing` to unknown recipients. */
 const greylist = (putOff: string, missing: string) => {
   const seen = new Set<string>()
   return (mailbox: string): string => {
@@ -104,7 +104,6 @@ describe('a server that does not reveal whether it is a catch-all', () => {
       expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: null })
       expect(await ask('bob')).toMatchObject({ outcome: 'mailbox_not_found' })
       expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
-      // This is known for that domain only.
       expect(await probe.probe(addressOf('ann', 'example.org'), loopback)).toMatchObject({ catchAll: null })
     },
   )
@@ -187,7 +186,6 @@ describe('the circuit breaker', () => {
 })
 
 describe('a first exchanger that greets with a refusal', () => {
-  /** Exchangers of one domain share a port and differ by address. */
   const greeter = async (host: string, port: number, greeting: string): Promise<void> => {
     const server = createServer((socket) => {
       socket.on('error', () => undefined)
@@ -219,7 +217,6 @@ describe('a first exchanger that greets with a refusal', () => {
       catchAll: false,
     })
     expect(await probe.probe(addressOf('bob'), { targets })).toMatchObject({ outcome: 'mailbox_not_found' })
-    // The first server is skipped after a while, as usual.
     for (let i = 0; i < 4; i++) await probe.probe(addressOf('ann'), { targets })
     expect(probe.status().breakersOpen).toBe(1)
     expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })

@@ -1,4 +1,4 @@
-/** A probe, and a scripted server on loopback. */
+/** A mailbox probe, and a scripted mail server on loopback. */
 import { afterEach, vi } from 'vitest'
 import type { EmailAddress, MailboxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
 import {

@@ -1,4 +1,4 @@
-/** The behaviour of a mail server, and the result it leads to. */
+/** Each behaviour of a mail server leads to one result. */
 import { describe, expect, test } from 'vitest'
 import { closedPort, type SmtpScript, startSmtpServer } from '../support/smtp-servers.ts'
 import { addressOf, ends, loopback, only, probeAt, scene } from './mailbox-scene.ts'
@@ -44,7 +44,7 @@ describe('replies to a recipient', () => {
   ] as const)('%s', async (reply, outcome, retryAfterSeconds) => {
     const { ask, server } = await scene({ recipient: () => reply })
     expect(await ask('ann')).toMatchObject({ outcome, connected: true, retryAfterSeconds, catchAll: null })
-    // A greylisting server must see the random recipient once too.
+    // A greylisting server must also see the random recipient once.
     expect(server.recipients()).toHaveLength(outcome === 'greylisted' ? 2 : 1)
   })
 

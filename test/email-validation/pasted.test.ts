@@ -1,4 +1,4 @@
-/** Decision 16: pasted text is read as intended. Text that cannot be intended is refused, with a suggested address. */
+/** Decision 16: pasted text is read as it was meant. Text that cannot be meant as an address is refused, with a suggestion. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readAddress } from '../../src/capabilities/email-validation/read-address.ts'
@@ -182,7 +182,7 @@ describe('any text', () => {
     const slow = units.filter((unit) => {
       for (const length of [300, 512, 1_024, 16_384]) {
         const text = unit.repeat(length / unit.length)
-        // The best of three, because another process may have used the processor.
+        // The best of three counts, because another process may have used the processor.
         const best = Math.min(
           ...[1, 2, 3].map(() => Math.min(msFor(text), msFor(`a@${text}`), msFor(`${text}@b.c`))),
         )

@@ -1,4 +1,4 @@
-/** What the RCPT reply is worth at large providers. */
+/** How reliable the RCPT reply is at large providers. */
 import { expect, test } from 'vitest'
 import { providerOf } from '../../src/capabilities/email-validation/dns/mail-providers.ts'
 import {
@@ -58,7 +58,7 @@ test('an unlisted provider is asked, and so is one that shares a domain with it'
   const records = ['mta5.am0.yahoodns.net', 'mx.example.com'].map((exchange) => ({ exchange, priority: 1 }))
   expect(acceptsEverything(records)).toBe(false)
   expect(acceptsEverything([{ exchange: 'mx1.mail.yahoo.co.jp', priority: 1 }])).toBe(false)
-  // Without an MX record, but with an address.
+  // This domain has an address but no MX record.
   expect(acceptsEverything([])).toBe(false)
   expect(refusesUnknown('example.com')).toBe(false)
 })

@@ -1,4 +1,4 @@
-/** What a reply means for a mailbox: each rule with its example, and all replies that could be found in public. */
+/** The meaning of a reply for a mailbox: each rule with an example, and all replies found in public. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
@@ -64,7 +64,7 @@ const later = repliesOf('smtp-replies-later.txt')
 const isFirstHalf = ({ text }: Found): boolean =>
   (createHash('sha256').update(text).digest()[0] ?? 0) % 2 === 0
 
-/** The rules were written for the first half. The second half was read afterwards. Replies found later led to changes. */
+/** The rules were written for the first half, and the second half was read afterwards. Replies found later led to changes. */
 const parts = {
   tuning: found.filter(isFirstHalf),
   'held back': found.filter((one) => !isFirstHalf(one)),
@@ -89,7 +89,6 @@ describe('replies found in public', () => {
     const wronglyValid = others.filter(({ reply }) => catchAllOf(reply) === false)
     expect(wronglyInvalid.length / others.length, textsOf(wronglyInvalid)).toBeLessThanOrEqual(shareMax)
     expect(wronglyValid.length / others.length, textsOf(wronglyValid)).toBeLessThanOrEqual(shareMax)
-    // A missing mailbox that is not recognized is a miss, not an error.
     const gone = mine.filter(({ truth }) => truth !== 'O')
     const missed = gone.filter((one) => !invalid(one))
     expect(missed.length / gone.length, textsOf(missed)).toBeLessThanOrEqual(0.1)
@@ -153,19 +152,19 @@ describe('replies that are not about one mailbox', () => {
     ['450 4.7.1 Over quota, try again later', 'temporary_failure'],
     ['451 4.7.1 Try again in 10 minutes', 'greylisted'],
     ['451 4.7.1 Greylisted: first attempt of this sender, your quota is one message', 'greylisted'],
-    // Temporary, regardless of the code and the words before.
+    // These are temporary, regardless of the code and the words before.
     ['550 5.1.1 User unknown, but maintenance is in progress', 'cannot_verify'],
     ['550 5.1.1 User unknown (temporary failure)', 'cannot_verify'],
     ['550 5.2.1 The mailbox is disabled for maintenance', 'cannot_verify'],
-    // Closed, but not a mailbox.
+    // The reply must say that the mailbox itself is closed.
     ['550 5.2.1 The mailbox is closed', 'mailbox_disabled'],
     ['550 Our office is closed', 'cannot_verify'],
     ['550 This address is closed to external senders', 'blocked'],
-    // About the syntax, and about the direction of mail.
+    // These concern the syntax, or the direction of mail.
     ['550 5.1.3 Invalid recipient', 'cannot_verify'],
     ['550 5.1.1 <x@example.com>: mail for example.com loops back to myself', 'cannot_verify'],
     ['550 5.7.1 Inbound is disabled for this address', 'cannot_verify'],
-    // A code alone, or with words that name no mailbox.
+    // These have only a code, or words that name no mailbox.
     ['550 5.1.1', 'cannot_verify'],
     ['550 5.1.1 no', 'cannot_verify'],
     ['550 5.1.1 Not this recipient', 'mailbox_not_found'],
@@ -205,16 +204,14 @@ describe('at RCPT, in the languages servers use', () => {
   })
 
   test.each<[string, MailboxOutcome]>([
-    // Addresses and links may contain any word.
     ['550 5.1.1 <blocked@spamhaus.example>: User unknown', 'mailbox_not_found'],
     ['550 Unknown user spam-reputation@example.com', 'mailbox_not_found'],
     ['550 <no-such-user@example.com>: refused', 'blocked'],
     ['550 Refused, see https://example.com/no-such-user', 'blocked'],
     ['550 Invalid Recipient - https://community.mimecast.com/docs/DOC-1369#550', 'mailbox_not_found'],
-    // About us, regardless of the code.
+    // These are about us, regardless of the code.
     ['550 5.2.1 Mailbox unavailable. Your IP address 192.0.2.7 is blacklisted', 'blocked'],
     ['550 5.1.1 <x@example.com>: Sender address rejected: User unknown', 'blocked'],
-    // "relay" as the name of a table.
     ['550 5.1.1 <x@example.com>: User unknown in relay recipient table', 'mailbox_not_found'],
     ['550', 'cannot_verify'],
     ['550 5.0.0 Go away', 'blocked'],
@@ -265,7 +262,7 @@ test.each([
 
 test.each([
   ['250 ok', true],
-  // Nothing about a mailbox, or only that the recipient is refused.
+  // These say nothing about a mailbox, or only that the recipient is refused.
   ['550 5.1.1 no', null],
   ['550 no such user', false],
   ['550 5.4.1 Recipient address rejected: Access denied.', false],

@@ -1,4 +1,4 @@
-/** Only the intended line is sent. */
+/** The client sends exactly the intended line. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {

@@ -1,4 +1,4 @@
-/** What counts as a reply, however the octets are split. */
+/** A reply is recognized however its octets are split. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {

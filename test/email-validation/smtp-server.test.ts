@@ -1,4 +1,4 @@
-/** The same dialogue with a third-party mail server. */
+/** The dialogue also works with a third-party mail server. */
 import { once } from 'node:events'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { expect, test } from 'vitest'

@@ -1,4 +1,4 @@
-/** The whole grammar of addresses: generated from the ABNF, mutated, and compared with a slow second implementation. */
+/** The whole grammar of addresses is generated from the ABNF, mutated, and compared with a slow second implementation. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
@@ -6,7 +6,7 @@ import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse
 const seed = 20_261_121
 const runs = { seed, numRuns: 1_000, verbose: 1 } as const
 
-// --- The ABNF of RFC 5321 §4.1.2 and §4.1.3 with RFC 6531 §3.3, as generators. ---
+// These generators follow the ABNF of RFC 5321 §4.1.2 and §4.1.3 with RFC 6531 §3.3.
 
 const letters = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
 const digits = '0123456789'
@@ -18,7 +18,7 @@ const from = (characters: Iterable<string>): fc.Arbitrary<string> => fc.constant
 const text = (unit: fc.Arbitrary<string>, minLength: number, maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit, minLength, maxLength })
 
-/** At most 63 octets: 3 atoms of 5 characters of 4 octets, and dots. */
+/** At most 63 octets: three atoms of five four-octet characters, and the dots. */
 const dotString = (unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc.array(text(unit, 1, 5), { minLength: 1, maxLength: 3 }).map((atoms) => atoms.join('.'))
 const asciiLocal = dotString(from(atext))
@@ -38,7 +38,7 @@ const hostname = fc
   .tuple(fc.array(ldhLabel, { maxLength: 4 }), topLabel)
   .map(([labels, top]) => [...labels, top].join('.'))
 
-/** One script per label, none of them right-to-left: the Bidi rule couples labels, and has its own generator. */
+/** Each label has one script, never a right-to-left one: the Bidi rule couples labels, and has its own generator. */
 const scripts = ['äöüßéèñøçœžąőğ', 'αβγδεζηθικλμνξοπρστυφχψως', 'абвгдежзийклмнопрстуфхцчшщъыьэюя']
 const moreScripts = [
   '中文例子網路電郵',
@@ -98,13 +98,13 @@ const mailbox = fc
   )
   .map((parts) => parts.join('@'))
 
-// --- A second implementation of the ASCII grammar: whole patterns and arithmetic instead of a scanner. ---
+// This second implementation of the ASCII grammar uses whole patterns and arithmetic instead of a scanner.
 
 const oracleLocal =
   /^(?:[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+)*|"(?:[ !#-[\]-~]|\\[ -~])*")$/
 const oracleLabel = /^[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?$/
 
-/** Whether an ASCII text without `xn--` and `[` is a Mailbox. An unquoted part has no `@`, so the last `@` is the separator. */
+/** Whether ASCII text without `xn--` and `[` is a Mailbox. An unquoted part has no `@`, so the last `@` is the separator. */
 function oracle(candidate: string): boolean {
   const divider = candidate.lastIndexOf('@')
   const [local, domain] = [candidate.slice(0, Math.max(divider, 0)), candidate.slice(divider + 1)]
@@ -122,7 +122,6 @@ function oracle(candidate: string): boolean {
   )
 }
 
-/** One to three small mutations. */
 const mutated = (base: fc.Arbitrary<string>, unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc
     .tuple(base, fc.array(fc.tuple(fc.nat(), fc.nat(4), unit), { minLength: 1, maxLength: 3 }))
@@ -225,9 +224,7 @@ describe(`compared with a second implementation of the grammar (seed ${seed})`, 
   })
 })
 
-// --- Any input ---
-
-/** Mulberry32: for a million cases the generator must be cheaper than the code under test. */
+/** Mulberry32, because for a million cases the generator must be cheaper than the code under test. */
 const randomOf = (start: number): ((below: number) => number) => {
   let state = start
   return (below) => {
@@ -321,7 +318,6 @@ describe('any input', () => {
       if (!same) unstable.push(JSON.stringify(given))
     }
     expect(unstable.slice(0, 10)).toEqual([])
-    // Both kinds must occur often enough.
     expect(counts.valid).toBeGreaterThan(1_000)
     expect(counts.invalid).toBeGreaterThan(3_000)
   })

@@ -1,7 +1,4 @@
-/**
- * Valid and invalid addresses, by example. `syntax-grammar.test.ts` covers the whole grammar; these cases show what each rule
- * means, in the order of the rules.
- */
+/** Examples show the meaning of each rule, in the order of the rules. `syntax-grammar.test.ts` covers the whole grammar. */
 import { describe, expect, test } from 'vitest'
 import { type SyntaxReason, syntaxReasons } from '../../src/capabilities/email-validation/evidence.ts'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
@@ -9,9 +6,8 @@ import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse
 const times = (text: string, count: number): string => text.repeat(count)
 const local64 = times('l', 64)
 const label63 = times('d', 63)
-/** 253 octets, with a shorter last label. */
 const domain253 = `${label63}.${label63}.${label63}.${times('d', 61)}`
-/** With a local part of 64 octets and `@`: 254 octets. */
+/** Makes 254 octets together with `@` and a local part of 64 octets. */
 const domain189 = `${label63}.${label63}.${times('d', 61)}`
 
 const shown = (text: string): string => {
@@ -31,7 +27,7 @@ const accepts = (title: string, texts: readonly string[]): void => {
   })
 }
 
-/** [given, normalized] */
+/** Each pair is [given, normalized]. */
 const rewrites = (title: string, pairs: readonly (readonly [string, string])[]): void => {
   describe(title, () => {
     test.each(pairs.map(([text, to]) => [shown(text), shown(to), text, to] as const))(
@@ -163,7 +159,7 @@ describe('refused, for the first rule broken', () => {
     `a@${domain253}`,
     `${local64}@${domain189}.d`,
     `${times('é', 32)}@${domain189}.a`,
-    // It would fit with A-labels, but not with U-labels.
+    // This would fit with A-labels, but not with U-labels.
     `${times('a', 60)}@${Array.from({ length: 4 }, () => times('例', 18)).join('.')}`,
   ])
   refuses('no_at_sign', 'an address has two parts', ['plainaddress', 'example.com'])
@@ -311,7 +307,7 @@ describe('refused, for the first rule broken', () => {
     'a@xn--ls8h.example',
     'a@xn--mnchen-3yA1.example',
     'a@xn--münchen.example',
-    // Punycode of Münster with its capital letter, and of `a` with only a combining mark.
+    // These are the Punycode of Münster with its capital letter, and of `a` with only a combining mark.
     'a@xn--Mnster-0ya8.example',
     'a@xn--0ca24w.example',
     'a@xn--a-ecp.example',
