@@ -1,4 +1,4 @@
-/** A person who is not found is not necessarily gone: which name was asked for, which source answered, and how long "not found" is trusted. */
+/** A person who is not found is not necessarily gone: the requested name, the source and the time since matter. */
 import { describe, expect, test } from 'vitest'
 import {
   dayMs,
@@ -14,7 +14,7 @@ import {
 const scene = retrievalScene()
 const { askAndSettle, foundAs, processOver, source } = scene
 
-/** Long enough for fetched data to be no longer fresh. */
+/** After this time, fetched data are no longer fresh. */
 const laterMs = 2 * 60_000
 const unavailable = { kind: 'unavailable', retryAfterSeconds: expect.any(Number) }
 const down = { kind: 'transient', detail: 'down' } as const
@@ -145,13 +145,13 @@ describe('a former name', () => {
       kind === 'lid' && value === old
         ? foundAs(old, stranger, { firstname: 'Somebody else' })
         : foundAs(current, number)
-    // The person was fetched a moment ago, by number and under another name.
+    // The person was just fetched by number, under another name.
     expect(await askAndSettle(retrieval, urn(number), 'fresh')).toMatchObject({ ids: { lid: current } })
     const asked = http.asked.length
     scene.move(1_000)
     expect(await askAndSettle(retrieval, lid(old), 'fresh')).toEqual({ kind: 'missing' })
     expect(http.asked.slice(asked)).toContainEqual(lid(old))
-    // The name does not lead to its former holder afterwards either.
+    // Afterwards, the name does not lead to its former holder either.
     expect(await askAndSettle(retrieval, lid(old))).toEqual({ kind: 'missing' })
   })
 
@@ -229,7 +229,7 @@ describe('how long a known person is treated as gone', () => {
       ageMs: 0,
     })
     expect(await scene.keysOf(subjectId)).toBe(0)
-    // The name is known to be theirs for 30 days.
+    // For 30 days, the name is known to belong to this person.
     scene.move(30 * dayMs - hourMs)
     expect(await askAndSettle(retrieval, lid(name))).toEqual({
       kind: 'deleted',

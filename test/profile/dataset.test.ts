@@ -87,7 +87,6 @@ const load = (
   })
 const lines = (...records: object[]) => records.map((record) => JSON.stringify(record)).join('\n')
 const person = (lid: string, urn: string | null = null, firstname = 'Talvora') => ({ lid, urn, firstname })
-/** The decrypted rows, by lid. */
 const rows = async () => {
   const stored = await pool.query<{ lid_hmac: string; sealed: string }>(
     'select lid_hmac, sealed from profile_dataset',
@@ -190,7 +189,6 @@ describe('an import', () => {
 
   test('replaces earlier data under the same id and number: the last line wins', async () => {
     await load(lines(person('abc', '1', 'Old'), person('def', '2', 'Other'), person('ghi', null, 'Third')))
-    // 1 was renamed; def moved to 3; ghi got a number.
     await load(
       lines(person('abc-new', '1', 'New'), person('def', '3', 'Stranger'), person('ghi', '9', 'Third')),
     )
@@ -226,7 +224,6 @@ describe('an import', () => {
   })
 })
 
-/** Waits until a session of this database waits for a lock. */
 const untilSomebodyWaits = async () => {
   const waiting =
     "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -266,7 +263,7 @@ describe('erasure', () => {
     let erasing: Promise<unknown> = Promise.resolve()
     const areSuppressed: AreSuppressed = async (people) => {
       const answer = people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
-      // Suppressed just after the import checked and found no suppressed identifiers.
+      // The suppression comes just after the import has checked and found no suppressed identifiers.
       suppressed.add('lid:abc')
       erasing = eraseFromDataset(pool, [hmacOf('lid:abc')])
       await Promise.race([erasing, untilSomebodyWaits()])

@@ -1,6 +1,6 @@
 /**
- * What remains of an erased person in the database files: the heap's dead rows and the write-ahead log, searched with SECRET_KEY.
- * The test reads all the files, so it has its own embedded PostgreSQL.
+ * The database files, including dead rows and the write-ahead log, are searched with SECRET_KEY for an erased person. The test
+ * reads all the files, so it has its own embedded PostgreSQL.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
@@ -60,7 +60,6 @@ const close = async (): Promise<void> => {
 }
 
 beforeAll(async () => {
-  // Ten days into an epoch.
   vi.useFakeTimers({
     toFake: ['Date'],
     shouldAdvanceTime: true,
@@ -78,7 +77,7 @@ afterAll(async () => {
 
 const sealerFor = (purpose: string) => foundation.epochKeys.sealer(purpose)
 
-/** Stores data about one person everywhere we store such data. */
+/** Stores data about one person in every place where we store such data. */
 const leaveTraces = async (): Promise<void> => {
   const { pool, eventLog, keyedEvents, secrets, url } = foundation
   const retrieval = createRetrieval({
@@ -126,7 +125,7 @@ const leaveTraces = async (): Promise<void> => {
   await queue.close()
 }
 
-/** Everything that can be decrypted in the data directory after a clean shutdown. */
+/** Shuts down cleanly, and returns everything in the data directory that can be decrypted. */
 const scan = async (): Promise<string[]> => {
   const { secrets, eventLog } = foundation
   const payloads = new Map<string, string>()
@@ -171,7 +170,7 @@ test('an erased person can be read from heap and write-ahead log until the key o
   await catchUp(foundation, logger)
   const ref = { kind: 'lid', value: 'zorvina' } as const
   await eraseProfile(erasureParts(foundation), ref, { actor: 'cli', note: null })
-  // Only the rows are deleted, and the search finds all that was written.
+  // So far only the rows are deleted, so the search finds everything that was written.
   expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
   vi.setSystemTime((epochOf(Date.now()) + 1) * epochMs + 26 * 3_600_000)
   await endOfEpoch()

@@ -1,4 +1,4 @@
-/** A person is erased while a caller waits for another process to fetch them: the source is not asked again. */
+/** If a person is erased while a caller waits for another process's fetch, the source is not asked again. */
 import { expect, test, vi } from 'vitest'
 import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
@@ -70,7 +70,6 @@ test('a tombstone that is still projected is not served to a caller who waited',
   const http = source(() => foundAs(name, null))
   const subjectId = subjectIdOf(await askAndSettle(processOver(http), lid(name)))
   scene.move(laterMs)
-  // Another process finds that the person is gone, and still holds its claim.
   const { vault, destroying, goOn } = slowToDestroy()
   const other = processOver(
     source(() => ({ kind: 'gone' })),
@@ -101,7 +100,6 @@ test('a tombstone that is still projected is not served to a caller who waited',
   expect(http.asked).toHaveLength(1)
 })
 
-/** A vault that waits for `goOn` before it destroys keys. */
 const slowToDestroy = () => {
   const told = Promise.withResolvers<void>()
   const going = Promise.withResolvers<void>()
@@ -124,7 +122,6 @@ const goneOf = async (subjectId: string): Promise<unknown> => {
   return rows[0]?.gone_reason
 }
 
-/** The current names of the projection's tables. */
 const profileTables = async (): Promise<string> => {
   const { rows } = await scene.foundation().pool.query<{ name: string }>(
     `select format('%I.%I', n.nspname, c.relname) as name

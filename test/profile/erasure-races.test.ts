@@ -1,4 +1,4 @@
-/** An erasure also covers data that is being written while it runs, and every person a name ever led to. */
+/** An erasure also covers data that is being written while it runs, and every person that a name has ever led to. */
 import { describe, expect, test, vi } from 'vitest'
 import type { Erasure } from '../../src/capabilities/profile/record/erase.ts'
 import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
@@ -15,7 +15,7 @@ const missing = { kind: 'missing' }
 
 const suppressed = (ref: ProfileRef): Promise<boolean> => scene.vault().suppressed([scene.hmacOf(ref)])
 
-/** A vault that seals, stores the key, and then waits to be released before `seal` returns. */
+/** A vault whose `seal` stores the key, but returns only when released. */
 const slowVault = () => {
   const sealed = Promise.withResolvers<void>()
   const going = Promise.withResolvers<void>()
@@ -32,7 +32,7 @@ const slowVault = () => {
   return { slow, sealed: sealed.promise, goOn: () => going.resolve() }
 }
 
-/** Erases a person by `by` when their data, requested as `asked`, is sealed but not yet recorded. */
+/** Erases a person by `by` after their data, requested as `asked`, is sealed and before it is recorded. */
 const eraseBetween = async (
   http: Source,
   { asked, by, wants }: { asked: ProfileRef; by: ProfileRef; wants?: 'fresh' },
@@ -48,7 +48,6 @@ const eraseBetween = async (
   return erasure
 }
 
-/** The subject of the last payload in the event log. */
 const lastFetched = async (): Promise<string> =>
   (await scene.profileEvents())
     .flatMap(({ type, data }) => (type === 'ProfileFetched' ? [data.subject_id] : []))
@@ -132,14 +131,12 @@ describe('an erasure between recording and the projection', () => {
       expect(await suppressed(ref)).toBe(true)
       expect(await askAndSettle(other, ref)).toEqual(missing)
     }
-    // The projection ends in the same state.
     await vi.waitFor(async () => expect(await scene.aliasesOf(lid(name), urn(number))).toEqual([]), {
       timeout: 30_000,
     })
   })
 })
 
-/** The current names of the projection's tables. */
 const profileTables = async (): Promise<string> => {
   const { rows } = await scene.foundation().pool.query<{ name: string }>(
     `select distinct format('%I.%I', n.nspname, c.relname) as name

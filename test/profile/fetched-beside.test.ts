@@ -1,4 +1,4 @@
-/** Two concurrent fetches of one person, by name and by number: the data recorded last is readable. */
+/** If a person is fetched by name and by number at the same time, the data recorded last is readable. */
 import { describe, expect, test } from 'vitest'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
@@ -8,7 +8,7 @@ const { ask, askAndSettle, foundAs, processOver, source } = scene
 
 const laterMs = 2 * 60_000
 
-/** A vault that returns keys once there are two: neither fetch records before the other has sealed. */
+/** A vault that returns keys only once there are two, so both fetches seal before either records. */
 const sealingTogether = (): Vault => {
   const vault = scene.vault()
   const both = Promise.withResolvers<void>()
@@ -25,7 +25,7 @@ const sealingTogether = (): Vault => {
   }
 }
 
-/** A known person is fetched by name and by number at the same time, by two processes. */
+/** Two processes fetch a known person at the same time, one by name and one by number. */
 const fetchedBeside = async () => {
   const [name, number] = [freshLid(), freshUrn()]
   const http = source(() => foundAs(name, number))

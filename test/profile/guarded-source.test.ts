@@ -21,7 +21,6 @@ import type {
   ProviderAnswer,
 } from '../../src/capabilities/profile/sources/provider.ts'
 
-/** A clock that only moves when the test moves it. */
 const manualClock = () => {
   let nowMs = 1_000
   let timers: { atMs: number; run: () => void }[] = []
@@ -38,7 +37,7 @@ const manualClock = () => {
   return {
     clock,
     pending: () => timers.length,
-    /** Timers that are due fire in order, with all that follows from them. */
+    /** Fires the due timers in order, each with everything that follows from it. */
     pass: async (ms: number) => {
       const untilMs = nowMs + ms
       await settled()
@@ -73,7 +72,7 @@ const limited = (retryAfterSeconds: number | null): ProviderAnswer => ({
 
 type Script = { answer: ProviderAnswer | 'never' | 'throws'; tookMs: number }
 
-/** A source with scripted answers on the test's clock that counts its calls. */
+/** A source with scripted answers that uses the test's clock and counts its calls. */
 const source = (name: string, clock: Clock, kinds: readonly ProfileRef['kind'][] = ['lid', 'urn']) => {
   const state = {
     script: { answer: found, tookMs: 0 } as Script,

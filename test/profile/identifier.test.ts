@@ -31,9 +31,9 @@ describe('4.3 a profile id', () => {
     ['a~b|c', 'a~b|c'],
     ['x'.repeat(100), 'x'.repeat(100)],
     ['😀😀😀', '😀😀😀'],
-    // A capital letter without a composed form, whose small letter has one.
+    // This capital letter has no composed form, but its small letter has one.
     ['J\u030cab', '\u01f0ab'],
-    // Turkish rules would make it a dotless i.
+    // Turkish rules would make this a dotless i.
     ['ISTANBUL', 'istanbul'],
   ])('%j is %j', (id, value) => {
     expect(anywhere.parse(id)).toEqual(lid(value))
@@ -165,7 +165,7 @@ describe('any input', () => {
   })
 
   test('nothing throws, and accepted ids are canonical and survive a round trip through their own URL', () => {
-    // Characters that matter to the parser, so that many texts get past its first steps.
+    // These characters matter to the parser, so many texts get past its first steps.
     const pieces = [
       ...'abzÄßİǅ0-_~%/\\?#@:.☆\u0301\u200d\ud83d\ude00\n ',
       ...[

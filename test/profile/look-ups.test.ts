@@ -1,4 +1,4 @@
-/** Look-ups that share statements: each caller gets the answer to its own question, and never one older than its request. */
+/** Look-ups share statements, and each caller gets the answer to its own question, never one older than its request. */
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
@@ -32,7 +32,7 @@ const hmacOf = (n: number): string => `hmac-${n}`
 const suppress = (hmac: string) =>
   pool.query('insert into profile_suppressions (hmac, suppressed_at) values ($1, now())', [hmac])
 
-test('a thousand concurrent look-ups take a few statements, and each caller gets the answer for its identifier', async () => {
+test('a thousand concurrent look-ups need only a few statements, and each caller gets the answer for its identifier', async () => {
   for (let n = 0; n < 40; n += 3) await suppress(hmacOf(n))
   const lookUps = createLookUps(pool)
   statements = 0
@@ -40,7 +40,7 @@ test('a thousand concurrent look-ups take a few statements, and each caller gets
   const found = await Promise.all(asked.map((n) => lookUps.of(hmacOf(n))))
   expect(found.map(({ suppressed }) => suppressed)).toEqual(asked.map((n) => n < 40 && n % 3 === 0))
   expect(found.every(({ row, sealedKey }) => row === undefined && sealedKey === null)).toBe(true)
-  // Two statements of 64 identifiers each, and the rest of 170.
+  // The 170 identifiers fit in two statements of 64 and one with the rest.
   expect(statements).toBeLessThanOrEqual(Math.ceil(1_000 / 64))
 })
 
@@ -55,7 +55,7 @@ test('data committed before a look-up starts is visible to it, however many look
   await Promise.all(before)
 })
 
-test('a database failure is an outage for the look-ups it affects, and for none that follow', async () => {
+test('a database failure is an outage for the look-ups that it affects, but not for later ones', async () => {
   const lookUps = createLookUps(pool)
   await pool.query('alter table profile_suppressions rename to elsewhere')
   const failed = await Promise.allSettled(Array.from({ length: 200 }, (_, n) => lookUps.of(hmacOf(n))))
@@ -69,10 +69,10 @@ test('a database failure is an outage for the look-ups it affects, and for none 
 })
 
 describe('a database that does not answer', () => {
-  /** Identifiers per statement, running statements, and statements that wait. */
+  /** Identifiers per statement, running statements, and waiting statements. */
   const [batchMax, underWayMax, waitingMax] = [64, 2, 64]
   let holder: pg.Client
-  /** A second connection, because a transaction would not see the change. */
+  /** A second connection is needed, because a transaction would not see the change. */
   let watcher: pg.Client
 
   beforeEach(async () => {
@@ -86,7 +86,7 @@ describe('a database that does not answer', () => {
     await Promise.all([holder.end(), watcher.end()])
   })
 
-  /** The processes of the statements that wait for the lock. */
+  /** The process ids of the statements that wait for the lock. */
   const hanging = async (): Promise<number[]> =>
     (
       await watcher.query<{ pid: number }>(
@@ -94,7 +94,7 @@ describe('a database that does not answer', () => {
       )
     ).rows.map(({ pid }) => pid)
 
-  /** Starts `count` callers, each with its own identifier. Resolves when as many statements hang as may run. */
+  /** Starts `count` callers with different identifiers. Resolves when as many statements hang as may run. */
   const askFor = async (
     { of }: ReturnType<typeof createLookUps>,
     count: number,
@@ -110,7 +110,7 @@ describe('a database that does not answer', () => {
     const callers = 10 * batchMax
     const told: unknown[] = []
     for (const one of await askFor(lookUps, callers)) void one.then((answer) => told.push(answer))
-    // The lock stays: a caller that needs another statement would keep waiting.
+    // The lock stays, so a caller that needs another statement would keep waiting.
     for (const pid of await hanging()) await watcher.query('select pg_terminate_backend($1)', [pid])
     await until(
       'all callers have an answer, or more statements run',

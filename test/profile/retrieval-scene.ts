@@ -1,7 +1,4 @@
-/**
- * Retrieval over a real database, a real event log and a running projector. Only the sources are scripted, behind the provider
- * port. Several processes share the database, as in an installation.
- */
+/** Retrieval over a real database, a real event log and a running projector, shared by several processes. Only the sources are scripted. */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import pino from 'pino'
@@ -33,7 +30,6 @@ export const dayMs = 24 * hourMs
 const logger = pino({ level: 'silent' })
 
 type Script = (ref: ProfileRef) => ProviderAnswer | Promise<ProviderAnswer>
-/** A source with scripted answers that records its requests. */
 export type Source = ProfileProvider & {
   readonly asked: ProfileRef[]
   script: Script
@@ -49,9 +45,8 @@ export type RetrievalScene = {
     urn: string | null,
     more?: Partial<ProfileData> & { redirected?: boolean; observedAtMs?: number },
   ): ProviderAnswer
-  /** `kinds`: the identifiers it supports. */
   source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
-  /** One process that asks this source. */
+  /** A process that asks this source. */
   processOver(
     source: Source,
     options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
@@ -62,12 +57,12 @@ export type RetrievalScene = {
     wants?: 'cached' | 'fresh',
     organizationId?: string,
   ): Promise<Retrieved>
-  /** Asks, and waits until the result can be read back. */
+  /** Also waits until the result can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
-  /** The number of keys for the recorded data of a subject. Without a key, none of it is readable. */
+  /** The number of keys for a subject's recorded data, which cannot be read without a key. */
   keysOf(subjectId: string): Promise<number>
-  /** The HMACs of these identifiers that the projection has as aliases. */
+  /** The HMACs of those identifiers that the projection has as aliases. */
   aliasesOf(...refs: readonly ProfileRef[]): Promise<string[]>
   hmacOf(ref: ProfileRef): string
   profileEvents(): Promise<DomainEvent[]>
@@ -77,14 +72,14 @@ export const lid = (value: string): ProfileRef => ({ kind: 'lid', value })
 export const urn = (value: string): ProfileRef => ({ kind: 'urn', value })
 
 let names = 0
-/** Names and numbers that no other test of this file uses. */
+/** Names and numbers that no other test in this file uses. */
 export const freshLid = (): string => `person-${++names}-${randomUUID().slice(0, 8)}`
 export const freshUrn = (): string => String(1_000_000 + ++names)
 
 export const subjectIdOf = (retrieved: Retrieved): string =>
   retrieved.kind === 'found' || retrieved.kind === 'deleted' ? retrieved.subjectId : ''
 
-/** Opened for the test file that calls it. Each test starts more than a year after the previous one. */
+/** Opens the scene for the calling test file. Each test starts more than a year after the previous one. */
 export const retrievalScene = (): RetrievalScene => {
   let foundation: Foundation
   let stop = async (): Promise<void> => undefined

@@ -1,4 +1,4 @@
-/** Where a profile comes from: the cache, the upstream, or nowhere. */
+/** A profile comes from the cache or the upstream, or is not found. */
 import { describe, expect, test, vi } from 'vitest'
 import { dropOldProfiles } from '../../src/capabilities/profile/record/erase.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
@@ -196,7 +196,7 @@ describe('one fetch for all callers', () => {
   })
 })
 
-describe('whose data it is', () => {
+describe('the person whose data is returned', () => {
   test('name and number lead to the same person, fetched once', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
@@ -225,7 +225,6 @@ describe('whose data it is', () => {
     scene.move(hourMs)
     expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'missing' })
     expect(await askAndSettle(retrieval, lid(name))).toEqual({ kind: 'missing' })
-    // By number, both are still found.
     expect(await askAndSettle(retrieval, urn(number))).toMatchObject({ data: { firstname: 'Zorvina' } })
     expect(await askAndSettle(retrieval, urn(stranger))).toMatchObject({
       data: { firstname: 'Somebody else' },
@@ -334,7 +333,7 @@ describe('erasure', () => {
     scene.move(30 * dayMs + 1)
     const { eventLog, pool } = scene.foundation()
     while ((await dropOldProfiles({ eventLog, vault: scene.vault(), clock: scene })) > 0) {
-      // Until no batch is left.
+      // This continues until no batch is left.
     }
     const { rows } = await pool.query('select 1 from profile_keys')
     expect(rows).toEqual([])
@@ -355,7 +354,7 @@ describe('a source that allows two concurrent requests', () => {
     await vi.waitUntil(() => releases.length === 2, 30_000)
     const one = freshLid()
     const quiet = ask(retrieval, lid(one), 'cached', 'org_quiet')
-    // Its cache look-up started first, so after this look-up the request is in the queue.
+    // The request's cache look-up started before this one, so the request is in the queue afterwards.
     await expect(retrieval.retrieve(lid(freshLid()), { ...asks, upstream: false })).resolves.toBeDefined()
     releases.shift()?.()
     await vi.waitUntil(() => http.asked.length === 3, 30_000)
@@ -366,7 +365,7 @@ describe('a source that allows two concurrent requests', () => {
     expect(await quiet).toMatchObject({ kind: 'found', ids: { lid: one } })
     const told = await Promise.all(flood)
     clearInterval(end)
-    // On a slow machine some may have waited too long: they are asked to retry.
+    // On a slow machine, some may have waited too long and are asked to retry.
     for (const { kind } of told) expect(['found', 'unavailable']).toContain(kind)
     await retrieval.close()
   })
