@@ -1,6 +1,6 @@
 /**
- * An append is held in the network, and its caller does not know the outcome. It arrives while another process makes the call again under the
- * same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
+ * An append is held in the network, so its caller does not know the outcome. The append arrives while another process repeats
+ * the call under the same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
  */
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -16,7 +16,7 @@ const logger = pino({ level: 'silent' })
 const lid = 'zorvina-quillfeather'
 let upstream: ProfileUpstream
 let house: House
-/** The process whose append is held; it uses the same database. */
+/** This process's append is held. It uses the same database as the house. */
 let first: App
 let held: HeldLog
 let partner: Partner
@@ -48,7 +48,7 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
-  // The first process learns of a new key without help.
+  // The first process learns about the new key from the event log, a moment later.
   await until('both accept the key', async () => (await lookup(first)).status === 200)
   house.moveClock(120_000)
 })
@@ -58,9 +58,9 @@ afterEach(async () => {
 
 type HeldLog = {
   readonly eventLog: EventLog
-  /** From now on appends to ledgers are sent, and their replies are lost. */
+  /** From now on, appends to ledgers have an unknown outcome. */
   hold(): void
-  /** Delivers what was held, once; after that the network works again. */
+  /** Delivers the held append once. Afterwards the network works again. */
   deliver(): Promise<void>
 }
 
@@ -94,7 +94,6 @@ const ask = (url: string | null, path: string, body: unknown, headers = {}): Pro
   })
 const lookup = ({ apiUrl }: Pick<App, 'apiUrl'>): Promise<Answer> =>
   ask(apiUrl, '/v1/ip/lookup', { ip: places.private })
-/** Five credits. */
 const fetchPerson = ({ apiUrl }: Pick<App, 'apiUrl'>, id = lid): Promise<Answer> =>
   ask(apiUrl, '/v1/profnet/profile', { id, cached: false }, { 'idempotency-key': 'raced' })
 
@@ -113,7 +112,7 @@ const known = (headline: string, id = lid) => ({
 const typesOf = async (type: string): Promise<number> =>
   (await house.eventsOf(partner.organizationId)).filter((event) => event.type === type).length
 
-/** The first process does not know the outcome, its append is in progress; the second process repeats the call and waits for its source. */
+/** The first process's append is in progress with an unknown outcome. The second process repeats the call and waits for its source. */
 const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () => void }> => {
   upstream.answers(() => known('At first'))
   held.hold()
@@ -121,7 +120,7 @@ const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () 
   expect({ status: unknown.status, code: unknown.body.code }).toEqual({ status: 504, code: 'SYS_003' })
   expect(unknown.headers.get('credits-charged')).toBeNull()
   house.moveClock(120_000)
-  // With its claim, no other request could use the key.
+  // While the claim exists, no other request can use the key.
   if (id !== lid) await house.query('delete from idempotent_calls')
   const source = Promise.withResolvers<void>()
   upstream.answers(() => source.promise.then(() => known('Again', id)))

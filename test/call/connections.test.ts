@@ -1,4 +1,4 @@
-/** One address cannot hold every connection. Callers use several loopback addresses. */
+/** One address cannot occupy every connection. The callers use several loopback addresses. */
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
@@ -76,7 +76,7 @@ test('an address that holds its maximum of connections is refused more; other ad
   expect(held.every((socket) => !socket.closed)).toBe(true)
   expect(await isAnswered('127.0.0.2')).toBe(false)
   expect(await isAnswered('127.0.0.3')).toBe(true)
-  // Its connections continue to work, and closing one makes room for another.
+  // Its open connections still work, and closing one makes room for another.
   const [first] = held
   first?.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   if (first !== undefined) await once(first, 'data')

@@ -1,4 +1,4 @@
-/** The examples in the OpenAPI document are answers of this service: the calls are made again, and only values that always differ may differ. */
+/** The examples in the OpenAPI document are real answers: the calls are made again, and only values that always differ may differ. */
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
@@ -9,7 +9,7 @@ import { type House, openHouse } from '../support/house.ts'
 const sharedFile = new URL('../../src/call/examples.json', import.meta.url)
 const folder = new URL('../../src/capabilities/', import.meta.url)
 
-/** Every capability's file of examples, with the operations whose answers it holds. */
+/** Every capability's file of examples, with the operations that it covers. */
 const ownFiles = async () => {
   const entries = await readdir(folder, { withFileTypes: true })
   return Promise.all(
@@ -51,7 +51,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** Texts that differ every time, recognized by their form. */
+/** Texts that differ in every answer, recognized by their form. */
 const passing: readonly (readonly [RegExp, string])[] = [
   [/[0-7][0-9A-HJKMNP-TV-Z]{25}/g, 'ULID'],
   [/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'UUID'],
@@ -60,7 +60,7 @@ const passing: readonly (readonly [RegExp, string])[] = [
   [/[A-Za-z0-9+/_-]{43}=?/g, 'HASH'],
   [/(\\?"?t\\?"?[=:])\d+/g, '$1N'],
 ]
-/** Members that differ every time: times, positions, public ids of keys, sums over the current day, signed texts. */
+/** Members that differ in every answer, such as times, positions and signed texts. */
 const passingMembers =
   /^(processing_time_ms|position|recorded_at|size|api_key_id|key_id|calls|answered|refused|failed|charged|name|proof|note|checkpoint|verifier_key|metadata|data|digest|previous_digest|retry_after_seconds|resets_in_seconds)$/
 

@@ -1,6 +1,6 @@
 /**
- * A capability that no other file names: everything the service does for it comes from its one value. Only its facts
- * and its tariff are borrowed from whoami, because facts are part of the event vocabulary.
+ * No other file names this capability: everything the service does for it comes from its one value. It borrows only its facts
+ * and its tariff from whoami, because facts are part of the event vocabulary.
  */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'

@@ -1,6 +1,6 @@
 /**
- * An Idempotency-Key is used up by a charge, as the append decides it, and by nothing else (decision 15): not by an outdated view
- * of the ledger, not by a free answer, and not by a ledger that could not be reached.
+ * Only a charge uses up an Idempotency-Key, as the append decides it (decision 15). An outdated view of the ledger, a free
+ * answer or an unreachable ledger does not.
  */
 
 import pg from 'pg'
@@ -20,10 +20,9 @@ import { type Answer, type House, openHouse, type Partner, places, send, until }
 
 const logger = pino({ level: 'silent' })
 let house: House
-/** Another process: the house's own ledger is not notified of its writes. */
 let otherLog: EventLog
 let other: Ledger
-/** A ledger of an earlier release, whose corrections took more than there was. */
+/** Stands for an earlier release, whose corrections could take more than the balance. */
 let earlier: Ledger
 
 beforeAll(async () => {
@@ -42,7 +41,7 @@ afterAll(async () => {
   await house?.close()
 })
 
-/** An address that is in no file: the answer is free. */
+/** No location file contains this address, so the answer is free. */
 const nowhere = '10.0.0.1'
 
 const lookup = ({ apiKey }: Partner, key: string | null, ip: string = places.london): Promise<Answer> =>
@@ -57,7 +56,6 @@ const lookup = ({ apiKey }: Partner, key: string | null, ip: string = places.lon
 
 const replayed = ({ headers }: Answer): string | null => headers.get('idempotent-replayed')
 
-/** Locks a table against others until the returned function is called. */
 const lock = async (text: string): Promise<() => Promise<void>> => {
   const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   // The database may be dropped before the lock is released.
@@ -103,7 +101,6 @@ describe.each(bothWays)('a call %s', (_, key) => {
     const answer = await lookup(partner, key, nowhere)
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 200, code: undefined })
     expectCredits(answer, '0', '-2')
-    // A call that costs something is refused.
     expect((await lookup(partner, null)).body.code).toBe('CREDIT_001')
   })
 })
@@ -114,11 +111,10 @@ describe('calls that cost nothing', () => {
     expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)
     await forget(house, partner)
     const before = (await house.eventsOf(partner.organizationId)).length
-    // They find the claim at the same time, and none finishes before all have.
+    // All calls find the claim at the same time, and none finishes before the others have found it.
     const release = await lock('lock table idempotent_calls in access exclusive mode')
     const log = await house.blockLog()
     const calls = Array.from({ length: 5 }, () => lookup(partner, 'at-once', nowhere))
-    // They share statements.
     await until('they wait for the claim', async () => (await waitingForClaims()) > 0)
     await release()
     await log.waiting()
@@ -129,7 +125,7 @@ describe('calls that cost nothing', () => {
     expect(facts.map(({ metadata }) => metadata.request_id).sort()).toEqual(
       answers.map(({ headers }) => headers.get('x-request-id')).sort(),
     )
-    // Repeated one at a time, each call is a first call.
+    // Only one of the simultaneous calls is a first call.
     expect(answers.filter((one) => one.status === 200 && replayed(one) === null)).toHaveLength(1)
     for (const { status, body } of answers)
       if (status !== 200) expect({ status, code: body.code }).toEqual({ status: 409, code: 'IDEMP_002' })
@@ -149,7 +145,7 @@ test('a call that would wait for the database longer than a second is refused wi
   const partner = await house.partner({ credits: '10' })
   const release = await lock('lock table idempotent_calls in access exclusive mode')
   const first: Promise<Answer>[] = []
-  // As many as may wait in the database at the same time.
+  // This is the number that may wait in the database at the same time.
   for (let n = 1; n <= 2; n++) {
     first.push(lookup(partner, `waits-in-the-database-${n}`))
     await until('it waits for the claim', async () => (await waitingForClaims()) === n)
@@ -166,7 +162,7 @@ test('a call that would wait for the database longer than a second is refused wi
 })
 
 describe('a charge that was re-rated, and not refunded,', () => {
-  /** A call charged under a key: its answer is deleted, and its charge is in the projection. */
+  /** Charges a call under a key, deletes its answer, and waits until the charge is in the projection. */
   const charged = async (key: string): Promise<{ partner: Partner; chargeId: string }> => {
     const partner = await house.partner({ credits: '10' })
     expectCredits(await lookup(partner, key), '1', '9')
@@ -212,7 +208,6 @@ describe('a charge that was re-rated, and not refunded,', () => {
   })
 })
 
-/** The tables of the statement, under their current names. */
 const linesTables = async (): Promise<string> =>
   (
     await house.query(
@@ -225,7 +220,7 @@ const linesTables = async (): Promise<string> =>
     .join(', ')
 
 describe('a ledger that cannot be read', () => {
-  /** The claims of a process whose event log can be unreachable. */
+  /** The claims of a process whose event log `away` can make unreachable. */
   const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
     const { pool, secrets, epochKeys, eventLog } = house.foundation
     let gone = true
@@ -259,17 +254,16 @@ describe('a ledger that cannot be read', () => {
     ).fingerprint,
   })
 
-  test('keeps no claim: the next call with the key is a first call', async () => {
+  test('leaves no claim: the next call with the key is a first call', async () => {
     const claim = claimOf(await house.partner(), 'away')
     const { idempotency, away } = claims()
     for (let n = 0; n < 2; n++) await expect(idempotency.claim(claim)).rejects.toBeInstanceOf(Unavailable)
     away(false)
     expect(await idempotency.claim(claim)).toMatchObject({ kind: 'first' })
-    // The claim of the first call is held.
     expect(await idempotency.claim(claim)).toEqual({ kind: 'in_flight' })
   })
 
-  test('keeps no claim that was taken over from a process that died', async () => {
+  test('leaves no claim that was taken over from a process that died', async () => {
     const partner = await house.partner()
     const claim = claimOf(partner, 'taken-over')
     const { idempotency, away } = claims()

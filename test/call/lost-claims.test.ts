@@ -1,6 +1,6 @@
 /**
- * The rows of `idempotent_calls` may be lost: the ledger shows what was paid under an Idempotency-Key, and for which request.
- * Another request under that key gets IDEMP_001 for ever.
+ * Rows in `idempotent_calls` can be lost. The ledger still shows what was paid under an Idempotency-Key and for which request,
+ * so another request under that key always gets IDEMP_001.
  */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -105,7 +105,7 @@ describe('after its row is lost, a paid key answers its own request free, and no
       house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
     const own = await rowOf()
     const another = fingerprintFor(partner, places.munich)
-    // The claim of that process, a minute later.
+    // Simulates that process's claim, a minute later.
     const leave = () =>
       house.query(
         `update idempotent_calls set body_hash = $2, status = null, answer = null, answered_at = null,
@@ -123,11 +123,11 @@ describe('after its row is lost, a paid key answers its own request free, and no
   })
 })
 
-test('a row missing from the statement charges no one again: the claim gives the place of the charge', async () => {
+test('if a row is missing from the statement, nothing is charged again, because the claim contains the place of the charge', async () => {
   const partner = await paid()
   const { organizationId } = partner
   await forget(house, partner)
-  // Otherwise the statement would end before the charge, and events after its end are read.
+  // Without this call, the statement would end before the charge, and events after its end are read.
   await send(`${house.apiUrl}/v1/ip/lookup`, {
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
     body: { ip: places.private },
@@ -142,7 +142,6 @@ test('a row missing from the statement charges no one again: the claim gives the
   await house.query('delete from ledger_lines_v2 where ledger = ledger_key($1) and idempotent', [
     organizationId,
   ])
-  // A process that remembers nothing of the ledger.
   const { pool, eventLog, secrets, epochKeys } = house.foundation
   const idempotency = createIdempotency({
     pool,

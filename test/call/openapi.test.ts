@@ -1,4 +1,4 @@
-/** The OpenAPI document is valid, complete, and correct for every answer to any request. */
+/** The OpenAPI document is valid and complete, and describes every answer correctly. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -64,7 +64,7 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 describe('the document', () => {
-  // Each run of the linter costs seconds of processor time, most of them for its start.
+  // Each run of the linter costs seconds of processor time, mostly for its start.
   test('is valid OpenAPI 3.1, and so is the document of the admin API', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'openapi-'))
     const admin = await (await fetch(`${house.dashboardUrl}/admin/openapi.json`)).text()
@@ -106,7 +106,7 @@ describe('the document', () => {
     expect(
       Object.keys(errorCatalogue).filter((code) => !text.includes(`"#/components/schemas/${code}"`)),
     ).toEqual([
-      // For paths that do not exist.
+      // These are for paths that do not exist.
       'REQ_004',
       'REQ_005',
     ])
@@ -145,12 +145,10 @@ test('the example calls for a new key are complete', async () => {
       body === null
         ? await house.ask(partner, { method: 'GET', path: call.path })
         : await house.post(partner, call.path, body)
-    // A profile source may not know the person.
     expect([200, 404], `${call.path}: ${answer.text}`).toContain(answer.status)
   }
 })
 
-/** Values for a member: valid ones, invalid ones, and absurd ones. */
 const membersValue = (name: string): fc.Arbitrary<unknown> => {
   const known: Readonly<Record<string, readonly unknown[]>> = {
     ip: [places.london, '10.0.0.1', '::1', '2001:db8::1', '8.8.8', ''],

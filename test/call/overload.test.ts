@@ -84,7 +84,7 @@ describe('the bound on calls in progress', () => {
 describe('calls beyond the bound', () => {
   let dashboard: DashboardHost
   const waiting: (() => void)[] = []
-  /** Calls last until they are released. Facts and price are those of whoami. */
+  /** Calls last until the test releases them. Their facts and price are whoami's. */
   const slow: CapabilityForm<null, null, object> = {
     capability: 'whoami',
     permission: null,
@@ -130,7 +130,7 @@ describe('calls beyond the bound', () => {
       ({ type }) => type,
     )
 
-  test('are refused with 503 immediately for the flooding caller only; refused calls cost nothing', async () => {
+  test('are refused with 503 immediately, but only for the flooding caller; refused calls cost nothing', async () => {
     const [flood, quiet] = [await organization('Flood'), await organization('Quiet')]
     const first4 = Array.from({ length: 4 }, () => call(flood.apiKey))
     await vi.waitUntil(() => waiting.length === 4, 30_000)

@@ -1,4 +1,4 @@
-/** Charges that are given back: by refunds, after which the Idempotency-Key stays used up, and for calls that a stopped process listed. */
+/** Refunds of charges, after which the Idempotency-Key stays used up, and refunds for calls that a stopped process listed. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'
@@ -46,14 +46,13 @@ test.each([
         remaining: left,
         replayed: 'true',
       })
-      // Its answer is no longer kept.
       await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
     }
     expect((await typesOf(partner)).filter((type) => type === 'CreditCharged')).toHaveLength(1)
   },
 )
 
-test('of the calls that a stopped process listed, the charged ones are given back once', async () => {
+test('of the calls that a stopped process listed, the charged ones are refunded once', async () => {
   const partner = await house.partner({ credits: '10' })
   const charged = await house.lookup(partner, { ip: places.london })
   const free = await house.lookup(partner, { ip: places.private })

@@ -1,4 +1,4 @@
-/** Refused calls in the ledger: combined, never written twice, and none forgotten. */
+/** Refused calls are combined in the ledger, and each is counted exactly once. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -34,7 +34,7 @@ const key: DirectoryKey = {
 
 let log: MemoryEventLog
 let ledger: Ledger
-/** The outcome of the next appends; the log cannot be read while an append gets no answer. */
+/** Decides the outcome of the next appends. While an append gets no answer, the log cannot be read. */
 let fault: AppendFault | undefined
 
 beforeEach(async () => {
@@ -131,7 +131,7 @@ test('it is there once even if the process folded it into its account before it 
   fault = 'lose-reply'
   await record.flush()
   fault = undefined
-  // Reads the tail, which contains the lost record.
+  // This reads the tail, which contains the lost record.
   await ledger.account(organizationId)
   await ledger.lastSeen(organizationId)
   await record.flush()
@@ -170,7 +170,7 @@ describe('calls refused for another reason', () => {
       60, 0, 60,
     ])
     expect(singles(key, minuteMs + 60_000)).toBe(60)
-    // A late call of the previous minute does not reopen it.
+    // A late call in the previous minute does not start that minute again.
     expect(singles(key, minuteMs)).toBe(0)
   })
 

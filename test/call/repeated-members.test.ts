@@ -1,4 +1,4 @@
-/** Members that occur twice in an object of a JSON text. */
+/** JSON text with an object that contains a member twice. */
 import { expect, test } from 'vitest'
 import { hasRepeatedMember } from '../../src/call/json-text.ts'
 

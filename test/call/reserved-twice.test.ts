@@ -1,6 +1,6 @@
 /**
- * A call with a low balance asks the ledger twice under one key: first whether it must be refused, and then, if not, to record its
- * facts. The first command may leave nothing behind; the second must record the call's facts and its charge.
+ * A call with a low balance sends the ledger two commands under one key. The first checks whether the call must be refused, and
+ * must leave nothing behind. The second must record the call's facts and its charge.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -38,7 +38,6 @@ describe('a command without events', () => {
   ] as const)('under %s does not replace the next command under the same key', async (_, more) => {
     const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
     const nothing = ledger.submit(org, command('twice', { kind: 'expire', grantId: 'none' }, more))
-    // In the batch that is being written, in the one being filled, and afterwards.
     const atOnce = ledger.submit(org, call('twice', more))
     others.push(ledger.submit(org, call('after')))
     expect((await nothing).events).toEqual([])
@@ -46,7 +45,6 @@ describe('a command without events', () => {
     expect(made.events.map(({ type }) => type)).toEqual(charged)
     expect(made.repeated).toBe(false)
     await Promise.all(others)
-    // A request id is never used twice.
     if (!('absentUpTo' in more)) return
     const again = await ledger.submit(org, call('twice', more))
     expect(again.repeated).toBe(true)
@@ -77,7 +75,7 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
     if (lid.startsWith('nobody')) holding.push(answer)
     else answer()
   })
-  /** Calls about an unknown person wait: their reservation is held during that time. */
+  /** Calls about an unknown person wait, and hold their reservation meanwhile. */
   const holding: (() => void)[] = []
   let house: House
 
@@ -110,7 +108,6 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
     async (_, keyed) => {
       let delivered = 0
       for (let round = 0; round < rounds; round++) {
-        // Seven credits pay for one fresh profile, which costs five, while another is held; they do not pay for two.
         const partner = await house.partner({
           permissions: ['profnet_scraping', 'ip_lookup'],
           credits: '7',
@@ -131,7 +128,7 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
         await until('the first call holds its reservation', async () => holding.length > 0)
         const others: Promise<Answer>[] = []
         const profiles = Array.from({ length: profilesAtOnce }, (_, n) => {
-          // Lookups without a location are free: they keep the ledger busy.
+          // Lookups without a location are free, and keep the ledger busy.
           others.push(post('/v1/ip/lookup', { ip: '10.0.0.1' }))
           return post(
             '/v1/profnet/profile',
@@ -159,7 +156,7 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
           answers.filter(({ status }) => status === 200).length,
         )
       }
-      // Calls under keys are decided late enough to be accepted after all; otherwise this tested nothing.
+      // Calls under keys are decided late enough to be accepted after all; otherwise this would test nothing.
       if (keyed) expect(delivered).toBeGreaterThan(0)
     },
     60_000,

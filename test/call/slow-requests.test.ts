@@ -1,4 +1,4 @@
-/** Requests whose bytes do not arrive are refused in time, with an error of the catalogue. */
+/** Requests whose bytes do not arrive are refused in time, with an error from the catalogue. */
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
@@ -67,7 +67,7 @@ const calls = async () =>
     .map(decodeEvent)
     .flatMap(({ type, data }) => (type === 'KeyUsed' ? [data] : []))
 
-test('a body that does not arrive makes a refused call after the maximum time of a request: 408, recorded, free', async () => {
+test('a call whose body does not arrive is refused after the maximum request time: 408, recorded, free', async () => {
   const before = (await calls()).length
   const startedMs = performance.now()
   const answer = only(await sendRaw(url, `${head(16)}{`))

@@ -1,4 +1,4 @@
-/** Answers that are streamed, for readers of all kinds. */
+/** Streamed answers, for all kinds of readers. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type ReaderBounds, streamed, type Write } from '../../src/call/streamed.ts'
@@ -6,7 +6,6 @@ import { type ReaderBounds, streamed, type Write } from '../../src/call/streamed
 const piece = 'x'.repeat(64 * 1024)
 const hour = 3_600_000
 
-/** Many pieces, and why no more were written. */
 const writing = (bounds: ReaderBounds, pieces = 1_000) => {
   const state = { written: 0, ended: Promise.resolve<unknown>(null) }
   const body = streamed(async (write: Write) => {
@@ -68,7 +67,7 @@ describe('a streamed answer', () => {
     expect(await state.ended).toBeInstanceOf(Error)
   })
 
-  test('breaks off if it cannot be made, also before the client reads', async () => {
+  test('is cut off if it cannot be produced, even before the client reads', async () => {
     const body = streamed(async () => {
       throw new Error('no log')
     })

@@ -1,4 +1,4 @@
-/** Logging of requests without a valid key: enough to notice them, and never more than a few lines. */
+/** Requests without a valid key are logged: enough to notice them, and never more than a few lines. */
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'

@@ -1,4 +1,4 @@
-/** A capability that the price book in force does not price is not performed: it could not be rated and recorded. */
+/** A capability without a price in the current price book is not performed, because it could not be rated and recorded. */
 import { tmpdir } from 'node:os'
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -152,7 +152,7 @@ describe('the price book when an installation is opened', () => {
   })
 
   const secretKey = 'a'.repeat(43)
-  /** The book that an earlier release, or its operator, left. */
+  /** Publishes the books that an earlier release, or its operator, left. */
   const publish = async (...books: readonly PriceBookPublished[]): Promise<void> => {
     const eventLog = await openNamed({ variable: 'DATABASE_URL', url: database.url }, silent)
     try {

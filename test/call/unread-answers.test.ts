@@ -1,4 +1,4 @@
-/** Clients that send many requests on one connection, and clients that do not read their answers. */
+/** Clients that send many requests on one connection, or do not read their answers. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import fastify, { type FastifyInstance } from 'fastify'
@@ -39,7 +39,6 @@ afterAll(() => host?.close())
 
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
 
-/** Sends bytes and reads nothing. */
 const neverReads = (bytes: string): Socket => {
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   sockets.add(socket.pause())
@@ -57,7 +56,7 @@ test('requests on one connection start one after the other, and are answered in 
   const connection = openRaw(url)
   connection.write(paths.map(get).join(''))
   await until('the first has started', async () => begun > 0)
-  // Another connection is answered in the meantime, so the others would have started by now.
+  // Another connection is answered meanwhile, so the other requests would have started by now.
   await sendRaw(url, get('/none'))
   expect(begun).toBe(1)
   finish()
@@ -87,7 +86,7 @@ test('a connection is not read further while many of its requests wait', async (
   if (taken === undefined) throw new Error('no connection')
   const paused = once(taken, 'pause')
   for (let i = 0; i < 64; i++) socket.write(get('/none').repeat(1_000))
-  // The kernels buffer their share: the service accepts no more than one piece of it.
+  // Beyond the kernels' buffers, the service accepts no more than one piece.
   await paused
   await sendRaw(url, get('/none'))
   expect(taken.bytesRead).toBeLessThan(256 * 1024)

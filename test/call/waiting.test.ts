@@ -1,4 +1,4 @@
-/** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
+/** No caller waits longer than 12 seconds for a 503, whichever part of the service hangs. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -11,7 +11,7 @@ import { expectCredits } from '../spec/wire.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 
 let house: House
-/** Another process with the same database, which has loaded no account. */
+/** Another process with the same database, which has not loaded any account. */
 let fresh: App
 const releases: (() => Promise<void>)[] = []
 
@@ -36,7 +36,7 @@ afterAll(async () => {
   await house?.close()
 })
 
-/** From now on queries of a table wait, as with a database that has stopped, until the test ends or the returned function is called. */
+/** Makes queries of these tables wait, as if the database had stopped, until the test ends or the returned function is called. */
 const silence = async (...tables: string[]): Promise<() => Promise<void>> => {
   const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   holder.on('error', () => undefined)
@@ -75,7 +75,7 @@ const expectInTime = ({ answer, seconds }: Timed, codes = ['SYS_002', 'SYS_003']
 }
 
 describe('a call under an Idempotency-Key', () => {
-  test('whose claim is not answered gets its error in time, and holds no claim when the answer arrives later', async () => {
+  test('whose claim is not answered gets its error in time, and leaves no claim when the answer arrives later', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, 'before')
     const release = await silence('idempotent_calls')
@@ -88,7 +88,7 @@ describe('a call under an Idempotency-Key', () => {
     expect(await chargesOf(house, partner)).toHaveLength(2)
   })
 
-  test('whose answer cannot be stored gets it in time', async () => {
+  test('whose answer cannot be stored gets its answer in time', async () => {
     const partner = await house.partner({ credits: '10' })
     const log = await house.blockLog()
     const call = lookup(partner, 'kept')
@@ -99,7 +99,7 @@ describe('a call under an Idempotency-Key', () => {
     expectCredits(answer, '1', '9')
     expect(seconds).toBeLessThan(12)
     await release()
-    // It is stored later, or made again free.
+    // Either the answer is stored later, or the key becomes free again.
     await until('the key is free again', async () => (await lookup(partner, 'kept')).answer.status !== 409)
     expectCredits((await lookup(partner, 'kept')).answer, '0', '9')
     expect(await chargesOf(house, partner)).toHaveLength(1)
@@ -133,7 +133,7 @@ test('while the event log cannot be read, every caller is refused in time, also 
   const partner = await house.partner({ credits: '10' })
   await lookup(partner, null)
   const later = await house.partner({ credits: '10' })
-  // Keys arrive in order.
+  // Hosts receive keys in order, so they have the first key, too.
   await until(
     'both hosts know the keys',
     async () => (await lookup(later, null, fresh)).answer.status === 200,
@@ -145,6 +145,5 @@ test('while the event log cannot be read, every caller is refused in time, also 
     lookup(partner, 'unknown', fresh),
     lookup(partner, null, fresh),
   ]
-  // None of their requests was sent, or its outcome is unknown.
   for (const call of waiting) expectInTime(await call)
 })
