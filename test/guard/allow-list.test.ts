@@ -1,4 +1,4 @@
-/** The addresses from which a key may be used. */
+/** A key may be used only from the addresses on its allow-list. */
 import { describe, expect, test } from 'vitest'
 import { allowList } from '../../src/guard/allow-list.ts'
 import { type DirectoryKey, mayCallFrom } from '../../src/guard/key-directory.ts'

@@ -1,4 +1,4 @@
-/** Authentication: every failure is distinguished here, and all look the same to the caller. */
+/** Every authentication failure is distinguished here, but they all look the same to the caller. */
 import { describe, expect, test } from 'vitest'
 import { type AuthenticationFailure, authenticate } from '../../src/guard/authenticate.ts'
 import type { DirectoryKey, KeyDirectory } from '../../src/guard/key-directory.ts'
@@ -81,7 +81,7 @@ describe('refused', () => {
     )
   })
 
-  test('a key from the millisecond it ends on', () => {
+  test('a key from the millisecond at which it ends', () => {
     for (const [endsAtMs, result] of [
       [nowMs + 1, 'let in'],
       [nowMs, 'ended'],
@@ -119,7 +119,7 @@ describe('refused', () => {
 })
 
 describe('keyed hashes', () => {
-  test('depend on the key and the purpose, and fit the events that hold them', () => {
+  test('depend on the key and the purpose, and fit the events that contain them', () => {
     const again = createSecrets('a secret of at least thirty-two characters')
     const elsewhere = createSecrets('another secret of at least thirty-two characters')
     expect(again.apiKeyHmac('x')).toBe(secrets.apiKeyHmac('x'))

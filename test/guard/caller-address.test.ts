@@ -1,4 +1,4 @@
-/** The address that counts for limits, and the block that one customer of a network has. */
+/** The caller's address for limits, and the address block that one customer of a network has. */
 import { describe, expect, test } from 'vitest'
 import {
   addressBlock,
@@ -46,7 +46,7 @@ describe('trusted proxies', () => {
     [['::ffff:10.1.0.4'], '10.1.0.4', true],
     [['2001:db8::/64'], '2001:db8::9', true],
     [['2001:db8::/64'], '2001:db8:0:1::9', false],
-    // The bits of a mapped address are in this block, but it is an IPv4 address.
+    // The mapped address's bits are in this block, but it is an IPv4 address.
     [['::/8'], '10.1.0.4', false],
     [['::/8'], '::ffff:10.1.0.4', false],
     [['::1'], '::1', true],

@@ -98,7 +98,6 @@ describe('the watch', () => {
   })
   afterEach(() => void vi.useRealTimers())
 
-  /** Answers with the given values, and repeats the last one. */
   const answering = (...answers: (DiskSpace | Error)[]) => {
     let asked = 0
     const read = async (): Promise<DiskSpace> => {
@@ -154,7 +153,7 @@ describe('the watch', () => {
     expect([none.isFull(), none.seen(), elsewhere.asked()]).toEqual([false, null, 0])
   })
 
-  test('ends with close, also during a check', async () => {
+  test('ends when it is closed, even during a check', async () => {
     const measured = Promise.withResolvers<DiskSpace>()
     let asked = 0
     const read = () => {
@@ -166,7 +165,7 @@ describe('the watch', () => {
     watch.close()
     measured.resolve(large(0.5))
     await looked
-    // It would check again after two seconds. Timers cannot be counted, because other files of the process have some.
+    // Another check would follow after two seconds. Timers cannot be counted, because other files in the process have some.
     await pass(60_000)
     expect(asked).toBe(1)
   })

@@ -1,4 +1,4 @@
-/** The keys for personal data: one for each epoch, in a directory that several processes share. */
+/** The keys for personal data: one for each epoch, in a directory shared by several processes. */
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, unlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -33,7 +33,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   for (const keys of opened.splice(0)) keys.close()
-  // A check in progress registers no more keys, which the next test would miss in its directory.
+  // Without the pool, a check in progress cannot register keys that the next test would miss in its directory.
   await pool.end()
   await rm(root, { recursive: true, force: true })
 })
@@ -164,7 +164,7 @@ describe('at the end of an epoch', () => {
   test('no byte of a destroyed key remains under another name', async () => {
     const keys = process()
     await seal(keys)
-    // A process that died between the two names of the key it created.
+    // Simulates a process that died between the two names of the key it created.
     await cp(join(dir, '716.key'), join(dir, '.716-of-a-process-that-died'))
     nowMs += epochMs
     await seal(keys)
@@ -225,7 +225,7 @@ describe('at the end of an epoch', () => {
     expect(await keys.lastCopyGoneByMs()).toBe(destroyedByMs(epoch))
     nowMs = (epoch + 1) * epochMs - 1
     expect((await keys.lastCopyGoneByMs()) - nowMs).toBeLessThanOrEqual(31 * 86_400_000)
-    // One clock is early: the next key exists, and something may be sealed under it.
+    // One clock is fast, so the next key exists and may have sealed something.
     nowMs += 60_000
     await seal(process())
     nowMs -= 60_000

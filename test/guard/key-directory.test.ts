@@ -1,4 +1,4 @@
-/** The keys in memory of a process: read from the event log at their first use, updated from the subscription, never guessed. */
+/** A process's keys in memory are read from the event log at their first use, updated by the subscription, and never guessed. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -108,7 +108,7 @@ describe('a key', () => {
     await append(issued())
     const read = Promise.withResolvers<void>()
     const client = log.client('slow')
-    // The answer is older than the revocation and arrives after it.
+    // This answer is older than the revocation and arrives after it.
     const directory = await openOn({
       ...client,
       read: async (...args) => {

@@ -1,4 +1,4 @@
-/** Rate limits of a key measure elapsed time. The other promises of a limiter are in `test/contract/rate-limit.ts`. */
+/** A key's rate limits measure elapsed time. `test/contract/rate-limit.ts` tests the limiter's other guarantees. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
 import { keyOf, passing } from '../contract/rate-limit.ts'

@@ -1,6 +1,6 @@
 /**
- * Every process refuses a key that its stream ends, no matter what its rows say. Tested with the service, its database and
- * its projector, with logs that only a fault can produce, and with edited rows.
+ * Every process refuses a key that was ended in its stream, whatever its rows contain. The tests use the service, its database
+ * and projector, logs that only a fault can produce, and edited rows.
  */
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
@@ -121,7 +121,6 @@ const happenings: Record<string, { readonly meaning: Meaning; readonly event: (k
   },
 }
 
-/** Changes that a person, or a fault, made to the rows. */
 const mishaps: Record<string, (key: Made) => Promise<unknown>> = {
   none: async () => undefined,
   'revocation erased': ({ keyId }) =>
@@ -152,7 +151,6 @@ const append = async (key: Made, events: readonly Written[], from: number): Prom
 const whoami = async (url: string | null, { apiKey }: Made): Promise<number> =>
   (await send(`${url}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })).status
 
-/** Another process of this installation, started now. */
 const another = (own = logger): Promise<App> =>
   house.another({ config: { ROLES: ['dashboard'] }, logger: own })
 
@@ -188,7 +186,7 @@ test(
             )
           await house.projected()
           for (const { key, mishap } of keys) await mishaps[mishap]?.(key)
-          // Only while the process starts: the projector, which has nothing to do now, must not notice.
+          // The checkpoint differs only while the process starts. The projector, which has nothing to do now, must not notice.
           const moved = `update projection_checkpoints set position = $1 where name = 'api_keys'`
           const head = await house.foundation.eventLog.head()
           await house.query(moved, [
@@ -201,7 +199,6 @@ test(
               const ended = happened.some((name) => happenings[name]?.meaning !== 'open')
               const expected = { happened, ...rest, status: ended ? 401 : 200 }
               expect({ happened, ...rest, status: await whoami(started.dashboardUrl, key) }).toEqual(expected)
-              // It may not have received it yet.
               await until(
                 `the process that runs knows, too: ${happened}`,
                 async () => (await whoami(house.dashboardUrl, key)) === expected.status,
@@ -212,7 +209,7 @@ test(
           }
         },
       ),
-      // A run takes seconds: the seed and the first failure are enough.
+      // A run takes seconds, so the seed and the first failure are enough.
       { numRuns: 5, endOnFailure: true },
     )
   },

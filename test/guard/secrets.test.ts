@@ -46,7 +46,7 @@ describe('a sealed text', () => {
           const sealed = sealer.seal(text, context)
           expect(sealed).toMatch(/^[A-Za-z0-9_-]+$/)
           expect(sealer.open(sealed, context)).toBe(text)
-          // Another process, started with the same secret.
+          // This stands for another process that started with the same secret.
           const again = createSecrets('a secret of at least thirty-two characters')
           expect(again.sealer('a purpose').open(sealed, context)).toBe(text)
         },
@@ -60,7 +60,7 @@ describe('a sealed text', () => {
     expect(new Set(all).size).toBe(100)
     for (const sealed of all) {
       const bytes = Buffer.from(sealed, 'base64url')
-      // A nonce, the text, a tag.
+      // The sealed bytes are a nonce, the text and a tag.
       expect(bytes).toHaveLength(12 + 'one text'.length + 16)
       expect(bytes.includes('text')).toBe(false)
     }
