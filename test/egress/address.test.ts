@@ -64,8 +64,8 @@ describe('well-formed addresses are canonical and name the address to look up', 
 })
 
 describe('the IANA registries decide what may be looked up', () => {
-  // Written out a second time: the tests below walk the tables and would not notice a lost row.
-  it('the tables hold every block the profile names', () => {
+  // The blocks are listed a second time, because the tests below walk the tables and would not notice a lost row.
+  it('the tables contain every block that the profile names', () => {
     const prefixes = (blocks: readonly { prefix: string; lookedUp: boolean }[], lookedUp: boolean) =>
       blocks.filter((block) => block.lookedUp === lookedUp).map(({ prefix }) => prefix)
     expect(prefixes(ipv4SpecialPurpose, false)).toEqual(
@@ -141,7 +141,7 @@ describe('the IANA registries decide what may be looked up', () => {
       expect(parseAddress(ipv6Text(first))?.reachable).toBe(true)
       expect(parseAddress(ipv6Text(last))?.reachable).toBe(true)
       for (const neighbour of [first - 1n, last + 1n].map(ipv6Text)) {
-        // An address in 6to4 space is judged by the IPv4 address it holds: 2002::/16 starts with 0.0.0.0.
+        // An address in 6to4 space is judged by the IPv4 address in it: 2002::/16 starts with 0.0.0.0.
         const expected = !neighbour.startsWith('2002:') && oracleIPv6(neighbour)
         expect(parseAddress(neighbour)?.reachable, neighbour).toBe(expected)
       }
@@ -203,7 +203,6 @@ describe('the parser agrees with Node on every text', () => {
       if (expected) accepted++
       if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
     }
-    // Both verdicts must occur, or the comparison proves nothing.
     expect(accepted).toBeGreaterThan(1_000)
   })
 
@@ -236,7 +235,6 @@ function randomText(random: Random, letters: string[]): string {
   return Array.from({ length: random.integer(24) }, () => random.pick(letters)).join('')
 }
 
-/** A well-formed address with up to two characters inserted, dropped or replaced. */
 function mutated(random: Random, letters: string[]): string {
   let text = random.next() < 0.4 ? ipv4Text(random.integer(2 ** 32)) : spelled(random)
   for (let edits = random.integer(3); edits > 0; edits--) {
@@ -249,7 +247,6 @@ function mutated(random: Random, letters: string[]): string {
   return text
 }
 
-/** A random IPv6 text: any run compressed or none, either case, padded or not, with or without a dotted tail. */
 function spelled(random: Random): string {
   const words = Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
   if (random.next() < 0.1) words.splice(0, 6, 0, 0, 0, 0, 0, 0xffff)
@@ -317,7 +314,7 @@ function ipv6Range(prefix: string): { first: bigint; last: bigint } {
   return { first, last: first + (1n << BigInt(128 - Number(length))) - 1n }
 }
 
-/** All eight groups, uncompressed: independent of the code under test. */
+/** Writes all eight groups without compression, independently of the code under test. */
 function ipv6Text(value: bigint): string {
   const hex = value.toString(16).padStart(32, '0')
   return (hex.match(/.{4}/g) ?? []).join(':')

@@ -6,17 +6,16 @@ const question: DnsQuestion = { id: 0x1234, name: 'a.test', type: 'MX' }
 const asked = '01 61 04 74657374 00 000f 0001'
 
 const bytes = (...hex: string[]): Buffer => Buffer.from(hex.join('').replaceAll(' ', ''), 'hex')
-/** A response to the question, with counts of answers and authorities. */
+/** A response to the question, with the numbers of answers and authorities. */
 const response = (answers: number, authorities: number, ...records: string[]): Buffer =>
   bytes('1234 8180 0001', word(answers), word(authorities), '0000', asked, ...records)
 const word = (value: number): string => value.toString(16).padStart(4, '0')
 const pointer = (at: number): string => word(0xc000 + at)
-/** For the name in the question, which is at offset 12. */
+/** An MX record for the name in the question, which is at offset 12. */
 const mx = (exchange: string, ttl = '0000003c'): string => {
   const length = bytes(exchange).length + 2
   return `c00c 000f 0001 ${ttl} ${word(length)} 000a ${exchange}`
 }
-/** `mx.a.test` */
 const exchange = '026d78 c00c'
 
 describe('a question', () => {
@@ -184,7 +183,7 @@ describe('an answer', () => {
   })
 
   test('contains no octets that could be mistaken for syntax', () => {
-    // A label of "a b", then one of CR LF, then one that is not UTF-8, then an upper-case one.
+    // The labels are "a b", CR LF, an octet that is not UTF-8, and upper-case letters.
     const strange = '03 612062 02 0d0a 01 ff 02 4d58 00'
     expect(decodeResponse(response(1, 0, mx(strange)), question)).toMatchObject({
       records: [{ value: 'a\\032b.\\013\\010.\\65533.mx' }],

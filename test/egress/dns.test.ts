@@ -15,10 +15,10 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close()
 })
 
-/** Longer than a busy machine takes to answer, and no longer than the tests can wait for silence. */
+/** Longer than a busy machine takes to answer, and short enough for tests that wait for silence. */
 const attemptTimeoutMs = 500
 
-/** A server, a cache in front of it, and a clock that moves only when asked. */
+/** A server, a cache in front of it, and a clock that only the test moves. */
 const start = async (zones: Zones, options?: DnsServerOptions) => {
   const server = await startDnsServer(zones, options)
   servers.push(server)
@@ -229,7 +229,7 @@ describe('forged answers', () => {
     })
     await Promise.all(Array.from({ length: 50 }, (_, i) => dns.resolve(`name${i}.test`, 'A')))
     expect(new Set(seen.map(({ port }) => port)).size).toBe(50)
-    // Fifty of 65,536 sometimes collide.
+    // Fifty ids out of 65,536 sometimes collide.
     expect(new Set(seen.map(({ id }) => id)).size).toBeGreaterThan(45)
     socket.close()
   })
@@ -310,13 +310,12 @@ describe('the cache', () => {
     const waiting = silent.map((name) => dns.resolve(name, 'A', { signal: abort.signal }))
     expect(await dns.resolve('more.test', 'A')).toEqual({ kind: 'failed', code: 'EBUSY' })
     expect(server.queries('A more.test')).toEqual([])
-    // Joining a question that is in progress is always possible.
+    // A question in progress can always be joined.
     waiting.push(dns.resolve('name0.test', 'A', { signal: abort.signal }))
     abort.abort()
     expect(
       (await Promise.all(waiting)).every((answer) => 'code' in answer && answer.code === 'ECANCELLED'),
     ).toBe(true)
-    // Abandoned questions end by themselves and make room.
     await vi.waitFor(
       async () => expect(await dns.resolve('more.test', 'A')).toMatchObject({ kind: 'not_found' }),
       {

@@ -4,7 +4,7 @@ import { jsonLdLimits, jsonLdTimeMaxMs, readJsonLd } from '../../src/egress/json
 import { type JsonObject, textOf, typesOf } from '../../src/egress/json-ld-nodes.ts'
 import { readPage } from '../../src/egress/json-ld-page.ts'
 
-/** The parser of hostile pages finds what it should, skips the rest, and cannot be kept busy. */
+/** The parser for hostile pages finds valid data, skips the rest, and cannot be kept busy. */
 
 const soon = (): number => performance.now() + 60_000
 const script = (json: string): string => `<script type="application/ld+json">${json}</script>`
@@ -15,7 +15,7 @@ const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: st
   readJsonLd<readonly JsonObject[]>(html, { ...options, reader: asTheyAre })
 const inThread = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
-/** The same without a thread, whose start takes longer than most tests here. */
+/** Works without a thread, whose start takes longer than most of these tests. */
 const extract = (html: Buffer | string, charset: string | null = null) =>
   readPage(
     { html: new Uint8Array(typeof html === 'string' ? page(html) : html), charset },
@@ -122,7 +122,7 @@ test('odd markup does no harm', () => {
     '<'.repeat(2_000_000),
     '<script type="application/ld+json">'.repeat(50_000),
   ]) {
-    // Processor time, because a busy machine takes longer.
+    // Processor time is measured, because a busy machine takes longer.
     const before = process.threadCpuUsage()
     expect(['none', 'malformed']).toContain(extract(Buffer.from(html)).kind)
     expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(jsonLdTimeMaxMs)
@@ -130,7 +130,7 @@ test('odd markup does no harm', () => {
 })
 
 test('markup built to be slow ends with its thread when its time is over, and the event loop keeps running', async () => {
-  // Each end tag looks for its start tag among all open tags: quadratic.
+  // Each end tag searches all open tags for its start tag, which takes quadratic time.
   const html = Buffer.from('<div>'.repeat(200_000) + '</x>'.repeat(200_000))
   const startedAt = performance.now()
   let turns = 0
@@ -138,7 +138,7 @@ test('markup built to be slow ends with its thread when its time is over, and th
   const { kind } = await inThread(html)
   clearInterval(ticking)
   expect(kind).toBe('too_slow')
-  // This includes starting a thread on a busy machine.
+  // This includes the start of a thread on a busy machine.
   expect(performance.now() - startedAt).toBeLessThan(jsonLdTimeMaxMs + 6_000)
   expect(turns).toBeGreaterThan(20)
 })
@@ -164,7 +164,6 @@ test('a deadline that passes before or during the wait for other pages answers t
   await new Promise(setImmediate)
   expect(settled).toEqual(Array.from({ length: 60 - 34 }, () => 'too_slow'))
   await Promise.all(crowd)
-  // Places are returned.
   expect((await inThread(script('{"n":1}'))).kind).toBe('found')
 })
 
@@ -190,7 +189,7 @@ test('words of the vocabulary lose their prefix, and texts their wrapping', () =
 })
 
 test('the thread gets no environment variables', () => {
-  // The only guarantee that cannot be seen from outside.
+  // This guarantee cannot be observed from outside.
   expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
 })
 

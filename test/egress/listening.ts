@@ -1,4 +1,4 @@
-/** Servers of other parties, open until the calling test ends. */
+/** Servers of other parties, which stay open until the calling test ends. */
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
@@ -12,7 +12,7 @@ export const createListening = () => {
     for (const one of opened.splice(0)) await one.close()
   })
 
-  /** Listens on every local address, so that a connection to any of them is seen. */
+  /** Listens on every local address, so that connections to any of them are seen. */
   const listen = async (server: Server): Promise<Listening> => {
     const open = new Set<Socket>()
     let connections = 0

@@ -1,4 +1,4 @@
-/** Pages of other servers: how many are fetched at a time, and that waiting for a place counts towards the deadline. */
+/** Other servers' pages: how many are fetched at a time, and that waiting for a place counts towards the deadline. */
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -10,10 +10,8 @@ import { createOutside, type Outside } from '../../src/egress/outside.ts'
 import { openOutside } from '../../src/start/capabilities.ts'
 
 const pagesMax = 16
-/** Longer than any test here lasts. */
 const plentyMs = 60_000
 
-/** A web server that answers only when asked to. */
 const openServer = async () => {
   const held: ServerResponse[] = []
   let openNow = 0
@@ -32,7 +30,6 @@ const openServer = async () => {
   let asked = 0
   return {
     url: `http://127.0.0.1:${port}/`,
-    /** Requests so far. */
     asked: () => asked + held.length,
     openMax: () => openMax,
     answerOne: () => {
@@ -72,7 +69,6 @@ const page = (deadlineMs: number, signal?: AbortSignal) =>
 const asked = (count: number) =>
   vi.waitFor(() => expect(server.asked()).toBe(count), { timeout: 30_000, interval: 5 })
 
-/** Takes every place. */
 const takeAll = async () => {
   const pages = Array.from({ length: pagesMax }, () => page(plentyMs))
   await asked(pagesMax)
@@ -129,7 +125,6 @@ describe('pages of other servers', () => {
     await asked(pagesMax + 1)
     for (let n = 0; n < pagesMax; n++) server.answerOne()
     expect(await next).toMatchObject({ kind: 'page' })
-    // Sixteen places are free again.
     await takeAllAgain()
   })
 

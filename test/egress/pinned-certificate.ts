@@ -1,4 +1,4 @@
-/** A throw-away certificate for the name `pinned.test`, its own authority; valid for a hundred years, and trusted only here. */
+/** A self-signed certificate for `pinned.test`, valid for a hundred years and trusted only here. */
 export const pinnedCertificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUfQwmYE1PCQDscolnQFzP899VVy0wCgYIKoZIzj0EAwIw

@@ -1,4 +1,4 @@
-/** A message to another party's server: where it may go, and what a hostile receiver can do to its sender. */
+/** Messages to another party's server: where they may be sent, and what a hostile receiver can do to the sender. */
 import { describe, expect, test } from 'vitest'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { HostAddresses } from '../../src/egress/hosts.ts'
@@ -10,7 +10,7 @@ const { web, raw } = createListening()
 const leadsTo =
   (...addresses: string[]) =>
   async (): Promise<HostAddresses> => ({ addresses, code: null })
-/** The loopback is exempt here, as with `EGRESS_ALLOW`. */
+/** The loopback is exempt here, as it is with `EGRESS_ALLOW`. */
 const exempt = createEgressGuard({ allow: ['127.0.0.1'] })
 const strict = createEgressGuard({ allow: [] })
 
