@@ -1,4 +1,4 @@
-/** Metrics of mailboxes, profile sources, pixel counters and DNS; and that they identify no one. */
+/** Metrics for mailboxes, profile sources, pixel counters and DNS, which identify no one. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { meterSource, observerOf } from '../../src/capabilities/profile/index.ts'
@@ -55,7 +55,7 @@ afterAll(async () => {
   await dns?.close()
 })
 
-/** A domain whose mail server has the address: the test's own at 127.0.0.1, none at any other. */
+/** Adds a domain whose mail server has the address. Only the address 127.0.0.1 has a server. */
 const mailGoesTo = (domain: string, address: string): void => {
   dns.set(domain, 'MX', [{ priority: 10, exchange: `mx.${domain}` }])
   dns.set(`mx.${domain}`, 'A', [address])
@@ -112,7 +112,7 @@ describe('e-mail validation', () => {
     await validateAll('someone@remembered.example.com', 'a@missing.example.com', 'a@broken.example.com')
     const between = await text()
     expect(changed(before, between, 'dns_queries_total')).toEqual({
-      // The domain's MX and its host's A; the host has no AAAA.
+      // The domain has an MX record. Its host has an A record, but no AAAA record.
       '{outcome="records"}': 2,
       '{outcome="no_data"}': 1,
       '{outcome="not_found"}': 1,
@@ -174,7 +174,6 @@ describe('profiles', () => {
     const failing: ProviderAnswer = { kind: 'transient', detail: 'away' }
     const source = guardSource(
       { name: 'dataset', fetch: async () => failing },
-      // No deadline passes.
       {
         clock: { now: () => 0, after: () => () => undefined },
         logger: pino({ level: 'silent' }),
@@ -227,13 +226,13 @@ describe('the pixel', () => {
     }
     const after = await text()
     expect(changed(between, after, 'pixel_decisions_total')).toEqual({ '{reason="unavailable"}': 1 })
-    // The hit, and the list that could not show the usage.
+    // One failure is the hit, the other is the list that could not show the usage.
     expect(changed(between, after, 'pixel_counting_failures_total')).toEqual({ '': 2 })
   })
 })
 
 describe('the written metrics', () => {
-  // Its own calls, so that there are figures no matter which tests ran before.
+  // These tests make their own calls, so that there are figures no matter which tests ran before.
   beforeAll(async () => {
     mailGoesTo('private.example.com', '127.0.0.1')
     await house.post(mailer, '/v1/email/validate', { email: 'secretary@private.example.com' })

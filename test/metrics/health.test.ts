@@ -1,4 +1,4 @@
-/** When a process is ready, and what it answers if a dependency is unreachable or hangs. */
+/** When a process is ready, and how it answers if a dependency is unreachable or hangs. */
 import fastify from 'fastify'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -71,7 +71,7 @@ const append = async (n: number): Promise<void> => {
   ])
 }
 
-/** The answer on the metrics port; with `isPrivate` false, the answer that everyone gets. */
+/** The answer on the metrics port or, if `isPrivate` is false, the public answer. */
 const answerOf = async (
   health: Health,
   showsRows: boolean,
@@ -149,7 +149,7 @@ test('a process whose log and database answer and whose rows are current is read
 })
 
 describe('rows that are late', () => {
-  /** The log's own clock says that everything up to a position was recorded long before its newest event. */
+  /** Makes everything up to a position look as if it had been recorded long before the newest event. */
   const aged = (position: number) =>
     pool.query(
       `update log_segments set recorded_at = recorded_at - $2 * interval '1 s' where last_position <= $1`,
@@ -217,7 +217,7 @@ describe('rows that are late', () => {
         [position.toString(), eventId, digest, names],
       )
     }
-    // A projection of another version of the service never advances, and does not count.
+    // A projection from another version of the service never advances, and does not count.
     await pool.query(
       `insert into projection_checkpoints (name, version, position) select 'forgotten', version, 0 from projection_checkpoints limit 1`,
     )
@@ -374,7 +374,7 @@ test('for any number of requests within a second, each check runs once', async (
   })
   await Promise.all(Array.from({ length: 50 }, () => answerOf(health, true)))
   await health.projectionLags()
-  // One for the event log, and one for the projections.
+  // One question is for the event log, and one for the projections.
   expect(asked).toBe(2)
   await eventually(async () => {
     await health.readiness({ showsRows: true })

@@ -34,21 +34,20 @@ type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 const meter = ({ meters }: Metrics, parts: Parts): void =>
   createHealth({ ...house.foundation, ...parts, config: house.config }).meter(meters)
 
-/** As from a process that was just started. */
 const samplesOf = async (name: string, parts: Parts = house.foundation) => {
   const metrics = createMetrics()
   meter(metrics, parts)
   return samples(await metrics.text(), name)
 }
 
-test('before anything was done there is only the age of the log', () => {
+test('before anything is done, the only figure is the age of the log', () => {
   expect(atFirst).toEqual(verdicts.map(() => ({})))
-  // Not that of its first event's price book, which has been in force for years.
+  // The price book in the first event has been in force for years, but its age is not the log's age.
   expect(ageAtFirst).toBeGreaterThanOrEqual(0)
   expect(ageAtFirst).toBeLessThan(3_600)
 })
 
-test('a log that is sound, and one in which an event was changed', async () => {
+test('shows whether the log is sound or an event in it was changed', async () => {
   const { foundation } = house
   const partner = await house.partner({ credits: '9' })
   await house.lookup(partner, { ip: places.london })
@@ -68,7 +67,7 @@ test('a log that is sound, and one in which an event was changed', async () => {
   expect(logged.join()).toContain(`${ledgerStream(partner.organizationId)} revision 1`)
 })
 
-test('parked events, by projection and by whether its rows authorize keys', async () => {
+test('parked events are counted by projection and by whether its rows authorize keys', async () => {
   const { foundation } = house
   expect((await samplesOf('parked_events'))['{projection="api_keys",guards="yes"}']).toBe(0)
   await house.query(
@@ -128,6 +127,5 @@ test('the newest acts are found among any number of others, and each check reads
   expect(reads).toEqual([0])
   await act('RebuildRequested', 1_201)
   expect((await acts.newest('RebuildRequested'))?.revision).toBe(1_201)
-  // A process that starts at that time.
   expect((await createActs(eventLog, ['RebuildRequested']).newest('RebuildRequested'))?.revision).toBe(1_201)
 })

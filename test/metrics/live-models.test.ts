@@ -1,4 +1,4 @@
-/** Read models in memory that follow the event log: they never become outdated without notice. */
+/** In-memory read models that follow the event log never become outdated without notice. */
 import fastify from 'fastify'
 import { type Logger, pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -16,13 +16,11 @@ import { operations } from '../../src/metrics/routes.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { eventually } from '../support/service.ts'
 
-/** A log whose subscriptions can be made to end. */
 type Fragile = {
   readonly eventLog: EventLog
-  /** Ends every open subscription, and later ones, with this error; null: without an error. */
+  /** Ends every open and every later subscription with this error, or without an error if it is null. */
   breakWith(error: Error | null): void
   mend(): void
-  /** Where each subscription began. */
   readonly begun: bigint[]
 }
 
@@ -80,7 +78,6 @@ const append = async (version: number): Promise<void> => {
   ])
 }
 
-/** Follows the published price books and notes their versions. */
 const followed = (): { following: Following; applied: number[] } => {
   const applied: number[] = []
   const following = follow({
@@ -206,7 +203,7 @@ describe('models that follow one log', () => {
     await write('key-a', 1)
     await until(() => received.length === 4)
     expect(received.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
-    // One subscription for the first model, another from the start for both.
+    // One subscription is for the first model, the other starts again for both.
     expect(fragile.begun).toEqual([0n, 0n])
     await keys.stop()
     await write('key-a', 2)
@@ -234,7 +231,7 @@ describe('a process whose live model no longer follows the event log', () => {
   const readyOf = async (
     models: readonly Pick<LiveModel, 'name' | 'failure'>[],
   ): Promise<{ status: number; body: unknown }> => {
-    // Used only for its release and for checkpoints, of which there are none.
+    // The service uses it only for its release and for checkpoints, and there are no checkpoints.
     const pool = {
       query: async (text: string) => ({ rows: text.includes('server_version') ? [{ number: 160_000 }] : [] }),
     }

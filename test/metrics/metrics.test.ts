@@ -1,4 +1,4 @@
-/** What operators can see of the service, and that it reveals no key, organization or address. */
+/** Operators can see the service's activity, but no key, organization or address. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,7 +21,7 @@ import { changed, labelWords, samples } from './samples.ts'
 
 const logger = pino({ level: 'silent' })
 const actor = 'system'
-/** Two public addresses, each charged one credit, and one that is free. */
+/** Two public addresses cost one credit each, and the third is free. */
 const addresses = [places.london, places.munich, places.private] as const
 
 let database: TestDatabase
@@ -104,7 +104,7 @@ test('every policy that can refuse a call has its counter from the start', async
 })
 
 test('known traffic is counted correctly', async () => {
-  // The narrow key's one call of the minute; it also makes sure that both keys have reached the host.
+  // The narrow key makes its one call of the minute. This also makes sure that both keys have reached the host.
   for (const key of [apiKey, narrowKey])
     await eventually(async () =>
       (await lookup(app.apiUrl ?? '', key, addresses[2])).status === 200 ? true : undefined,
@@ -145,9 +145,8 @@ test('known traffic is counted correctly', async () => {
     '{reason="malformed"}': 1,
     '{reason="unknown"}': 1,
   })
-  // Every recorded call is in some batch; calls refused by a limit are written later, together.
+  // Every recorded call is in some batch. Calls refused by a limit are written later, together.
   expect(changed(before, after, 'ledger_batch_commands_sum')['']).toBe(6)
-  // Two of the six were charged: one more event each.
   expect(changed(before, after, 'ledger_batch_events_sum')['']).toBe(8)
   expect(samples(after, 'ledger_append_duration_seconds_count')).toEqual(
     samples(after, 'ledger_batch_commands_count'),
@@ -175,7 +174,7 @@ test('projections show no lag once they have caught up, and the location file it
   expect(samples(written, 'geo_database_age_seconds')['']).toBeGreaterThan(3_600)
 })
 
-test('the age of the last signed checkpoint', async () => {
+test('the age of the last signed checkpoint is shown', async () => {
   await foundation.checkpoints.make()
   expect(samples(await text(), 'checkpoint_age_seconds')[''] ?? -1).toBeGreaterThanOrEqual(0)
 })

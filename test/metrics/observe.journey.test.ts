@@ -1,6 +1,6 @@
 /**
- * The metrics that Prometheus and Grafana of the compose profile `observe` query exist in a running service, and every alarm has its
- * section in the guide. promtool tests the meaning of the rules, in `.ci/run`.
+ * The metrics that Prometheus and Grafana query (compose profile `observe`) exist in a running service, and every alarm has its
+ * section in the guide. `.ci/run` tests the meaning of the rules with promtool.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -41,7 +41,6 @@ const dashboard = JSON.parse(read(`${folder}/grafana/dashboards/enrichment-ledge
 const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
   targets.map(({ expr, legendFormat }) => ({
     what: `panel "${title}"`,
-    // As Grafana expands it.
     expr: expr.replaceAll('$__rate_interval', '1m'),
     words: legendFormat,
   })),
@@ -52,21 +51,20 @@ const alarms = rules.map(({ alert, expr, annotations }) => ({
   words: Object.values(annotations).join(' '),
 }))
 
-/** Of Prometheus itself, and labels that it adds to every series it scrapes. */
+/** Prometheus's own metrics, and the labels that it adds to every series it scrapes. */
 const ownMetrics = new Set(['up', 'ALERTS'])
 const ownLabels = new Set(['job', 'instance', 'alertname', 'alertstate', 'severity'])
 
 describe('the queried series', () => {
   let dataDir = ''
   let service: Service
-  /** The labels of each series, by metric. */
   let byMetric: Map<string, Record<string, string>[]>
 
   beforeAll(async () => {
     dataDir = await mkdtemp(join(tmpdir(), 'observe-'))
     const environment = {
       DATA_DIR: dataDir,
-      // No server listens there, so that a call fails because of a dependency.
+      // No server listens there, so the call fails because of a dependency.
       ...{
         PROFILE_PROVIDER: 'http',
         PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}',
@@ -136,7 +134,7 @@ describe('the queried series', () => {
   })
 })
 
-/** What the service does once a day, and an operator from time to time. */
+/** Does the service's daily work, and an operator's occasional work. */
 const daily = async (dataDir: string): Promise<void> => {
   const logger = pino({ level: 'silent' })
   const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger })

@@ -1,4 +1,4 @@
-/** The metrics port: separate, in every process, and a free one if the default is taken. */
+/** Every process has a separate metrics port, and uses a free one if the default is taken. */
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { type AddressInfo, createServer, type Server } from 'node:net'
@@ -23,10 +23,9 @@ const servers: Server[] = []
 const logged: string[] = []
 const logger = pino({ level: 'info' }, { write: (line: string) => void logged.push(line) })
 
-/** A loopback address on which no other test listens. */
 const host = '127.0.64.9'
 
-/** Listens on a port there, once; 0 for any port. */
+/** Listens on a port at this address, once. 0 means any port. */
 const take = async (port: number): Promise<number> => {
   if (servers.some((server) => (server.address() as AddressInfo).port === port)) return port
   const server = createServer()
@@ -184,7 +183,7 @@ describe('a process', () => {
     })
   })
 
-  /** The findings of `promtool check metrics`, as far as they apply. */
+  /** These are the rules of `promtool check metrics` that apply here. */
   test('names its own figures by the rules of Prometheus', () => {
     const types = [...written.matchAll(/^# TYPE (enrichment_\S+) (\S+)$/gm)].map(
       ([, name = '', type = '']) => ({ name, type }),

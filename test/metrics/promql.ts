@@ -8,11 +8,11 @@ const words = new Set([
   ...['by', 'without', 'and', 'or', 'unless', 'on', 'ignoring'],
 ])
 
-/** The series of an expression. Throws for a word that is neither a metric nor part of the language known here. */
+/** The series in an expression. Throws for a word that is neither a metric nor part of the language known here. */
 export const selectorsOf = (expression: string): Selector[] => {
   const selectors: Selector[] = []
   const rest = expression
-    // Labels in a grouping are not series; `labelsOf` has them.
+    // Labels in a grouping are not series; `groupedBy` returns them.
     .replaceAll(/\b(by|without|on|ignoring)\s*\([^)]*\)/g, ' ')
     .replaceAll(
       /([a-zA-Z_:][\w:]*)\s*(?:\{([^}]*)\})?(?:\[[^\]]*\])?/g,

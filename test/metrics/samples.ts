@@ -8,7 +8,7 @@ export const samples = (written: string, name: string): Record<string, number> =
     ),
   )
 
-/** The samples that changed, and by how much. */
+/** The samples that changed, with their differences. */
 export const changed = (before: string, after: string, name: string): Record<string, number> => {
   const old = samples(before, name)
   return Object.fromEntries(
@@ -18,7 +18,7 @@ export const changed = (before: string, after: string, name: string): Record<str
   )
 }
 
-/** Every label value, by the label's name. */
+/** All values of each label, by the label's name. */
 export const labelWords = (written: string): Map<string, Set<string>> => {
   const words = new Map<string, Set<string>>()
   for (const [, label = '', word = ''] of written.matchAll(/[{,]([a-z_]+)="((?:[^"\\]|\\.)*)"/g))
