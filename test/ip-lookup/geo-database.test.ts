@@ -42,7 +42,7 @@ async function file(content: MmdbSource | Buffer): Promise<string> {
   return path
 }
 
-/** As operators should do it: written completely next to the old file, then renamed over it. */
+/** Writes the complete file next to the old one, then renames it over the old one, as operators should. */
 async function replaceFile(path: string, content: MmdbSource | Buffer): Promise<void> {
   const bytes = Buffer.isBuffer(content) ? content : writeMmdb(content)
   await writeFile(`${path}.next`, bytes)
@@ -72,7 +72,7 @@ const london = {
   subdivisions: [{ iso_code: 'ENG', names: { en: 'England' } }],
 }
 
-/** Many records over all of 1.0.0.0/8 and 2a00::/12, so that damage hits something. */
+/** Has many records all over 1.0.0.0/8 and 2a00::/12, so that damage hits some of them. */
 function wide(ipVersion: 4 | 6, buildEpoch = builtSeconds): MmdbSource {
   const networks: Record<string, MmdbValue> = {}
   for (let block = 0; block < 256; block++) {
@@ -170,7 +170,7 @@ describe('a database answers from its records', () => {
     expect(at(database, '2a00::1')).toBeNull()
   })
 
-  it('a country-only file, and a file with coordinates as texts', async () => {
+  it('a country-only file and a file with coordinates as texts can be used', async () => {
     const lite = {
       continent: 'Oceania',
       continent_code: 'OC',
@@ -235,7 +235,7 @@ describe('a database answers from its records', () => {
 })
 
 describe('the families of a file are read from its tree', () => {
-  /** All of IPv4 except 1.0.0.0/8 leads to nodes without records. */
+  /** With these networks, all IPv4 addresses except 1.0.0.0/8 lead to nodes without records. */
   const barren = Array.from({ length: 31 }, (_, n) => `${(n + 1) * 8}.0.0.0/5`)
 
   it.each([4, 6] as const)(
@@ -359,7 +359,7 @@ describe('a file that cannot be trusted stops the start, and the error names it 
   })
 
   it('a damaged record that the samples missed returns null, is counted each time and logged once', async () => {
-    // Every sibling on the way to 9.9.9.9 has a record, so a sample ends there once in four billion.
+    // Every sibling on the way to 9.9.9.9 has a record, so one sample in four billion ends there.
     const networks: Record<string, MmdbValue> = { '9.9.9.9/32': flat('US', 'Rare city') }
     for (let length = 1; length <= 32; length++) {
       const sibling = (0x09090909 ^ (1 << (32 - length))) & (-1 << (32 - length))
