@@ -1,4 +1,4 @@
-/** From an event to a receiver: which messages are stored, when they are sent, and that none is created twice. */
+/** From an event to a receiver: which messages are stored, when they are sent, and that each is created only once. */
 import { createHmac } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
@@ -36,7 +36,6 @@ let database: TestDatabase
 let pool: pg.Pool
 let memory: MemoryEventLog
 let log: EventLog
-/** Followers to stop. */
 let running: { stop(): Promise<void> }[]
 
 beforeAll(async () => {
@@ -166,7 +165,7 @@ describe('events of the log', () => {
     const once = await deliveries()
     expect(once).toHaveLength(1)
     for (const one of running.splice(0)) await one.stop()
-    // As if nothing had been read.
+    // Simulates a process that has read nothing yet.
     await pool.query('truncate webhook_progress, webhook_balances')
     await append(moved(-10))
     follow('four')
@@ -204,7 +203,6 @@ describe('events of the log', () => {
   })
 })
 
-/** Answers with the given values in turn, and repeats the last one. */
 const receiver = (...answers: (number | null)[]) => {
   const requests: PostRequest[] = []
   const post = async (request: PostRequest): Promise<PostAnswer> => {
@@ -215,7 +213,6 @@ const receiver = (...answers: (number | null)[]) => {
   return { requests, post }
 }
 
-/** With a clock that the test sets. */
 const sendingTo = (post: Sending['outside']['post'], postOwn = post) => {
   const clock = { nowMs: startMs, now: () => clock.nowMs }
   const sending: Sending = { pool, sealer, outside: { post, postOwn }, clock, chance: () => 0, logger }
@@ -348,7 +345,7 @@ describe('a message', () => {
     const { sending } = sendingTo(post)
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
     expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
-    // The receiver is not at fault for messages that wait here.
+    // Messages that wait here are not the receiver's fault.
     expect(await pendingDeliveries(pool)).toMatchObject({ count: 0, oldestSeconds: 0 })
     await pool.query('update webhook_endpoints set paused_at = null')
     expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })

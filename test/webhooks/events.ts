@@ -8,7 +8,7 @@ export const organization = {
   uuid: '00000000-0000-5000-8000-000000000000',
 } as const
 
-/** The nth event of the log; its id is made of `n`. */
+/** The nth event in the log, with an id made from `n`. */
 export const decoded = (
   event: DomainEvent,
   n: number,

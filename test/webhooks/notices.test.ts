@@ -49,7 +49,7 @@ const eventOf = (step: Step, n: number) => {
   )
 }
 
-/** By the definition alone: the places at which the balance is below the threshold and the previous balance was not. */
+/** The crossings by definition: places where the balance is below the threshold and the previous balance was not. */
 const crossings = (all: readonly Step[]): string[] => {
   let balance = 0n
   let threshold: bigint | null = null
@@ -72,7 +72,6 @@ describe('balance.low', () => {
         let kept = new Map<string, Balance>()
         const sources: string[] = []
         events.forEach((event, n) => {
-          // A batch begins with the state that the previous one stored.
           if (cuts.includes(n)) kept = new Map(kept)
           const notice = noticeOf(event, kept)
           if (notice?.event === 'balance.low') sources.push(notice.source)

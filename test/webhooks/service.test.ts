@@ -1,6 +1,7 @@
 /**
- * The whole way through the running service: a webhook is created, an event happens, and a receiver on the loopback gets it. A second receiver
- * never answers. Partners' webhooks are never sent to the loopback: here they are the operator's own, which `EGRESS_ALLOW` permits.
+ * The whole path through the running service: a webhook is created, an event happens, and a receiver on loopback gets the
+ * message. A second receiver never answers. Partners' webhooks are never sent to loopback, so these are the operator's own,
+ * which `EGRESS_ALLOW` permits.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
@@ -108,7 +109,7 @@ describe('a webhook', { shuffle: false }, () => {
       expect(messages.find(({ type }) => type === 'balance.low')?.data).toEqual({
         ...{ organization_id: organizationId, balance: '99', threshold: '100' },
       })
-      // The form in the event log, for storage outside.
+      // The message has the form in the event log, so that it can be stored elsewhere.
       const [last] = await foundation.eventLog.read('checkpoint', { direction: 'backwards', max: 1 })
       const { note, size } = JSON.parse(last?.data ?? '')
       expect(messages.find(({ type }) => type === 'checkpoint')?.data).toEqual({
@@ -120,7 +121,7 @@ describe('a webhook', { shuffle: false }, () => {
       expect(headers).toMatchObject(signedHeaders(good.secret, { id, atMs, body }))
       const statesOf = async (webhookId: string) =>
         (await listDeliveries(foundation, { webhookId, state: null })).map(({ state }) => state)
-      // It is stored after the receiver has got it.
+      // This state is stored after the receiver has got the message.
       await eventually(async () =>
         (await statesOf(good.webhookId)).join() === 'delivered,delivered' ? true : undefined,
       )
@@ -135,7 +136,6 @@ describe('a webhook', { shuffle: false }, () => {
     const { webhookId } = await make('/other', ['key.expiring'], organizationId)
     const expiresAt = new Date(Date.now() + 3 * 24 * 3_600_000).toISOString()
     const { keyId } = await house.key(organizationId, { expiresAt })
-    // The rows of the lists are slightly behind.
     const receivers = await eventually(async () => {
       const ids = await tellOfExpiringKeys(foundation.pool, Date.now())
       return ids.length > 0 ? ids : undefined

@@ -1,4 +1,4 @@
-/** Signatures by the rules of Standard Webhooks, checked against published values and not with the code that makes them. */
+/** Signatures follow Standard Webhooks. They are checked against published values, not with the code that makes them. */
 import { readFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
 import { describe, expect, test } from 'vitest'
@@ -27,7 +27,7 @@ test('the guide for partners names every type of message, and no other', () => {
   expect(named).toEqual([...webhookEvent.options, testMessage])
 })
 
-/** The lines in the guide that partners copy. */
+/** Runs the lines that partners copy from the guide. */
 const published = async (): Promise<(secret: string, headers: object, body: string) => boolean> => {
   const guide = readFileSync(new URL('../../src/guides/webhooks.md', import.meta.url), 'utf8')
   const [, code = ''] = /```ts\n([\s\S]*?verifyWebhook[\s\S]*?)```/.exec(guide) ?? []
