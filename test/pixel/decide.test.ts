@@ -1,4 +1,4 @@
-/** From matched rules and counters to the answer: pure, with whole answers compared. */
+/** Matched rules and counters determine the answer. The tests compare whole answers. */
 import { describe, expect, test } from 'vitest'
 import { decideHit, decideLimitSet } from '../../src/capabilities/pixel/decide.ts'
 import type { LimitWindow } from '../../src/capabilities/pixel/rules-state.ts'

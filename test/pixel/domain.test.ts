@@ -1,4 +1,4 @@
-/** Valid domains of a rule, their spelling, and the hosts they cover. */
+/** Valid domains in a rule, their spelling, and the hosts they cover. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { coveringDomains, parseDomain, parseHost } from '../../src/capabilities/pixel/domain.ts'

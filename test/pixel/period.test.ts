@@ -11,7 +11,7 @@ const seams: readonly [PixelPeriod, string, string, string][] = [
   ['day', '2028-02-29T12:00:00.000Z', '2028-02-29', '2028-03-01T00:00:00.000Z'],
   ['day', '2027-02-28T23:59:59.999Z', '2027-02-28', '2027-03-01T00:00:00.000Z'],
   ['day', '2026-12-31T23:59:59.999Z', '2026-12-31', '2027-01-01T00:00:00.000Z'],
-  // Days on which clocks in Berlin and New York change: UTC does not.
+  // On these days clocks in Berlin or New York change, but UTC does not.
   ['day', '2026-03-29T23:30:00.000Z', '2026-03-29', '2026-03-30T00:00:00.000Z'],
   ['day', '2026-11-01T23:30:00.000Z', '2026-11-01', '2026-11-02T00:00:00.000Z'],
   ['month', '2026-09-01T00:00:00.000Z', '2026-09-01', '2026-10-01T00:00:00.000Z'],

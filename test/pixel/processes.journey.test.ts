@@ -1,4 +1,4 @@
-/** Decisions 22 and 23 with several processes of the service: limits are exact. */
+/** Decisions 22 and 23 with several processes: limits are exact. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import {
@@ -62,14 +62,14 @@ describe('the pixel controls of two processes on one database', () => {
     resultOf<{ used: number }>(call(service, 'POST', '/pixel/limit', { domain, period: 'month', number }))
   const decide = (service: Service | undefined, url: string, hitId?: string) =>
     resultOf<Decision>(call(service, 'POST', '/pixel/decide', { url, hit_id: hitId }))
-  /** On a busy machine a hit may time out: asked again, its id returns its verdict. */
+  /** On a busy machine a hit may time out. Asking again with its id returns its verdict. */
   const judged = (service: Service | undefined, url: string, hitId: string): Promise<Decision> =>
     eventually(async () => {
       const decision = await decide(service, url, hitId)
       return decision.reason === 'unavailable' ? undefined : decision
     })
   let asks = 0
-  /** The first decision by a rule: asking costs one of its hits. */
+  /** Asks until a rule decides, which uses up one of the rule's hits. */
   const known = (service: Service | undefined, url: string): Promise<Decision> =>
     eventually(async () => {
       const decision = await judged(service, url, `known-${++asks}`)
@@ -146,7 +146,6 @@ describe('the pixel controls of two processes on one database', () => {
     await startAll()
     const { used } = await setLimit(services[0], 'example.org', small)
     expect(used).toBeGreaterThanOrEqual(fired)
-    // An earlier hit is remembered too.
     expect(await judged(services[1], 'https://example.org/', 'before')).toMatchObject({ reason: 'allowed' })
     let more = 0
     for (let n = 0; n < small - used + 5; n++)

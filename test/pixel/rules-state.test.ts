@@ -1,4 +1,4 @@
-/** The rules of an organization: given events, when a command arrives, then its event; and which rules cover a host. */
+/** An organization's rules: which event a command leads to after given events, and which rules cover a host. */
 import { describe, expect, test } from 'vitest'
 import {
   applyPixelEvent,
@@ -110,7 +110,7 @@ describe('a command', () => {
 })
 
 describe('rules folded from events', () => {
-  test('hold the latest change of each, and their number', () => {
+  test('contain the latest change to each rule, and the number of rules', () => {
     const rules = given(
       limitSet('example.com', 'day', 5),
       limitSet('example.com', 'month', 50),

@@ -1,4 +1,4 @@
-/** The rules in memory of every process on one event log: when a change applies here and elsewhere, and what happens if the log fails. */
+/** The rules in memory: when a change applies in each process, and what happens if the event log fails. */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createPixelRules, type PixelRulesModel } from '../../src/capabilities/pixel/rules.ts'
 import { placeOf, type RuleCommand } from '../../src/capabilities/pixel/rules-state.ts'
@@ -119,7 +119,7 @@ describe('a change', () => {
     }
   })
 
-  test('beyond a hundred that wait is refused for now, and the hundred are made', async () => {
+  test('is refused for now if a hundred are waiting, and the hundred are made', async () => {
     const rules = open()
     const results = await Promise.allSettled(
       Array.from({ length: 150 }, (_, n) => give(rules, limitOf(`d${n}.example.com`, 1))),
@@ -209,14 +209,13 @@ describe('the rules of an organization', () => {
     expect(reads).toBe(2)
   })
 
-  test('hold every event recorded before a caller asked, even if a read is under way', async () => {
+  test('contain every event recorded before a caller asked, even if a read is in progress', async () => {
     await seed(2)
     const released = Promise.withResolvers<void>()
     const client = eventLog.client('slow')
     let reads = 0
     const rules = openOn({
       ...client,
-      // The result of the first read is outdated when it arrives.
       read: async (...asked) => {
         const events = await client.read(...asked)
         if (reads++ === 0) await released.promise
