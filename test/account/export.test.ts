@@ -1,4 +1,4 @@
-/** The limit on concurrent exports: organizations share its places, which are released no matter how an export ends. */
+/** Concurrent exports are limited. Organizations share the places, which are released however an export ends. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createExports } from '../../src/capabilities/account/export.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -11,7 +11,7 @@ const empty: Pick<EventLog, 'read'> = { read: async () => [] }
 const callerOf = (organizationId: string) =>
   ({ key: { organizationId } }) as Parameters<ReturnType<typeof createExports>['gather']>[1]
 
-/** The result of a number of exports of an organization; null: no place. */
+/** Starts several exports for an organization. In the result, null means no place. */
 const gathered = async (exports: ReturnType<typeof createExports>, organizationId: string, count: number) => {
   const found = await Promise.all(
     Array.from({ length: count }, () => exports.gather(input, callerOf(organizationId))),
