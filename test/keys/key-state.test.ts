@@ -37,7 +37,7 @@ const revoked = (reason = 'leaked'): KeyEvent => ({ type: 'ApiKeyRevoked', data:
 
 const day = (n: number): string => `2026-09-${String(n).padStart(2, '0')}T00:00:00.000Z`
 
-/** Folds events that happened on the 1st, 2nd, 3rd… of September. */
+/** Folds events dated September 1, 2, 3 and so on. */
 const fold = (...events: KeyEvent[]): KeyState | undefined =>
   events.reduce<KeyState | undefined>((state, event, n) => evolveKey(state, event, day(n + 1)), undefined)
 const given = (...events: KeyEvent[]): KeyState => {
