@@ -1,4 +1,4 @@
-/** Lots: which credits are used first. Two processes must always agree, so the order is total. */
+/** Lots decide which credits are used first. Two processes must always agree, so the order is total. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { draw, drawable, drawOrder, type Lot } from '../../src/billing/lots.ts'
@@ -16,7 +16,7 @@ const lot = (own: Partial<Lot> & { grantId: string }): Lot => ({
   ...own,
 })
 
-/** Lots of one account: each was granted at its own revision. */
+/** The lots of one account, each granted at its own revision. */
 const accountLots = fc
   .uniqueArray(
     fc.record({
@@ -116,7 +116,7 @@ describe('drawing', () => {
     }
   })
 
-  test('never takes more than a lot holds, never from an expired lot, keeps the order, and accounts for every micro-credit', () => {
+  test('never takes more than a lot has, never from an expired lot, keeps the order, and accounts for every micro-credit', () => {
     const cases = fc.tuple(
       accountLots,
       fc.bigInt({ min: 0n, max: 80_000_000n }),
@@ -140,7 +140,6 @@ describe('drawing', () => {
           expect(part).toBeLessThanOrEqual(from.remaining)
           expect(from.expiresAtMs).toBeGreaterThan(atMs)
           expect(at).toBeGreaterThan(parts[n - 1]?.at ?? -1)
-          // Only the last lot may have credits left.
           if (n < parts.length - 1) expect(part).toBe(from.remaining)
         }
         const untouched = lots

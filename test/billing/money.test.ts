@@ -1,11 +1,11 @@
-/** Credits: exact decimals with one spelling each, and no floating point. */
+/** Credits are exact decimals with one spelling each, without floating point. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { microOf } from '../../projections/micro.ts'
 import { formatCredits, microPerCredit, parseCredits } from '../../src/billing/money.ts'
 import { creditAmount, signedCreditAmount } from '../../src/events/primitives.ts'
 
-/** The widest text: 18 digits before the point, 6 after. */
+/** The widest text has 18 digits before the point and 6 after it. */
 const widest = 10n ** 24n - 1n
 const amounts = fc.oneof(
   fc.bigInt({ min: -widest, max: widest }),
@@ -63,7 +63,7 @@ describe('formatting and parsing', () => {
     ['-0.000001', -1n],
     ['-12.34', -12_340_000n],
     ['0.1', 100_000n],
-    // The range where integers are no longer exact as numbers.
+    // In this range, integers are no longer exact as numbers.
     ['9007199253.999999', 9_007_199_253_999_999n],
     ['9007199254.740991', 9_007_199_254_740_991n],
     ['9007199254.740992', 9_007_199_254_740_992n],

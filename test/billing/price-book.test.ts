@@ -1,4 +1,4 @@
-/** Which price book is in force: dated, complete, never changed. */
+/** The price book in force is dated, complete and never changed. */
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, type PriceBook, priceBookAt, priceBookOf } from '../../src/billing/price-book.ts'
@@ -25,7 +25,7 @@ test('a published book is read completely, with amounts in micro-credits', () =>
       ['ip_lookup.located', { ruleVersion: 2, sku: 'ip_lookup', amount: 800_001n }],
       ['whoami', { ruleVersion: 1, sku: null, amount: 0n }],
     ]),
-    // Only its content counts: anyone can recompute the digest.
+    // Only the content counts, because anyone can recompute the digest.
     digest: createHash('sha256')
       .update(
         '[3,"2026-10-01T00:00:00.000Z",[["ip_lookup.located",2,"ip_lookup","0.800001"],["whoami",1,null,"0"]]]',

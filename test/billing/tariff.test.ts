@@ -1,4 +1,4 @@
-/** The tariff as a table: the rule that decides each fact, and its price. The most decisive rule comes first. */
+/** The tariff as a table: the rule that decides each fact, and its price, with the most decisive rule first. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -164,7 +164,7 @@ const table: Row[] = [
 
 const book = priceBookOf(defaultPriceBook)
 
-/** A book with different rules, or without some (undefined). */
+/** A price book with some rules changed, or removed (undefined). */
 const bookWith = (own: Record<string, Partial<PricedRule> | undefined>): PriceBook => {
   const rules = new Map(book.rules)
   for (const [rule, priced] of Object.entries(own)) {
