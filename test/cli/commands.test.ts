@@ -16,7 +16,7 @@ import { CommandRefused, LedgerUnavailable } from '../../src/ledger/write/commit
 import { root } from '../support/service.ts'
 import { commands } from './commands.ts'
 
-/** Rules for every command, including future ones. */
+/** These rules apply to every command, including future ones. */
 
 const changing = commands.flatMap(({ name, changes }) =>
   changes === 'nothing' ? [] : [{ name, ...changes }],
@@ -35,7 +35,7 @@ describe('every command', () => {
     expect(doubled.map(({ name }) => name)).toEqual([])
   })
 
-  test('whose verb takes something away always asks', () => {
+  test('whose verb removes something always asks', () => {
     const takes =
       /^(?:abandon|acknowledge|announce-key|approve|apply|close|delete|disable|erase|purge|release|remove|revoke|rotate|void|withdraw)$/
     const careless = changing.filter(
@@ -188,7 +188,6 @@ describe('completion in bash', () => {
     encoding: 'utf8',
   })
 
-  /** The completions offered for the last word of each line. */
   const offeredFor = (lines: readonly (readonly string[])[]): string[][] => {
     const asked = lines.map(
       (words) => `COMPREPLY=(); COMP_WORDS=(enl ${words.map((one) => `'${one}'`).join(' ')})

@@ -5,8 +5,6 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { root } from '../support/service.ts'
 
-/** A file that a command writes appears only when it is complete. */
-
 test.each([
   ['ends in the middle', 'process.exit(130)', 130, []],
   ['fails in the middle', 'throw new Error("it failed")', 1, []],

@@ -2,9 +2,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
 import { cut, members, type Row, table } from '../../src/cli/table.ts'
 
-/** Output for people on a terminal. */
-
-/** Headings are bold if the environment of the tests asks for colours. */
+/** Headings are bold if the tests' environment requests colours. */
 const plain = (rows: readonly Row[]): string[] => table(rows).map(stripVTControlCharacters)
 
 test('columns are as wide as their widest value, below their headings', () => {
