@@ -1,4 +1,4 @@
-/** Processes with separate rate limit counters are reported, by name and with the remedy. */
+/** Processes that count rate limits separately are reported by name, with the remedy. */
 import { expect, test, vi } from 'vitest'
 import { countingApart } from '../../src/administration/checks/database.ts'
 import { warnOfApart } from '../../src/start/app.ts'

@@ -1,7 +1,4 @@
-/**
- * The promises of docker-compose.yml, read from the file: no engine runs here. `.ci/run` also checks it against compose's own
- * schema.
- */
+/** The guarantees of docker-compose.yml, read from the file without running it. `.ci/run` also checks the file against Compose's own schema. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -49,7 +46,7 @@ const named = (chosen: (one: Service) => boolean): string[] =>
 const networksOf = ({ networks = [] }: Service): string[] =>
   (Array.isArray(networks) ? [...networks] : Object.keys(networks)).sort()
 
-/** Expands variables like compose, with only the given ones set. Returns which required ones are missing. */
+/** Expands variables as Compose does, with only the given ones set. Throws if a required one is missing. */
 const filled = (value: string, variables: Readonly<Record<string, string>>): string => {
   for (let before = ''; before !== value; ) {
     before = value
@@ -100,7 +97,7 @@ describe('secrets', () => {
         expect([name, /(?<!\$)\$\{?[A-Z_]*(PASSWORD|SECRET)/.test(part)]).toEqual([name, false])
   })
 
-  test('each service knows only the secrets it needs', () => {
+  test('each service gets only the secrets it needs', () => {
     const holders = (secret: string): string[] =>
       named(({ environment = {} }) =>
         Object.values(environment).some((value) => value?.includes(`\${${secret}:`)),
@@ -210,7 +207,7 @@ describe('every container', () => {
     expect(mem_limit).toMatch(/^\d+[mg]$/)
     expect(pids_limit).toBeGreaterThan(0)
     expect(cap_add).toEqual(name === 'edge' ? ['NET_BIND_SERVICE'] : name === 'certificates' ? ['CHOWN'] : [])
-    // Their images would start as root and need capabilities to change the user.
+    // Their images would start as root, which needs capabilities to change the user.
     if (['postgres', 'redis', 'database-role'].includes(name)) expect(service(name).user).toMatch(/^[a-z]+$/)
     if (running.includes(name)) expect(service(name).read_only).toBe(true)
   })
@@ -271,7 +268,7 @@ describe('networks', () => {
     expect(networksOf(service('edge'))).toEqual(['edge'])
     expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
     expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
-    // With sign-in through an identity provider, the dashboard asks it; that file adds nothing else.
+    // Only the dashboard contacts an identity provider, so that file adds nothing else.
     expect(parse(read('src/dashboard/docker-compose.oidc.yml'))).toEqual({
       services: { dashboard: { networks: ['outside'] } },
     })
@@ -314,7 +311,7 @@ describe('networks', () => {
     expect(caddyfile({})).toMatch(
       /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dynamic a dashboard 3001/s,
     )
-    // By the hash of the key, over the processes that the name currently resolves to.
+    // The key's hash selects one of the processes that the name currently resolves to.
     expect(caddyfile({})).toMatch(/refresh 1s\s+\}\s+lb_policy header X-Api-Key\s+lb_try_duration 5s/)
     const { edge } = Object(service('edge').networks)
     for (const more of [{}, { EDGE_ADDRESS: '10.9.0.2' }])
@@ -323,17 +320,17 @@ describe('networks', () => {
 })
 
 describe('the configuration', () => {
-  /** Read from the source: zod does not show an object's members through `parseConfig`. */
+  /** Read from the source, because zod does not show an object's members through `parseConfig`. */
   const variables = [...read('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )
-  /** Variables that compose replaces with its own setup. */
+  /** Variables that Compose replaces with its own setup. */
   const elsewhere = [
-    // The ports inside are fixed; Caddy serves TLS.
+    // The ports inside are fixed, and Caddy serves TLS.
     ...['API_PORT', 'DASHBOARD_PORT', 'TLS_CERT', 'TLS_KEY'],
-    // Files, which would have to be mounted.
+    // These files would have to be mounted.
     ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
-    // For commands: the operator sets them.
+    // The operator sets these for commands.
     ...['EVENT_LOG_FROM', 'EVENT_LOG_TO', 'EVENT_LOG_ADMIN_URL', 'EVENT_LOG_USER_PASSWORD'],
     ...['DATABASE_MIGRATION_URL', 'OPERATOR_TOKEN', 'OPERATOR'],
   ]

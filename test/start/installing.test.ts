@@ -1,4 +1,4 @@
-/** `npm run deps`, before every start and command: of two simultaneous runs one installs, and the other waits for it. */
+/** `npm run deps` runs before every start and command. Of two simultaneous runs, one installs and the other waits. */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ beforeAll(async () => {
   await mkdir(join(dir, 'part'))
   await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
   const { deps, 'deps:alone': alone } = packaged.scripts
-  // Two that install at the same time would both have started before either has ended.
+  // If both installed at the same time, both would start before either ended.
   const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
   const scripts = { deps, 'deps:alone': alone, install }
   const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }

@@ -1,4 +1,4 @@
-/** The check of the configured identity provider in "doctor". */
+/** "doctor" checks the configured identity provider. */
 import { createServer, type RequestListener } from 'node:http'
 import { expect, test } from 'vitest'
 import { lookAt } from '../../src/administration/checks/check.ts'
