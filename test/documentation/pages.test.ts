@@ -1,4 +1,4 @@
-/** The pages partners read: all there, none leads nowhere, nothing on them but what is ours. */
+/** The pages that partners read are complete, have no broken links, and contain only our own content. */
 import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import fastify from 'fastify'
@@ -36,7 +36,7 @@ const all = (text: string, pattern: RegExp): string[] =>
   [...text.matchAll(pattern)].map(([, found = '']) => found)
 
 describe('the pages', () => {
-  test('are HTML that loads nothing from elsewhere, and no script but on the page that tries calls', async () => {
+  test('are HTML that loads nothing from other hosts, and scripts only on the page that tries calls', async () => {
     for (const path of paths) {
       const { status, headers, text } = await page(path)
       expect([path, status, headers.get('content-type')]).toEqual([path, 200, 'text/html; charset=utf-8'])
@@ -55,7 +55,7 @@ describe('the pages', () => {
     }
   })
 
-  test('lead to pages, headings and files that are there', async () => {
+  test('lead to pages, headings and files that exist', async () => {
     const texts = new Map<string, string>()
     for (const path of paths) texts.set(path, (await page(path)).text)
     const broken: string[] = []
@@ -71,7 +71,7 @@ describe('the pages', () => {
     expect(broken).toEqual([])
   })
 
-  test('hold every error code and the version of the document', async () => {
+  test('contain every error code and the version of the document', async () => {
     const { text } = await page('/docs/errors')
     expect(Object.keys(errorCatalogue).filter((code) => !text.includes(`<code>${code}</code>`))).toEqual([])
     const document = JSON.parse((await page('/openapi.json')).text) as { info: { version: string } }
@@ -79,7 +79,7 @@ describe('the pages', () => {
     expect((await page('/docs')).text).toContain(`Version ${service.version} `)
   })
 
-  test('show examples for this machine to people on it', async () => {
+  test('show examples for this machine to readers on this machine', async () => {
     const { text } = await page('/docs/quick-start')
     expect(text).toContain(`curl -i ${new URL(house.apiUrl).host}/v1/email/validate`)
     expect(text).not.toContain('localhost:3000')
@@ -100,7 +100,7 @@ describe('the pages', () => {
     [undefined, '[::1]:8080', '[::1]:8080'],
     ['https://api.example.com', 'evil.example', 'https://api.example.com'],
     [undefined, 'evil.example', 'localhost:3000'],
-  ])('with API_URL %s, asked of %s, examples lead to %s', async (api, host, shown) => {
+  ])('with API_URL %s, requested from %s, examples lead to %s', async (api, host, shown) => {
     const server = fastify()
     server.register(documentationForPeople({ API_URL: api }))
     const { body } = await server.inject({ url: '/docs/quick-start', headers: { host } })
@@ -109,7 +109,7 @@ describe('the pages', () => {
     await server.close()
   })
 
-  test('are answered to GET alone, and no other page is there', async () => {
+  test('are served only for GET, and no other page exists', async () => {
     const posted = await fetch(`${house.apiUrl}/docs`, { method: 'POST' })
     expect([posted.status, posted.headers.get('allow')]).toEqual([405, 'GET'])
     for (const path of [
@@ -122,7 +122,7 @@ describe('the pages', () => {
     expect((await fetch(`${house.dashboardUrl}/docs`, { redirect: 'manual' })).status).not.toBe(200)
   })
 
-  test('load files that are kept for ever, compressed for those who take that', async () => {
+  test('load files that can be cached forever, compressed for clients that accept it', async () => {
     const { text } = await page('/docs/reference')
     const loaded = all(text, /"(\/docs\/assets\/[^"]+)"/g)
     expect(loaded.length).toBe(4)
@@ -144,7 +144,7 @@ describe('the pages', () => {
   })
 })
 
-/** Without fetch, which would unpack it. */
+/** Does not use fetch, which would decompress the body. */
 const askCompressed = async (url: string): Promise<{ body: Buffer; encoding: unknown }> => {
   const { request } = await import('node:http')
   return new Promise((resolve, reject) => {
@@ -175,7 +175,7 @@ const askRaw = async (port: number, path: string, host: string): Promise<string>
   })
 }
 
-describe('what a guide may hold', () => {
+describe('the text of a guide', () => {
   test.each([
     ['<script>alert(1)</script>', /<script/],
     ['<img src=x onerror=alert(1)>', /<img/],
@@ -189,7 +189,7 @@ describe('what a guide may hold', () => {
     expect(guideOf('x', `# T\n\n${text}\n`).content).not.toMatch(unwanted)
   })
 
-  test('headings are found by the anchors they have elsewhere, and links lead to pages', () => {
+  test('headings have the anchors that they have elsewhere, and links lead to pages', () => {
     const { content, sections, title, about } = guideOf(
       'x',
       '# A `b` c\n\nFirst [one](errors.md#error-codes).\n\n## POST /v1/x: "it"\n',
