@@ -1,8 +1,6 @@
 import { expect, test } from 'vitest'
 import { createClosing, openingWith } from '../../src/foundation/closing.ts'
 
-/** Opened resources are closed in reverse order, no matter what fails. */
-
 test('the last opened resource is closed first, and nothing is closed twice', async () => {
   const closed: string[] = []
   const closing = createClosing()

@@ -15,7 +15,7 @@ import { type EventStoreDouble, startEventStoreDouble } from '../support/eventst
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson } from '../support/service.ts'
 
-/** An event store shared with others, as far as a double of the server's protocol can represent it. */
+/** An event store shared with other software, as far as a double of the server's protocol can represent it. */
 
 const logger = pino({ level: 'silent' })
 const prefix = 'enrichment-'
@@ -66,7 +66,7 @@ const organization = (foundation: Foundation): Promise<string> =>
     },
   )
 
-/** Events of other software in the same server, in streams named like ours and in others. */
+/** Writes other software's events to the same server, in streams named like ours and in others. */
 const others = async (): Promise<void> => {
   const log = openEventStoreDb({ url: double.url, logger })
   for (const stream of ['ledger-general', 'orders', 'key-4711'])
@@ -76,7 +76,7 @@ const others = async (): Promise<void> => {
   await log.close()
 }
 
-/** Halted projections, and halted streams. */
+/** The errors of halted projections and halted streams. */
 const halted = async ({ pool }: Pick<Foundation, 'pool'>): Promise<string[]> => [
   ...(await readCheckpoints(pool)).flatMap(({ state, error }) => (state === 'halted' ? [error ?? ''] : [])),
   ...(await readHaltedStreams(pool)).map(({ error }) => error),
@@ -104,7 +104,7 @@ test('with a prefix, foreign events have no effect; earlier events can be copied
     EVENT_LOG_TO: double.url,
   })
   expect(copied).toMatchObject({ already: 0, left_out: 3 })
-  // Again, as after an interruption: the copy is now in the same server, and is not copied itself.
+  // Copies again, as after an interruption. The first copy is in the same server now, and is not copied itself.
   const [from, to] = [undefined, prefix].map((own) =>
     openEventStoreDb({ url: double.url, prefix: own, logger }),
   )
@@ -125,7 +125,6 @@ test('with a prefix, foreign events have no effect; earlier events can be copied
     const { rows } = await foundation.pool.query('select organization_id from accounts')
     expect(rows.map(({ organization_id }) => organization_id).sort()).toEqual([organizationId, other].sort())
   })
-  // The read models of one log cannot continue with another prefix.
   await expect(withFoundation({ database: 1 }, async () => undefined)).rejects.toThrow(
     /folded from .*#enrichment-/,
   )

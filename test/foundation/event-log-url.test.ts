@@ -17,8 +17,8 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { startWorker } from '../support/service.ts'
 
 /**
- * A start that fails gives the reason in one line: EVENT_LOG_URL, the error of the server or of TLS, the remedy. The server is a double
- * that speaks TLS, asks for a user and checks the rights of `$settings`, as far as we know the real server does.
+ * A failed start gives the reason in one line: EVENT_LOG_URL, the server's or TLS's error, and the remedy. The double of the
+ * server speaks TLS, requires a user and checks the rights in `$settings`, as far as we know the real server does.
  */
 
 const password = 'c0rrect/h@rse'
@@ -49,7 +49,6 @@ afterAll(async () => {
 const urlOf = (options: string, { user = 'admin', word = password, host = '127.0.0.1' } = {}): string =>
   `esdb://${user}:${encodeURIComponent(word)}@${host}:${double.port}?${options}`
 
-/** The error of the start, in one line. */
 const startOn = async (eventLogUrl: string): Promise<string> => {
   const config = parseConfig({
     DATABASE_URL: database.url,
@@ -103,7 +102,7 @@ describe('a start fails on an event store', () => {
   })
 
   test('as a user that may not read everything, and as one that may not write', async () => {
-    // A running installation: its start must not write anything.
+    // The installation is already running, so the start must not write anything.
     expect(await startOn(urlOf(ca))).toBe('started')
     await prepareEventStoreDb({
       adminUrl: urlOf(ca),

@@ -1,4 +1,4 @@
-/** The installation key: created once, opened only by the SECRET_KEYs of its slots, and the only key in the event log. */
+/** The installation key is created once, opened only by the SECRET_KEYs of its slots, and the only key in the event log. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { ConfigError } from '../../src/config.ts'
@@ -36,7 +36,7 @@ describe('a slot', () => {
     expect(openSlots([second], [next])?.key.derive('x')).toEqual(opened.key.derive('x'))
   })
 
-  test('is different for every installation, and does not hold the SECRET_KEY', () => {
+  test('is different for every installation, and does not contain the SECRET_KEY', () => {
     const [one, two] = [newKeySlot(old), newKeySlot(old)]
     expect(one.wrapped).not.toBe(two.wrapped)
     expect(openSlots([one], [old])?.key.derive('x')).not.toEqual(openSlots([two], [old])?.key.derive('x'))

@@ -5,8 +5,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { loggedError } from '../../src/foundation/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** What the log contains for real errors of the database client. */
-
 let database: TestDatabase
 beforeAll(async () => {
   database = await testDatabase()
@@ -23,7 +21,7 @@ const logged = (error: unknown): string => {
   return written
 }
 
-test('a lost connection is logged without the client, which holds the key that cancels its statements', async () => {
+test('a lost connection is logged without the client, which contains the key that cancels its statements', async () => {
   const pool = new pg.Pool({ connectionString: database.url, max: 1 })
   const lost = new Promise<Error>((resolve) => pool.on('error', resolve))
   const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
@@ -51,7 +49,7 @@ test('a value that a library throws instead of an error is logged as text, witho
   const error = Object.assign(new Error('timeout exceeded when trying to connect'), {
     client: { secretKey: 42 },
   })
-  // As pg-boss does.
+  // pg-boss throws values like this.
   const line = logged({
     ...error,
     message: error.message,

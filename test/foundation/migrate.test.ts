@@ -1,4 +1,4 @@
-/** Migrations: applied once, in order, completely or not at all, and never on a database with another history. */
+/** Migrations are applied once, in order, completely or not at all, and never to a database with another history. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -50,7 +50,7 @@ test('no variable of ours is reported', () => {
 })
 
 test.each([
-  // Variables set by a shell, npm, CI, systemd, containers and Kubernetes.
+  // A shell, npm, CI, systemd, containers and Kubernetes set these variables.
   ...[
     'PATH',
     'HOME',

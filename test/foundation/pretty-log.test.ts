@@ -2,8 +2,6 @@ import pino from 'pino'
 import { expect, test } from 'vitest'
 import { loggedError, prettyLine } from '../../src/foundation/logger.ts'
 
-/** The log as a person reads it on a terminal. */
-
 const shown = (log: (logger: pino.Logger) => void, colours = false): string => {
   let text = ''
   const pretty = prettyLine({ colours })
