@@ -1,4 +1,4 @@
-/** A client can be generated from /openapi.json, equals the one kept here, and makes calls. */
+/** A client can be generated from /openapi.json, equals the one stored here, and makes calls. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -37,7 +37,6 @@ afterAll(async () => {
   if (directory !== undefined) await rm(directory, { recursive: true, force: true })
 })
 
-/** The style of every file in this repository. */
 const formatted = (text: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const root = at('../..')

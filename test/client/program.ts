@@ -1,4 +1,4 @@
-/** A partner's program: the compiler checks every path, member and code. */
+/** In this partner's program, the compiler checks every path, member and code. */
 import createClient from 'openapi-fetch'
 import type { paths } from './enrichment.ts'
 
