@@ -5,7 +5,6 @@ import { randomOf } from '../bench/random.ts'
 
 type Outcome = (() => void) | 'full' | 'late'
 
-/** A clock that advances only when asked. */
 const manualTimers = () => {
   let nowMs = 0
   const due = new Map<number, { atMs: number; run: () => void }>()
@@ -28,7 +27,7 @@ const manualTimers = () => {
   }
 }
 
-/** Asks for a place, and records the outcome when it is known. */
+/** Records the outcome of a request for a place, once it is known. */
 const asked = (take: Promise<Outcome>): { outcome: Outcome | undefined } => {
   const note: { outcome: Outcome | undefined } = { outcome: undefined }
   void take.then((outcome) => {
@@ -62,7 +61,7 @@ test('a newcomer gets the next free place, no matter how many of another party w
   expect(flood.filter(isGiven)).toHaveLength(8)
 })
 
-test('two parties that both want everything hold the same number of places', async () => {
+test('two parties that both want everything get the same number of places', async () => {
   const timers = manualTimers()
   const places = new FairPlaces({ placesMax: 10, waitingMax: 1_000, waitMaxMs: 1_000 }, timers.after)
   const all = new Map(['a', 'b'].map((name) => [name, new Set<{ outcome: Outcome | undefined }>()]))
@@ -122,7 +121,6 @@ test('places that are taken and returned in any order are never given twice, los
         if (one !== undefined) {
           returned.add(one)
           release(one)
-          // Returning it twice counts once.
           if (random() < 0.2) release(one)
         }
       } else timers.pass(Math.floor(random() * 15))

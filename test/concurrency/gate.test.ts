@@ -1,13 +1,10 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createGate } from '../../src/concurrency/gate.ts'
 
-/** A server that stops answering, and its gate. */
-
 const lines: [level: string, message: string, refused: unknown][] = []
 const line = (level: string) => (fields: object, message: string) =>
   void lines.push([level, message, Object(fields).refused])
 const logger = { info: line('info'), error: line('error') }
-/** Answers, hangs, or refuses the connection. */
 let server: 'answers' | 'hangs' | 'refuses'
 let questions = 0
 const hanging: (() => void)[] = []
@@ -41,7 +38,6 @@ test('the server is not asked while work ends, and slow work alone does not shut
   expect(questions).toBe(0)
   void gate.watch(forever())
   await vi.advanceTimersByTimeAsync(5_000)
-  // Once a second.
   expect(questions).toBe(5)
   expect(gate.refuses()).toBeNull()
   expect(lines).toEqual([])
