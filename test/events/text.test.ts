@@ -1,4 +1,4 @@
-/** The one rule for text that people write: accepted text can be stored, and displays what was written. */
+/** The one rule for text that people write: accepted text can be stored, and is displayed as it was written. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { labelFault, labelMax, textFault } from '../../src/events/text.ts'

@@ -1,4 +1,4 @@
-/** Old events in their current version: one version at a time, and never a guess. */
+/** Old events are read in their current version, one version at a time and without guessing. */
 import { describe, expect, test } from 'vitest'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import {
@@ -12,7 +12,6 @@ import { UnknownEventType, type Upcast, upcast } from '../../src/events/upcast.t
 
 const revoked = { key_id: 'Hq3Zk9Lw2Xc7Vb1N', reason: 'leaked' }
 
-/** `ApiKeyRevoked` as if it had been released in more versions. */
 const pretend = (...steps: Upcast[]): Partial<Record<EventType, readonly Upcast[]>> => ({
   ApiKeyRevoked: steps,
 })
@@ -95,7 +94,7 @@ describe('an unknown event is refused', () => {
     expect(() => decodeEvent({ ...recorded, type: 'Unheard', data, metadata })).toThrow(
       new UnknownEventType('event type Unheard is not in the catalogue of this release'),
     )
-    // An event that none of our releases writes belongs to other software: its stream, its type and the remedy are named.
+    // Events that no release of ours writes belong to other software. The error names the stream, the type and the remedy.
     for (const foreign of ['', '{', '{}', 'null'])
       expect(() => decodeEvent({ ...recorded, data, metadata: foreign })).toThrow(
         /^event 0 of key-a, of type "ApiKeyRevoked", does not belong to this service\. .*EVENT_LOG_PREFIX$/,
@@ -107,7 +106,7 @@ test('every type is written in its last version, counted from 1', () => {
   for (const type of Object.keys(catalogue)) {
     if (!isEventType(type)) throw new Error(type)
     expect(currentVersion(type)).toBe(catalogue[type].length)
-    // Data of the first version must reach the current one: a second version without its step would throw here.
+    // Data in the first version must reach the current one. Without a step to the second version, this would throw.
     expect(() => upcast(type, 1, {})).not.toThrow(UnknownEventType)
   }
 })
