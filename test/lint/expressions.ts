@@ -3,18 +3,17 @@ import { runInNewContext } from 'node:vm'
 import { type Node, parse } from 'acorn'
 
 /**
- * Every regular expression of a source file: the literals, and those that `new RegExp` builds from constants of the file. Other
- * expressions are listed with a reason instead of a pattern, because they cannot be analysed.
+ * Every regular expression in a source file: the literals, and those that `new RegExp` builds from the file's constants. Others
+ * cannot be analysed, so they have a reason instead of a pattern.
  */
 
 export type Expression = {
   /** Starts at 1. */
   readonly line: number
-  /** The expression as in the file. */
   readonly text: string
-  /** Without set notation, which checkers do not read; otherwise the reason why there is no pattern. */
+  /** Without set notation, which checkers cannot read; otherwise the reason why there is no pattern. */
   readonly checked: { readonly pattern: string; readonly flags: string } | string
-  /** What limits its input, from a comment `recheck: …` on its line or the one above; null without one. */
+  /** The limit on its input, from a comment `recheck: …` on its line or the one above; null without a comment. */
   readonly excuse: string | null
 }
 
@@ -34,7 +33,7 @@ export const expressionsIn = (source: string): Expression[] => {
     if (node.type === 'NewExpression' || node.type === 'CallExpression') {
       const [first] = node.arguments ?? []
       if (node.callee?.name === 'RegExp') add(node, built(script.slice(node.start, node.end), constants))
-      // These three make an expression from a text.
+      // These three methods make an expression from a text.
       else if (textTakers.has(node.callee?.property?.name ?? '') && isText(first))
         add(node, 'made from a text: write an expression')
     }
@@ -42,7 +41,6 @@ export const expressionsIn = (source: string): Expression[] => {
   return found
 }
 
-/** The members of acorn's nodes that are used here. */
 type Any = Node & {
   readonly regex?: { readonly pattern: string; readonly flags: string }
   readonly callee?: { readonly name?: string; readonly property?: { readonly name?: string } }
@@ -73,7 +71,6 @@ const excuseIn = (lines: readonly string[], line: number): string | null => {
   return null
 }
 
-/** The texts of a file's top-level constants, by name. */
 const constantsOf = (program: Node, script: string): ReadonlyMap<string, string> => {
   const constants = new Map<string, string>()
   for (const statement of (program as Any).body ?? []) {
@@ -87,7 +84,7 @@ const constantsOf = (program: Node, script: string): ReadonlyMap<string, string>
 
 const constantsMax = 20
 
-/** Built only from the file's constants: the program does not run. */
+/** Uses only the file's constants, and does not run the program. */
 const built = (text: string, constants: ReadonlyMap<string, string>): Expression['checked'] => {
   let declarations = ''
   for (let tried = 0; tried <= constantsMax; tried++) {
@@ -108,7 +105,7 @@ const built = (text: string, constants: ReadonlyMap<string, string>): Expression
   return 'built at run time: build it from constants of the file'
 }
 
-/** Unicode's set notation (flag v) as plain classes: each class is written out as the code points it matches. */
+/** Writes Unicode's set notation (flag v) as plain classes, which list the code points that each class matches. */
 const checkable = ({ pattern, flags }: { pattern: string; flags: string }): Expression['checked'] => {
   if (!flags.includes('v')) return { pattern, flags }
   let plain = ''

@@ -1,9 +1,9 @@
 /**
- * `npm run lint`: every regular expression of the source must take linear time, because the author of a text
- * could block the process otherwise. Prints file and line of those that may not, and exits with 1.
+ * `npm run lint`: every regular expression in the source must take linear time, because otherwise the author of a text
+ * could block the process. Prints the file and line of each one that might take longer, and exits with 1.
  *
- * An expression whose input is limited elsewhere is skipped if a comment on its line, or the one above, names the
- * limit: `// recheck: at most 6 digits`.
+ * An expression is skipped if a comment on its line, or on the line above, names the limit on its input:
+ * `// recheck: at most 6 digits`.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,12 +12,12 @@ import { runInNewContext } from 'node:vm'
 import { check } from 'recheck'
 import { type Expression, expressionsIn } from './expressions.ts'
 
-/** Pure JavaScript: the same on every machine, and no other program is started. */
+/** Pure JavaScript is the same on every machine, and starts no other program. */
 process.env.RECHECK_BACKEND = 'pure'
 
 const checkMaxMs = 60_000
 
-/** The fault of an expression; null if there is none. */
+/** Returns the fault of an expression, or null. */
 export const faultOf = async ({ checked, excuse }: Expression): Promise<string | null> => {
   if (typeof checked === 'string') return checked
   if (excuse !== null) return /\d/.test(excuse) ? null : 'its excuse names no bound'
@@ -29,7 +29,7 @@ export const faultOf = async ({ checked, excuse }: Expression): Promise<string |
   return `${found.complexity.summary}, for example over ${found.attack.pattern.slice(0, 200)}`
 }
 
-/** Attack texts have tens of thousands of characters; more than linear time on them takes seconds. */
+/** Attack texts have tens of thousands of characters, so they take seconds unless the time is linear. */
 const quickMs = 500
 
 const isQuick = ({ pattern, flags }: { pattern: string; flags: string }, text: string): boolean => {
