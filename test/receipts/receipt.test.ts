@@ -1,4 +1,4 @@
-/** Receipts of calls that a ledger recorded, verified by the script that partners download. */
+/** Receipts for calls in a ledger are verified with the script that partners download. */
 import { pino } from 'pino'
 import { afterEach, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -17,7 +17,7 @@ const [charged, free] = ['01M7YKBQZN92PN3ABTVNQE6E12', '01M7YKBQZN92PN3ABTVNQE6E
 let scene: TreeScene
 afterEach(() => scene.close())
 
-/** A charged call at revision 2 with its charge at 3, and a free one at 4. */
+/** Records a charged call at revision 2, its charge at 3, and a free call at 4. */
 const calls = async (): Promise<void> => {
   const ledger = createLedger({
     eventLog: scene.eventLog,
@@ -45,7 +45,7 @@ const calls = async (): Promise<void> => {
 }
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s', (kind) => {
-  test('a call has a receipt from the next checkpoint on, and a stranger believes it', async () => {
+  test('a call has a receipt from the next checkpoint on, and a stranger can verify it', async () => {
     scene = await openTreeScene(kind)
     await calls()
     const checkpoints = scene.checkpoints()

@@ -1,6 +1,6 @@
 /**
- * The script that partners download. Trees, proofs and checkpoints are made here by the definitions of RFC 6962 and C2SP, by none
- * of the service's code.
+ * The script that partners download. The trees, proofs and checkpoints follow the definitions in RFC 6962 and C2SP, without the
+ * service's own code.
  */
 import { createHash, generateKeyPairSync, sign } from 'node:crypto'
 import fc from 'fast-check'
@@ -58,7 +58,7 @@ const eventOf = (n: number, previous: string, causation: string | undefined, dat
   return { event: { stream, revision, event_id, type, metadata, data, previous_digest: previous }, digest }
 }
 
-/** A receipt of two events that are leaves `index` and `index + 1` of a tree. */
+/** A receipt for two events, which are leaves `index` and `index + 1` of a tree. */
 const receiptOf = (size: number, index: number, by = key): Receipt => {
   const used = eventOf(
     1,
@@ -89,7 +89,7 @@ const receiptOf = (size: number, index: number, by = key): Receipt => {
   }
 }
 
-test('a receipt holds for any place in a tree of any size', () => {
+test('a receipt is valid for any place in a tree of any size', () => {
   fc.assert(
     fc.property(fc.integer({ min: 2, max: 70 }), fc.nat(), (size, at) => {
       verifyReceipt(receiptOf(size, at % (size - 1)), key.verifierKey)
@@ -98,7 +98,7 @@ test('a receipt holds for any place in a tree of any size', () => {
   )
 })
 
-describe('a receipt does not hold', () => {
+describe('a receipt is invalid', () => {
   const receipt = receiptOf(37, 11)
   const [used, charged] = receipt.events
   if (used === undefined || charged === undefined) throw new Error('two events')
@@ -111,7 +111,7 @@ describe('a receipt does not hold', () => {
         const at = place % text.length
         const other = text[at] === 'x' ? 'y' : 'x'
         const changed = `${text.slice(0, at)}${other}${text.slice(at + 1)}`
-        // The last bits of a base64 text may mean nothing, and a line of another signer is none of ours.
+        // The last bits of a base64 text may have no meaning, and another signer's line is ignored.
         if (name === 'proof' && Buffer.from(changed, 'base64').equals(Buffer.from(text, 'base64'))) return
         const events = receipt.events.map((event, i) => (i === n ? { ...event, [name]: changed } : event))
         expect(() => verifyReceipt({ ...receipt, events }, key.verifierKey)).toThrow()
