@@ -3,13 +3,13 @@ import { capabilities } from '../../src/capabilities/index.ts'
 import { expectNone } from './none.ts'
 import { type Source, sources } from './source.ts'
 
-/** A capability can be removed: its texts are in its folder, its facts in `events`, its rules in `billing`. */
+/** A capability can be removed, because its texts are in its folder, its facts in `events` and its rules in `billing`. */
 
 const mayName = /^src\/(capabilities|events|billing)\//
 
 /**
- * The names and paths of calls that are unambiguous. A single word often is not: an operator has an account too.
- * A path ends before its first parameter.
+ * The unambiguous names and paths of calls. A single word is often ambiguous, because an operator has an account too. A path
+ * ends before its first parameter.
  */
 const names = capabilities
   .flatMap(({ document: { tag, calls } }) => [tag, ...calls.flatMap((call) => [call.capability, call.path])])

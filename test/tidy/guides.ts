@@ -12,7 +12,7 @@ import { parseConfig } from '../../src/config.ts'
 import { commands as all } from '../cli/commands.ts'
 import { filesUnder, readText, root, sources } from './source.ts'
 
-/** README and the guides: every name in them exists, and nothing that a reader needs is missing. */
+/** Every name in README and the guides exists, and nothing that a reader needs is missing. */
 
 const guides = filesUnder('src/guides').filter((path) => path.endsWith('.md'))
 const documents = new Map(['README.md', ...guides].map((path) => [path, readText(path)]))
@@ -22,7 +22,7 @@ const readme = documents.get('README.md') ?? ''
 const configuration = documents.get('src/guides/configuration.md') ?? ''
 const development = documents.get('src/guides/development.md') ?? ''
 
-/** Variables in documents that the tests, Node.js or Docker Compose read, and not the configuration. */
+/** Variables that documents name, but that the tests, Node.js or Docker Compose read. */
 const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR', 'COMPOSE_PROFILES']
 
 const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
@@ -30,14 +30,12 @@ const blocksOf = (text: string, language: string): string[] =>
   [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
     name === language ? [block] : [],
   )
-/** The text of each inline code span; those of code blocks are left out. */
 const spansOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
 
 const headingsOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => heading)
 
-/** The anchor that GitHub generates for a heading. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
@@ -179,7 +177,7 @@ describe('commands in the guides', () => {
 
 describe('configuration in the guide', () => {
   const defaults: Readonly<Record<string, unknown>> = parseConfig({})
-  /** Read from the source: zod does not show an object's members through `parseConfig`. */
+  /** Read from the source, because zod does not show an object's members through `parseConfig`. */
   const variables = [...readText('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { expectNone } from './none.ts'
 import { allPaths, folderOf, importsOf, sources, targetOf } from './source.ts'
 
-/** Which folder may import which. A folder may always import itself. */
+/** The folders that each folder may import. A folder may always import itself. */
 
 const pure = ['events', 'billing', 'keys', 'projections']
 const engine = ['event-log', 'ledger', 'guard', 'projector']
@@ -14,7 +14,7 @@ const outer = [
   ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'start', 'webhooks'],
 ]
 
-/** A word is a folder, or the list of capabilities (`capabilities`), or `config`; a path is that one file. */
+/** A word is a folder, or the list of capabilities (`capabilities`), or `config`. A path is that one file. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   events: [],
   billing: ['events'],
@@ -24,13 +24,12 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   ledger: [...pure, 'event-log'],
   guard: [...pure, 'event-log'],
   projector: [...pure, 'event-log', 'tracing'],
-  // From egress, the type of the parts that capabilities get.
+  // `call` needs the type of the parts that capabilities get from egress.
   call: [...pure, ...engine, 'tracing', 'src/egress/outside.ts'],
   // The checks of a process are those of operations.
   metrics: [...pure, ...engine, 'call', 'administration'],
   concurrency: [],
   tracing: [],
-  // From the event log, how outages are logged.
   egress: [],
   // A capability calls, reads projections, follows the event log, hashes personal data, and sends requests outside.
   capability: [
@@ -44,20 +43,20 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'stored-event',
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),
-    // The form of commands and queries, for those about what a capability keeps.
+    // These declare commands and queries about data that a capability stores.
     ...['declare', 'fields', 'input'].map((name) => `src/administration/${name}.ts`),
   ],
   webhooks: [...pure, ...engine, 'egress'],
   documentation: [],
   capabilities: ['call', 'events', 'every capability', 'src/administration/declare.ts'],
   foundation: belowFoundation,
-  // From the package, its release: a backup names it.
+  // A backup names the release in package.json.
   administration: [
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
     ...['src/call/capability.ts', 'src/call/data-source.ts', 'src/call/json-text.ts', 'package.json'],
   ],
   cli: [...outer, 'package.json'],
-  // `start` opens it, and it works without the command line.
+  // `start` opens the dashboard, which also works without the command line.
   dashboard: outer.filter((name) => name !== 'start' && name !== 'cli'),
   'admin-api': [
     ...outer.filter((name) => name !== 'start' && name !== 'cli' && name !== 'dashboard'),
@@ -69,10 +68,9 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   config: ['config'],
 }
 
-/** The one file of administration that knows the capabilities. */
+/** The only file in administration that may import the capabilities. */
 const joint = 'src/administration/capabilities.ts'
 
-/** The key of a file in the table. */
 const partOf = (path: string): string => {
   const folder = folderOf(path)
   if (path === 'src/config.ts') return 'config'
@@ -84,7 +82,7 @@ const mayImport = (from: string, target: string): boolean => {
   if (folderOf(from) === folderOf(target) && folderOf(from) !== 'top') return true
   const list = [...(allowed[partOf(from)] ?? []), ...(from === joint ? ['capabilities'] : [])]
   const part = partOf(target)
-  // Code that waits may have a deadline; a pure file never waits.
+  // Code that waits may have a deadline, but a pure file never waits.
   if (part === 'concurrency') return !pure.includes(partOf(from))
   if (part === 'capability') return list.includes('every capability')
   return list.includes(part) || list.includes(target)

@@ -7,7 +7,7 @@ const migrations = filesUnder('migrations')
   .filter((path) => path.endsWith('.sql'))
   .map((path) => ({ path, sql: readText(path) }))
 
-/** Without comments and without the bodies of functions, which change nothing when they are created. */
+/** Without comments and the bodies of functions, which change nothing when they are created. */
 const statementsOf = (sql: string): string =>
   sql
     .replaceAll(/(\$\w*\$)[\s\S]*?\1/g, "''")
@@ -26,7 +26,7 @@ const breaking: readonly (readonly [RegExp, string])[] = [
   [/\b(truncate|delete\s+from)\b(?!\s*(,|on|to))/, 'delete'],
 ]
 
-/** A migration that is not additive gives the reason in a comment: `-- Not additive: …`, and the effect on running processes. */
+/** A migration that is not additive gives the reason, and the effect on running processes: `-- Not additive: …`. */
 const excuse = /^-- Not additive: \S.{20,}/m
 
 const notAdditive = (sql: string): string[] =>

@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { filesUnder, sources } from './source.ts'
 
-/** Names of files and folders. */
-
 describe('names', () => {
   test('files and folders are in kebab-case', () => {
     const migrations = filesUnder('migrations')

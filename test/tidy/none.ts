@@ -1,9 +1,8 @@
 import { expect } from 'vitest'
 
-/** Violations of a rule: by file, which ones or how many. */
 type Found = ReadonlyMap<string, readonly string[] | number>
 
-/** Fails if a rule is broken, with every file that breaks it. */
+/** Fails if a rule is broken, and names every file that breaks it. */
 export const expectNone = (rule: string, found: Found): void => {
   const broken = [...found].map(
     ([path, what]) => `${path}: ${typeof what === 'number' ? what : what.join(', ')}`,

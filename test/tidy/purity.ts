@@ -12,7 +12,7 @@ import {
   walk,
 } from './source.ts'
 
-/** Pure code: no async, no clock, no randomness, no input or output. */
+/** Pure code has no async functions, clock, randomness, input or output. */
 
 const pureFolders = ['events', 'billing', 'keys', 'projections']
 const pureName = /^(decide|document|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
@@ -59,7 +59,7 @@ const forbiddenNames = new Set([
   ...['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask'],
 ])
 
-/** The impurity of a node; null for most. */
+/** The reason why a node is impure; null for most nodes. */
 const impurityOf = (node: Syntax): string | null => {
   if (node.async === true) return 'an async function'
   if (node.type === 'AwaitExpression') return 'await'
@@ -70,7 +70,7 @@ const impurityOf = (node: Syntax): string | null => {
   return null
 }
 
-/** Names that are used as values; a member or a key of that name is something else. */
+/** Names that are used as values; a member or a key with that name is something else. */
 const forbiddenUses = (source: Source): string[] => {
   const elsewhere = new Set<Syntax>()
   const found: string[] = []
@@ -102,7 +102,7 @@ const doingImports = (source: Source): string[] =>
 
 const byPath = new Map(sources.map((source) => [source.path, source]))
 
-/** Packages with effects that come with a file's imports, and with their imports. */
+/** Packages with effects that a file imports, directly or through other files. */
 const reached = (source: Source, seen: Set<string> = new Set()): string[] =>
   valueImports(source)
     .filter(({ specifier }) => !isOutside(specifier))

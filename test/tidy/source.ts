@@ -21,9 +21,9 @@ export type Source = {
   /** Relative to the repository, with slashes. */
   readonly path: string
   readonly text: string
-  /** Without comments; strings are whole. */
+  /** Without comments, but with whole strings. */
   readonly code: string
-  /** Without comments and without the content of strings and regular expressions. */
+  /** Without comments and the content of strings and regular expressions. */
   readonly bare: string
   /** The syntax tree without types. Positions are those of `text`. */
   readonly program: Syntax
@@ -71,7 +71,7 @@ const blanked = (text: string, ranges: readonly Range[]): string => {
   return result + text.slice(at)
 }
 
-/** Node replaces types with blanks, so every position stays the same; acorn parses the rest. */
+/** Node replaces types with blanks, so every position stays the same for acorn. */
 const parsed = (path: string): Source => {
   const text = readText(path)
   const script = stripTypeScriptTypes(text)
@@ -108,7 +108,7 @@ const overlaid = (script: string, types: string): string => {
 }
 
 const warn = process.emitWarning
-// Node warns at every use that the function is experimental; the version of Node is pinned.
+// Node warns on every use that the function is experimental, but the version of Node is pinned.
 process.emitWarning = () => undefined
 export const sources: readonly Source[] = [...filesUnder('src'), ...filesUnder('projections')]
   .filter((path) => path.endsWith('.ts'))
@@ -131,7 +131,7 @@ const listedNames = (clause: string): string[] =>
     .map((name) => name.trim())
     .filter(Boolean)
 
-/** Imports, re-exports and dynamic imports of a file, by its code without comments. */
+/** Imports, re-exports and dynamic imports in code without comments. */
 export const importsOf = (code: string): Import[] => {
   const found: Import[] = []
   for (const [, typed, clause = '', specifier = ''] of code.matchAll(
@@ -151,7 +151,7 @@ export const importsOf = (code: string): Import[] => {
 /** The target of a relative import, relative to the repository. */
 export const targetOf = (path: string, { specifier }: Import): string => posix.join(dirname(path), specifier)
 
-/** `ledger`, `projections`, `capabilities/whoami`; `top` for a file directly in src. */
+/** Returns a name such as `ledger`, `projections` or `capabilities/whoami`, or `top` for a file directly in src. */
 export const folderOf = (path: string): string => {
   const [first = '', folder = '', slice = ''] = path.split('/')
   if (first === 'projections') return 'projections'

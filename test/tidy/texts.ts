@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { filesUnder, readText, sources } from './source.ts'
 
-/** Text that no source file may contain. */
-
 describe('forbidden text in the source', () => {
   const unwanted: Record<string, RegExp> = {
     'a note to self': /\b(TODO|FIXME|XXX|HACK)\b/,
