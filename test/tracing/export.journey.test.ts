@@ -1,4 +1,4 @@
-/** Spans of real processes, sent to a receiver on a loopback port: their traces, and what they must not contain. */
+/** Real processes send spans to a receiver on a loopback port: their traces, and what they must not contain. */
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
@@ -16,7 +16,7 @@ let house: House
 let partner: Partner
 
 beforeAll(async () => {
-  // The service's own projector folds events.
+  // The service's own projector folds events, so the house needs none.
   house = await openHouse({ environment: { ROLES: 'api,dashboard' } })
   partner = await house.partner({ credits: '100' })
 })
@@ -41,7 +41,7 @@ describe('a service with a collector endpoint', () => {
 
   beforeAll(async () => {
     receiver = await openOtlpReceiver()
-    // As people write it.
+    // People often write the URL with a slash at the end.
     service = await start(`${receiver.url}/`, { OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b,x-other=c' })
   })
   afterAll(async () => {
@@ -64,7 +64,7 @@ describe('a service with a collector endpoint', () => {
     const named = new Map(spans.map((span) => [span.name, span]))
     expect([...named.keys()].sort()).toEqual(['append', 'gather', 'ip_lookup'])
     const call = named.get('ip_lookup')
-    // 2: a server's.
+    // Kind 2 is a server's span.
     expect(call).toMatchObject({ parentSpanId: parent, kind: 2 })
     expect(call === undefined ? {} : attributesOf(call)).toEqual({
       'http.request.method': 'POST',
@@ -83,7 +83,6 @@ describe('a service with a collector endpoint', () => {
         BigInt(call?.endTimeUnixNano ?? 0) + spanClockNs,
       )
     }
-    // The trace is in the ledger, too.
     const events = await house.eventsOf(partner.organizationId)
     expect(events.at(-1)?.metadata).toMatchObject({ trace_id: trace, request_id: answer.body.request_id })
   })

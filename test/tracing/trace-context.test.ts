@@ -10,7 +10,7 @@ test('names the trace, the span, and whether the partner records it', () => {
   const named = { traceId: trace, spanId: span }
   expect(traceContextOf(whole)).toEqual({ ...named, sampled: true })
   expect(traceContextOf(`00-${trace}-${span}-00`)).toEqual({ ...named, sampled: false })
-  // Only the lowest flag means that; the others are for later versions.
+  // Only the lowest flag means `sampled`; the others are for later versions.
   expect(traceContextOf(`00-${trace}-${span}-fe`)).toEqual({ ...named, sampled: false })
   expect(traceContextOf(`00-${trace}-${span}-ff`)).toEqual({ ...named, sampled: true })
 })
