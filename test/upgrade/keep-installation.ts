@@ -32,7 +32,7 @@ const environment = {
 const service = await startService(environment)
 // A failure must not leave the service running.
 const use = await useInstallation(service, environment, files).finally(() => service.end('SIGTERM'))
-// The service writes its counts when it ends, and the next one folds them.
+// The service writes its counts when it ends, and this command folds them.
 await cliJson(['projection', 'verify', '--all'], environment)
 const seen = await observe(environment, use)
 const kept = await keep(postgres.url, {

@@ -1,8 +1,7 @@
 /**
- * A whole installation in one file: its tables including derived ones, its keys and secret (made for this), what was done in it
- * and its observed state. A release writes this file, and every later release must be able to run on it.
- *
- * Not included: the schema `pgboss`, whose tables the queue's library creates and migrates by itself.
+ * A whole installation in one file: its tables, including derived ones, its keys and secret, the operations done in it and its
+ * observed state. A release writes this file, and every later release must be able to run on it. The schema `pgboss` is not
+ * included, because the queue's library creates and migrates its own tables.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
@@ -24,14 +23,12 @@ type Rows = { readonly table: string; readonly columns: readonly string[]; reado
 
 export type KeptInstallation = {
   readonly release: string
-  /** The last migration that was applied. */
   readonly migration: number
   /** The statements that create the schema `projections`: functions and tables, then constraints, indexes and views. */
   readonly before: readonly string[]
   readonly after: readonly string[]
   readonly rows: readonly Rows[]
   readonly secretKey: string
-  /** The files of KEY_DIR. */
   readonly keys: Readonly<Record<string, string>>
   readonly use: Use
   readonly seen: object
@@ -58,7 +55,7 @@ const connected = async <Value>(url: string, work: (client: pg.Client) => Promis
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    // Names include their schema if it is not `public`.
+    // Names then include their schema unless it is `public`.
     await client.query('set search_path = public')
     return await work(client)
   } finally {
@@ -101,7 +98,7 @@ const unknownSql = `
    where c.relnamespace::regnamespace::text = 'projections' and c.relkind not in ('r', 'v', 'i', 't')
   union all select oid::text from pg_trigger where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace::regnamespace::text = 'projections')`
 
-/** Of a database without connections. Throws if it contains something that `restoreKept` cannot create again. */
+/** Copies a database without connections. Throws if it contains something that `restoreKept` cannot create again. */
 export const keep = (
   url: string,
   { keyDir, ...rest }: Pick<KeptInstallation, 'release' | 'secretKey' | 'use' | 'seen'> & { keyDir: string },
@@ -140,8 +137,8 @@ export const keep = (
   })
 
 /**
- * Puts it into an empty database and an empty directory, as the release left it: its migrations create the tables,
- * and must not have changed; the kept file provides the rest.
+ * Restores the file into an empty database and an empty directory, as the release left them. The migrations, which must not
+ * have changed, create the tables, and the file provides the rest.
  */
 export const restoreKept = async (
   kept: KeptInstallation,
@@ -151,7 +148,7 @@ export const restoreKept = async (
   await connected(url, async (client) => {
     await client.query('begin')
     for (const statement of kept.before) await client.query(statement)
-    // Rows that migrations create are among the kept ones.
+    // The kept rows include those that migrations create.
     const ofPublic = kept.rows.filter(({ table }) => !table.startsWith('projections.'))
     await client.query(`truncate ${ofPublic.map(({ table }) => table).join(', ')}`)
     await client.query(`set session_replication_role = 'replica'`)

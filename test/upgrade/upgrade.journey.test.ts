@@ -10,8 +10,6 @@ import { cliJson, eventually, type Service, startService } from '../support/serv
 import { observe } from '../support/used-installation.ts'
 import { pathOf, readKept, releasesKept, restoreKept } from './kept-installation.ts'
 
-/** This release with the data of each earlier release. */
-
 const bytesMax = 300_000
 
 let cleanUp: (() => Promise<unknown>)[] = []
@@ -44,7 +42,7 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
       ...{ EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9', EGRESS_ALLOW: '127.0.0.1' },
     }
     const before = await read(url, (client) => recordedEvents(client))
-    // Without jobs: they would delete data older than they keep.
+    // Jobs are off, because they would delete old data.
     const service = await started({ ...environment, ROLES: 'api,dashboard,projector' })
     await eventually(async () => {
       const listed = await cliJson<{ behind: string }[]>(['projection', 'list'], environment)
