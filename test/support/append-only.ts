@@ -1,4 +1,4 @@
-/** The limits of the role that the service runs as, even if the service is compromised: it can only append to the event log. */
+/** The service's role can only append to the event log, even if the service is compromised. */
 import pg from 'pg'
 import { expect } from 'vitest'
 
@@ -15,7 +15,7 @@ export const asking = async <T>(url: string, ask: (client: pg.Client) => Promise
   }
 }
 
-/** Statements that PostgreSQL must refuse to the service's role, each with the expected error. */
+/** Statements that PostgreSQL must refuse to execute for the service's role, each with the expected error. */
 const refused: readonly (readonly [string, RegExp])[] = [
   ['update log_segments set events = events', /permission denied for table log_segments/],
   ['delete from log_segments', /permission denied for table log_segments/],

@@ -1,6 +1,6 @@
 /**
- * What an attacker can decrypt who has every byte of a data directory, SECRET_KEY (and so the installation key) and the remaining
- * epoch keys, and who knows the person they look for. Every text that may be sealed is tried with every key they can derive.
+ * What an attacker can decrypt with every byte of a data directory, SECRET_KEY (and so the installation key), the remaining epoch
+ * keys and the identifiers of the person they look for. Every text that might be sealed is tried with every key they can derive.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -8,10 +8,9 @@ import { join } from 'node:path'
 import { type InstallationKey, sealerOf } from '../../src/guard/secrets/secrets.ts'
 
 export type Target = {
-  /** The name of a finding. */
   readonly name: string
   readonly purpose: string
-  /** The contexts the value was sealed for. */
+  /** The contexts for which the value was sealed. */
   readonly contexts: readonly string[]
   /** A part of the decrypted text. */
   readonly mark: string
@@ -30,7 +29,10 @@ const filesIn = async (dir: string): Promise<{ path: string; bytes: Buffer }[]> 
 /** 32 bytes as base64url, sealed: a nonce, 43 characters, a tag, as base64url. */
 const sealedKeyLength = 95
 
-/** Returns the names of the targets that can be decrypted, plus `profile` if a profile in the event log contains `mark`. `payloads`: by context. */
+/**
+ * Returns the names of the targets that can be decrypted, plus `profile` if a profile in the event log contains `mark`. The keys
+ * of `payloads` are contexts.
+ */
 export const openable = async (
   dir: string,
   {
@@ -81,7 +83,7 @@ export const openable = async (
     for (const [run] of text.matchAll(/[\w-]{50,}/g)) {
       if (seen.has(run)) continue
       seen.add(run)
-      // Characters before and after a value in a page may look like part of it.
+      // In a page, the characters next to a value can look like part of it.
       for (let at = 0; at + sealedKeyLength <= run.length && at < 64; at++)
         open(run.slice(at, at + sealedKeyLength), profileKeys, contexts, (payloadKey, context) => {
           const bytes = Buffer.from(payloadKey, 'base64url')

@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A second throw-away certificate for the name `pinned.test`. It is its own authority and has another key. */
+/** A second throw-away certificate for the name `pinned.test`, with a different key. It is its own authority. */
 export const renewedCertificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBmjCCAUGgAwIBAgIUQ6CI8ppJLMMgY+Lsftufdwi0dRYwCgYIKoZIzj0EAwIw
@@ -23,9 +23,9 @@ IXkNct+dX9pSCfh6k1/x4J8AJPmhRANCAAR5BSB8uNEg/eDQ0lvklSNugddO/aGq
 }
 
 export type CertificateFiles = {
-  /** The service's variables that name the files. */
+  /** The environment variables with the paths of the files. */
   readonly variables: { readonly TLS_CERT: string; readonly TLS_KEY: string }
-  /** Renames new files into place, like certificate renewal tools do. */
+  /** Renames new files into place, as certificate renewal tools do. */
   replace(files: { readonly cert?: string; readonly key?: string }): Promise<void>
   remove(): Promise<void>
 }

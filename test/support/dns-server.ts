@@ -9,8 +9,8 @@ export type RecordType = 'A' | 'AAAA' | 'MX' | 'CNAME' | 'PTR'
 type Mx = { readonly priority: number; readonly exchange: string }
 
 /**
- * The answer for a name and type: records, or how the server fails. A null MX is `[{ priority: 0, exchange: '' }]`.
- * `no_data` is an existing name without such records. `silence` never answers.
+ * The answer for a name and type: records, or how the server fails. A null MX is `[{ priority: 0, exchange: '' }]`. `no_data`
+ * means that the name exists without such records. With `silence` the server never answers.
  */
 export type ZoneAnswer =
   | readonly string[]
@@ -22,13 +22,13 @@ export type ZoneAnswer =
   | 'refused'
   | 'silence'
 
-/** By name, then type. Names not listed are NXDOMAIN, types not listed have no data. A single answer applies to all types. */
+/** By name, then type. Other names are NXDOMAIN, and other types have no data. A single answer applies to all types. */
 export type Zones = Readonly<Record<string, ZoneAnswer | Readonly<Partial<Record<RecordType, ZoneAnswer>>>>>
 
 export type DnsServerDouble = {
-  /** `127.0.0.1:port`, as DNS_SERVERS takes it. */
+  /** `127.0.0.1:port`, as in DNS_SERVERS. */
   readonly address: string
-  /** All queries so far, in order, as `MX example.test`; or only those equal to `only`. */
+  /** All queries so far, in order, such as `MX example.test`; or only those equal to `only`. */
   queries(only?: string): string[]
   /** Changes one answer for later queries. */
   set(name: string, type: RecordType, answer: ZoneAnswer): void
@@ -36,12 +36,12 @@ export type DnsServerDouble = {
 }
 
 export type DnsServerOptions = {
-  /** For records without a TTL of their own. */
+  /** The TTL of records that have none of their own. */
   readonly ttlSeconds?: number
   /** In the SOA of a negative answer. Null sends no SOA. */
   readonly negativeTtlSeconds?: number | null
   readonly delayMs?: number
-  /** UDP queries get a truncated answer, so that the client retries over TCP. */
+  /** UDP queries get a truncated answer, so the client retries over TCP. */
   readonly truncate?: boolean
 }
 
@@ -109,7 +109,7 @@ const tableOf = (zones: Zones): Table =>
     ]),
   )
 
-/** Writes the answer. Returns false if there is none to send. */
+/** Writes the answer. Returns false if there is nothing to send. */
 const fill = (
   response: Packet,
   table: Table,
@@ -168,7 +168,7 @@ const startOfAuthority = (name: string, minimum: number) =>
 
 type Handle = (request: Packet, send: (response: Packet) => void, overUdp: boolean) => void
 
-/** UDP and TCP must share a port, and the port the system picks for TCP may be taken for UDP. */
+/** UDP and TCP must share a port, but the port that the system picks for TCP might already be in use for UDP. */
 const listen = async (handle: Handle): Promise<{ port: number; close: () => Promise<void> }> => {
   for (let attempt = 1; ; attempt++) {
     const tcp = createTCPServer((request, send) => handle(request, send, false))

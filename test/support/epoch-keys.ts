@@ -1,4 +1,4 @@
-/** Epoch keys over a test's own database and directory. */
+/** Epoch keys in a test's own database and directory. */
 import type pg from 'pg'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { createEpochKeyFiles } from '../../src/guard/secrets/epoch-key-files.ts'

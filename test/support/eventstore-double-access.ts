@@ -1,4 +1,4 @@
-/** The users of the EventStoreDB double and their rights: the server's rules for `$settings`, as far as we use them. */
+/** The users of the EventStoreDB double and their rights. It follows the server's rules for `$settings`, as far as we use them. */
 import usersGrpc from '@eventstore/db-client/generated/users_grpc_pb.js'
 import type {
   CreateReq,
@@ -32,7 +32,6 @@ export const createAccess = ({
   keepUsers = () => undefined,
 }: {
   readonly adminPassword: string
-  /** The text of the last event of `$settings`, if any. */
   readonly settings: () => string | undefined
   readonly users?: Users
   readonly keepUsers?: (users: Users) => void
@@ -64,7 +63,6 @@ export const createAccess = ({
     return allowed.includes('$all') || allowed.includes(user.name) ? undefined : permissionDenied
   }
 
-  /** Only administrators manage users. */
   const managed =
     <Request, Response>(
       act: (request: Request) => Response | undefined,

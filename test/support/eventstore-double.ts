@@ -1,9 +1,7 @@
 /**
- * A double of an EventStoreDB server. It speaks the server's protocol, through the services that the client package was
- * generated from, and keeps the server's rules about revisions and resent ids in memory. It fails on demand, in the
- * ways servers and networks do. It tests our adapter, never EventStoreDB.
- *
- * To run it as its own process: `node test/support/eventstore-double.ts --port 2113`.
+ * A double of an EventStoreDB server for tests of our adapter, never of EventStoreDB. It uses the service definitions from which
+ * the client package was generated, and follows the server's rules for revisions and resent ids in memory. It can fail in the
+ * ways that servers and networks do. To run it as its own process: `node test/support/eventstore-double.ts --port 2113`.
  */
 import { createRequire } from 'node:module'
 import { createServer, type Socket } from 'node:net'
@@ -42,7 +40,7 @@ import type {
 import { doubleCertificate } from './eventstore-certificate.ts'
 import { createAccess, type Users, unauthenticated } from './eventstore-double-access.ts'
 
-// The client's own copy of gRPC and of the Any type, reachable only through the client.
+// The client's own copy of gRPC and of the Any type. They can be reached only through the client.
 const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
 const grpc: typeof import('@grpc/grpc-js') = clientRequire('@grpc/grpc-js')
 const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = clientRequire(
@@ -116,36 +114,39 @@ export type RandomFaults = {
   readonly cutEveryMs?: number
 }
 
-/** The server's answer to a read of the whole log that cannot start at its position, or fails. */
+/** The server's answer to a read of the whole log that fails or cannot start at its position. */
 type ReadRefusal = 'InvalidPosition' | 'Error'
 
 export type EventStoreDoubleOptions = {
   readonly port?: number
   /** 23.10 answers "Error" for every position without an event. 24.10, the default, answers "Error" for some and "InvalidPosition" for others. */
   readonly version?: '23.10' | '24.10'
-  /** The server writes one of its own events after this many others. 0 for none at all. */
+  /** The server writes one of its own events after this many others; 0 for none. */
   readonly systemEventEvery?: number
   /** Servers before 23.10 never report that a subscription has caught up. */
   readonly saysCaughtUp?: boolean
   readonly maxAppendSize?: number
-  /** How long a write takes to be replicated, and so to be answered. Default: one turn of the event loop. */
+  /** How long it takes to replicate a write. Only then is the write answered. Default: one turn of the event loop. */
   readonly replicationMs?: number
   /** The server abandons a write after this time, and answers "timeout". */
   readonly writeTimeoutMs?: number
   /** How long the very first append takes on a server that has just started. */
   readonly coldMs?: number
   readonly random?: RandomFaults
-  /** Uses TLS, requires a user and enforces the rights in `$settings`; `admin` exists. Default: like a server with `--insecure`. */
+  /**
+   * Uses TLS, requires a user and enforces the rights in `$settings`. The user `admin` exists. Default: like a server with
+   * `--insecure`.
+   */
   readonly secured?: { readonly adminPassword: string; readonly certificate?: { cert: string; key: string } }
-  /** The address it listens on. Default: 127.0.0.1. */
+  /** The address to listen on. Default: 127.0.0.1. */
   readonly host?: string
   /** The leader's address according to gossip. Default: this server on 127.0.0.1. */
   readonly leader?: { readonly address: string; readonly port: number }
-  /** Keeps events and users after the process ends. Default: they are lost. */
+  /** Preserves events and users when the process ends. Default: they are lost. */
   readonly journal?: Journal
 }
 
-/** The data a server writes to its disk. */
+/** The data that a server writes to its disk. */
 export type Journal = {
   readonly events: readonly StoredEvent[]
   readonly users: Users
@@ -156,11 +157,10 @@ export type Journal = {
 export type EventStoreDouble = {
   readonly port: number
   readonly url: string
-  /** Decides the outcome of an append. */
   onAppend: ((append: { stream: string; count: number }) => DoubleAppendFault | undefined) | undefined
-  /** Whether the server fails a read of the whole log that starts at this position. Null is the log's start or end. */
+  /** Whether the server fails a read of the whole log that starts at this position; null means the start or end of the log. */
   troubleAt: ((position: bigint | null) => boolean) | undefined
-  /** A live subscriber that is further behind is dropped, as by servers before 24.2. */
+  /** A live subscriber that is further behind than this is dropped, as by servers before 24.2. */
   dropSlowerThan: number | undefined
   /** Checkpoints report the end of the log or a position past it, even if fewer events were delivered. */
   wrongCheckpoints: boolean
@@ -170,27 +170,26 @@ export type EventStoreDouble = {
   readonly subscriptions: number
   /** Appends the server received, written or not. */
   readonly appends: number
-  /** Appends that met a fault. */
   readonly faults: number
   /** Every event of a stream, as the server stores it. */
   eventsOf(stream: string): readonly StoredEvent[]
   /**
-   * Changes the text of a stored event, as someone with access to the server's files could. Later reads return the new
-   * text. Throws if the event does not exist, or if the text does not change.
+   * Changes the text of a stored event, as someone with access to the server's files could. Throws if the event does not exist,
+   * or if the text does not change.
    */
   alter(stream: string, revision: number, part: 'data' | 'metadata', change: (text: string) => string): void
   cutConnections(): void
   /** Ends all faults: random ones, and those of `onAppend` and `troubleAt`. */
   calm(): void
-  /** Ends every subscription cleanly, with OK. */
+  /** Ends every subscription normally, with OK. */
   endSubscriptions(): void
   /** Closes all connections and accepts no new ones. */
   refuse(): Promise<void>
   accept(): Promise<void>
-  /** The server stays connected and receives everything, but neither works nor answers until `speak`. */
+  /** The server stays connected and receives everything, but does not work or answer until `speak`. */
   silence(): void
   speak(): void
-  /** Cuts every connection and forgets the recently seen ids, which are not on disk. */
+  /** Cuts every connection and clears the recently seen ids, which are not on disk. */
   restart(): Promise<void>
   /** Stops, is restored from a copy made when the log ended at `position`, and starts again. */
   restore(position: bigint): Promise<void>
@@ -219,7 +218,7 @@ export const startEventStoreDouble = async (
           },
           ...(journal && { users: journal.users, keepUsers: journal.keepUsers }),
         })
-  /** The end of each write that is not yet replicated. A resend of it is dropped. */
+  /** The last revision of each write that is not yet replicated. A resend of such a write is dropped. */
   const replicating = new Set<string>()
   let appends = 0
   let faults = 0
@@ -264,7 +263,7 @@ export const startEventStoreDouble = async (
     if (outcome.kind === 'written') {
       const place = `${append.stream}@${outcome.revision}`
       if (outcome.again === true && replicating.has(place)) {
-        // "Dropping idempotent write, since the original write has not yet been replicated": the server's own words.
+        // The server logs: "Dropping idempotent write, since the original write has not yet been replicated".
         await sleep(writeTimeoutMs)
         return reply.say('server-timeout', false)
       }
@@ -348,7 +347,7 @@ export const startEventStoreDouble = async (
     const send = async (response: ReadResp): Promise<void> => {
       if (silent) await spoken.promise
       if (call.cancelled || call.destroyed) return
-      // The call itself would buffer sixteen messages of any size; a server does not.
+      // The gRPC call would buffer sixteen messages of any size; a real server does not.
       const large = (response.getEvent()?.getEvent()?.getData_asU8().length ?? 0) > largeBytes
       const written = Promise.withResolvers<void>()
       if (call.write(response, large ? () => written.resolve() : undefined) && !large) return
@@ -379,7 +378,7 @@ export const startEventStoreDouble = async (
     const position = place === undefined ? null : BigInt(place.getCommitPosition())
     if (double.troubleAt?.(position) === true) return 'Error'
     if (position === null || log.isPlace(position)) return undefined
-    // 24.10 recognizes only some of the ways in which those bytes are not an event. It depends on the bytes.
+    // For some positions without an event 24.10 reports "InvalidPosition", for others "Error", depending on the bytes there.
     return version === '23.10' || position % 3n === 0n ? 'Error' : 'InvalidPosition'
   }
 
@@ -572,11 +571,10 @@ export const startEventStoreDouble = async (
   return double
 }
 
-/** The server's answer instead of accepting an append. Nothing of it was written. */
+/** The server refused the append and wrote nothing. */
 const isRefusal = (fault: DoubleAppendFault | undefined): fault is DoubleAppendFault =>
   ['not-ready', 'busy', 'no-leader', 'deny', 'bad-request'].some((refusal) => refusal === fault)
 
-/** The stored data, and its rules. */
 const createLog = ({
   systemEventEvery,
   maxAppendSize,
@@ -594,7 +592,7 @@ const createLog = ({
     standing.push(event)
   }
   const deleted = new Set<string>()
-  /** Recently written ids, by stream. Appends at "any" revision are compared with them. Lost with the process. */
+  /** Recently written ids, by stream. Appends with the expected revision "any" are compared with them. A restart clears them. */
   const recentIds = new Map<string, number>()
   const waiting = new Set<() => void>()
   let position = all.at(-1)?.position ?? 0n
@@ -608,7 +606,7 @@ const createLog = ({
     const standing = streams.get(stream) ?? []
     streams.set(stream, standing)
     const written = events.map((event) => {
-      // Positions are offsets in a file, so they grow by the size of each record.
+      // Positions are offsets in a file, so each position grows by the size of the record.
       position += BigInt(120 + event.data.length + event.metadata.length)
       const stored = { ...event, stream, revision: standing.length, position, createdMs: Date.now() }
       standing.push(stored)
@@ -635,7 +633,7 @@ const createLog = ({
   }
   if (systemEventEvery > 0 && all.length === 0) for (let n = 0; n < 3; n++) writeSystemEvent()
 
-  /** The same decisions as the server's index writer. */
+  /** Decides as the server's index writer does. */
   const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
     const size = events.reduce(
       (sum, { type, data, metadata }) => sum + 2 * type.length + data.length + metadata.length,
@@ -660,7 +658,7 @@ const createLog = ({
         const repeated = events.length > 0 && events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
         return repeated ? known(at + events.length) : { kind: 'wrong', current }
       }
-      // At the current revision ids are not compared.
+      // At the current revision, the server does not compare ids.
     }
     const last = write(stream, events).at(-1)
     sinceSystemEvent += events.length
@@ -741,13 +739,13 @@ const createLog = ({
     },
     at: (index: number): StoredEvent | undefined => all[index],
     isPlace: (position: bigint): boolean => all[indexAt(position)]?.position === position,
-    /** The events a read asks for, as far as they exist. */
+    /** The existing events that a read requests. */
     find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' => {
       const toFront = asked.getReadDirection() === 1
       const stream = asked.getStream()
       if (stream === undefined) {
         const place = placeOf(asked)
-        // Reading backwards, a position is exclusive, as on the server.
+        // When reading backwards, the start position is exclusive, as on the server.
         const found = toFront
           ? backwards(all, place === undefined ? all.length : place - 1)
           : forwards(all, place ?? 0)
@@ -759,7 +757,7 @@ const createLog = ({
       const standing = streams.get(name)
       if (standing === undefined) return 'missing'
       const from = stream.hasRevision() ? Number(stream.getRevision()) : undefined
-      // The server searches index entries downwards from there, so beyond the end the count finds none.
+      // The server searches the index downwards from the start, so a start beyond the end finds no events.
       if (toFront && from !== undefined && from >= standing.length) return forwards([], 0)
       return toFront ? backwards(standing, from ?? standing.length) : forwards(standing, from ?? 0)
     },
@@ -770,7 +768,7 @@ const createLog = ({
     },
     checkpointAt: (next: number, wrong: boolean): bigint =>
       wrong ? position + 1_000n : (all[next - 1]?.position ?? 0n),
-    /** Resolves when something was written, or when the call ends. */
+    /** Resolves when a write has happened, or when the call ends. */
     changed: (call: ServerWritableStream<ReadReq, ReadResp>): Promise<void> =>
       new Promise((resolve) => {
         const done = (): void => {
@@ -791,7 +789,7 @@ const proposed = (message: BatchAppendReq.ProposedMessage | AppendReq.ProposedMe
   id: message.getId()?.getString() ?? '',
   type: message.getMetadataMap().get('type') ?? '',
   contentType: message.getMetadataMap().get('content-type') ?? '',
-  // A copy, because the bytes are a view of the whole request.
+  // Copied, because the bytes are a view of the whole request.
   data: Uint8Array.from(message.getData_asU8()),
   metadata: Uint8Array.from(message.getCustomMetadata_asU8()),
 })
@@ -947,7 +945,7 @@ const filtered = (filter: ReadReq.Options.FilterOptions, event: StoredEvent): bo
     : new RegExp(regex).test(text)
 }
 
-/** Errors are emitted, because destroying the call would leave the client waiting. */
+/** Emits the error, because the client would wait forever if the call were destroyed. */
 const fail = (
   call: ServerWritableStream<ReadReq, ReadResp>,
   code: number,

@@ -1,10 +1,9 @@
-/** The calls for the example answers in the OpenAPI document, in order. Most use a test key, so they can be repeated. */
+/** The calls that produce the example answers in the OpenAPI document, in order. Most use a test key, so they can be repeated. */
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import type { Examples, RecordedAnswers } from '../../src/call/examples.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { type Answer, type House, type Partner, type Question, send } from './house.ts'
 
-/** The answers to the calls of all capabilities, and their shared data. */
 export type RecordedExamples = Examples & { readonly answers: RecordedAnswers }
 
 type Recording = {
@@ -16,7 +15,7 @@ type Asking = {
   readonly house: House
   readonly tester: Partner
   readonly recording: Recording
-  /** Records an answer of an operation under a name. */
+  /** Records an operation's answer under a name. */
   readonly show: (operation: string, name: string, path: string, body?: object) => Promise<Answer>
   readonly get: (operation: string, name: string, path: string) => Promise<Answer>
 }
@@ -138,7 +137,7 @@ const askErrors = async ({ house, tester, recording }: Asking): Promise<Answer> 
   const once = { 'idempotency-key': 'order-1881' }
   await house.lookup(tester, { ip: '192.0.2.1' }, once)
   await post('IDEMP_001', lookup, { ip: '192.0.2.2' }, tester, once)
-  // On a fast machine the tester has already used its ten validations of this second.
+  // On a fast machine, the tester has already made its ten validations for this second.
   const quick = await house.key(organizationId, {
     permissions: ['email_validation'],
     limits: { email_validations_per_second: 1_000 },

@@ -22,7 +22,7 @@ const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
 /**
- * Keys, repeated calls, the erased person, the user and the token, as they were left. Data that expires is only checked before
+ * Keys, repeated calls, the erased person, the user and the token still work as before. Data that expires is checked only before
  * its expiry: answers are kept for 24 hours, a rotated key works for 89 days.
  */
 export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use): Promise<void> => {
@@ -43,7 +43,7 @@ export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use)
   expect(await statusOf(use.revokedKey, get('/whoami', 'dashboard'))).toBe(401)
   const gone = await make(hosts, use.apiKey, post('/v1/profnet/profile', { id: use.erasedPerson }))
   expect(JSON.stringify(gone.answer)).not.toContain('Quillfeather')
-  // The command line with the token's owner as actor. An unknown token would be refused before anything else.
+  // The command line acts as the token's owner. An unknown token would be refused first.
   const asAda = await cli(['credits', 'grant', use.otherId, '1', '--dry-run'], {
     ...variables,
     OPERATOR_TOKEN: use.operatorToken,
@@ -51,7 +51,7 @@ export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use)
   expect([asAda.code, asAda.err]).toEqual([0, ''])
 }
 
-/** The answer without the parts that differ per request: its id, its time, and whether it came from a cache. */
+/** The answer without the parts that differ per request: the request id, the time and the cache status. */
 const found = (answer: unknown): unknown =>
   z.looseObject({ result: z.unknown() }).safeParse(answer).data?.result ??
   z

@@ -1,4 +1,4 @@
-/** A browser without scripts, over HTTP: it keeps cookies, and submits the forms of the dashboard. */
+/** A browser without scripts, over HTTP: it stores cookies and submits the dashboard's forms. */
 export type Forms = {
   /** The header with all its cookies. */
   cookie(): string

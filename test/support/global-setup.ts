@@ -1,6 +1,6 @@
 /**
- * One PostgreSQL for the whole run, in memory if there is enough of it, fast instead of durable, with the template databases
- * that tests clone.
+ * One PostgreSQL server for the whole run, in memory if there is enough, fast instead of durable. It contains the template
+ * databases that tests clone.
  */
 import { existsSync } from 'node:fs'
 import { access, constants, mkdtemp, readdir, readFile, rm, stat, statfs } from 'node:fs/promises'
@@ -15,19 +15,19 @@ import { prepareProjections } from '../../src/projector/tables.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Superuser connection to the run's server; database `enrichment`, which no test uses. */
+    /** Superuser connection to the run's server. Tests do not use its database `enrichment`. */
     postgresUrl: string
-    /** The databases that tests clone. No connections to them are allowed. */
+    /** The databases that tests clone. They accept no connections. */
     postgresTemplates: Templates
   }
 }
 
 export type Templates = {
-  /** Every migration, but no rows. */
+  /** All migrations, but no rows. */
   readonly migrated: string
-  /** Also with the tables of the read models, which belong to the superuser. */
+  /** All migrations and the tables of the read models, which belong to the superuser. */
   readonly prepared: string
-  /** Also with the tables of the read models, and the rights of a service with its own role. */
+  /** All migrations, the tables of the read models, and the rights of a service with its own role. */
   readonly separated: string
 }
 
@@ -55,17 +55,17 @@ const templates: Templates = {
   prepared: 'template_prepared',
   separated: 'template_separated',
 }
-/** The service's role if a test gives it its own. Migrating a database grants it rights, so it must exist. */
+/** The service's role, if a test separates it from the owner. Migrations grant it rights, so it must exist. */
 const serviceRole = 'test_service'
 
-/** Where Linux keeps files in memory. In a container it has 64 MB by default, which is too little. */
+/** Linux stores files here in memory. In a container the default size is 64 MB, which is too small. */
 const memoryDir = '/dev/shm'
 export const prefix = 'enrichment-test-'
 const memoryBytesMin = 4 * 1024 ** 3
 
 const leftAfterMs = 3_600_000
 
-/** Files that a killed run left in memory would stay until a reboot. A server that still runs keeps its files. */
+/** Files that a killed run left in memory would stay until a reboot. The files of a running server are not removed. */
 const removeLeft = async (): Promise<void> => {
   for (const name of await readdir(memoryDir)) {
     if (!name.startsWith(prefix)) continue
@@ -78,7 +78,7 @@ const removeLeft = async (): Promise<void> => {
   }
 }
 
-/** A database is created several times faster in memory, and the tests create hundreds. */
+/** Creating a database is several times faster in memory, and the tests create hundreds. */
 export const fastestDir = async (): Promise<string> => {
   try {
     await access(memoryDir, constants.W_OK)
@@ -138,7 +138,7 @@ async function createTemplates(url: string): Promise<void> {
   await asking(at(prepared), (client) => prepareProjections(client, projections))
   await migrate({ url: at(separated), serviceUrl: at(separated, serviceRole) })
   await asking(at(separated, serviceRole), (client) => prepareProjections(client, projections))
-  // The first connection after a change writes a file from which later ones load the catalogue. Clones copy it too.
+  // The first connection after a change writes a cache of the catalogue. The clones copy that file, so their connections are faster.
   for (const name of [migrated, prepared, separated]) await asking(at(name), async () => undefined)
 }
 

@@ -1,6 +1,6 @@
 /**
- * The whole service in this process: its own database, both hosts on free ports over real sockets, and the ledger of every
- * partner, read from the event log itself.
+ * The whole service in this process: its own database, both hosts on free ports over real sockets, and every partner's ledger as
+ * read from the event log.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
@@ -30,7 +30,6 @@ import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
 import { preparedDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
 
-/** A recorded event of a ledger. */
 export type LedgerFact = {
   readonly type: string
   readonly data: Readonly<Record<string, unknown>>
@@ -59,7 +58,7 @@ export type Answer = {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** The JSON object in the body, or an empty one. */
+  /** The JSON object in the body, or an empty object. */
   readonly body: Readonly<Record<string, unknown>>
 }
 
@@ -84,23 +83,21 @@ export type House = {
   readonly metricsUrl: string
   readonly foundation: Foundation
   readonly config: Config
-  /** The hosts and workers of this process. */
   readonly app: App
-  /** A second process of this installation, simulated in this one: an api process over the same foundation, except for the given parts. */
+  /** Simulates a second process of this installation: an API process over the same foundation, except for the given parts. */
   another(own?: {
     readonly config?: Partial<Config>
     readonly foundation?: Partial<Foundation>
     readonly logger?: Logger
   }): Promise<App>
   partner(options?: PartnerOptions): Promise<Partner>
-  /** Another key of the same organization. */
+  /** Another key for the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
   /** Every event of the log, in all streams. */
   recorded(): Promise<RecordedEvent[]>
-  /** Sends a request with the partner's key. If calls of one organization overlap, their `events` mix. */
+  /** Sends a request with the partner's key. If calls of one organization overlap, their `events` are mixed. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
-  /** Posts JSON to a path of the API host. */
   post(
     partner: Partner,
     path: string,
@@ -110,28 +107,28 @@ export type House = {
   lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
   whoami(partner: Partner): Promise<AnswerAndFacts>
   publishPriceBook(book: Pick<PriceBookPublished, 'effective_from' | 'rules'>): Promise<number>
-  /** Resolves when the hosts know every key event recorded so far. */
+  /** Resolves when the hosts have received every key event recorded so far. */
   heard(): Promise<void>
   /** Resolves when every read model has folded all events recorded so far. */
   projected(): Promise<void>
   /** Advances all clocks of this process; only with `clock: 'movable'`. A negative value sets the time of day back. */
   moveClock(ms: number): void
-  /** Changes the time of day by this much, while no time passes. */
+  /** Sets the time of day this much later (or earlier, if negative), as if no time had passed. */
   setClock(ms: number): void
-  /** Blocks appends, and nothing more. */
+  /** Blocks appends only. */
   blockLog(): Promise<BlockedLog>
   /** Makes appends fail, as with a full disk, until the returned function is called. */
   breakLog(): Promise<() => Promise<void>>
   query(text: string, values?: readonly unknown[]): Promise<Record<string, unknown>[]>
-  /** Ends the hosts as SIGTERM does. The ledgers stay readable. */
+  /** Stops the hosts as SIGTERM does. The ledgers can still be read. */
   end(): Promise<void>
   close(): Promise<void>
 }
 
 export type BlockedLog = {
-  /** Resolves when an append waits. */
+  /** Resolves when an append is blocked. */
   waiting(): Promise<void>
-  /** Ends the connection of the waiting append, so that its writer cannot know the outcome. */
+  /** Cuts the connection of the blocked append, so its writer cannot know the outcome. */
   cut(): Promise<void>
   release(): Promise<void>
 }
@@ -159,7 +156,7 @@ const munich: MmdbValue = {
   postal: { code: '80331' },
   subdivisions: [{ iso_code: 'BY', names: { en: 'Bavaria' } }],
 }
-/** Every text is empty, and only the country is known. */
+/** Every string is empty. Only the country is known. */
 const canadaOnly: MmdbValue = {
   city: { names: { en: '' } },
   continent: { code: '', names: { en: '' } },
@@ -170,7 +167,6 @@ const canadaOnly: MmdbValue = {
 }
 const nobody: MmdbValue = { continent: { code: 'EU', names: { en: 'Europe' } } }
 
-/** Addresses in the fixture. */
 export const places = {
   london: '81.2.69.142',
   munich: '5.1.80.7',
@@ -185,8 +181,8 @@ export const places = {
 } as const
 
 /**
- * The networks are wide, because a start looks for a thousand addresses of each family that have a record. With few records that
- * takes almost half of the processor time of a start.
+ * The networks are wide, because a start looks for a thousand addresses of each family that have a record. With few records, that
+ * search takes almost half of the processor time of a start.
  */
 const fixture = (): Buffer =>
   writeMmdb({
@@ -207,7 +203,7 @@ const fixture = (): Buffer =>
     },
   })
 
-/** Writes a small file of locations to the directory. The file of the package takes half a second of processor time to open. */
+/** Writes a small file of locations to the directory. Opening the package's own file takes half a second of processor time. */
 export const writeCityFile = async (directory: string): Promise<string> => {
   const path = join(directory, 'city.mmdb')
   await writeFile(path, fixture())
@@ -219,7 +215,7 @@ const secretKey = 'a secret of at least thirty-two characters'
 const conditionDeadlineMs = 30_000
 const ledgerEventsMax = 10_000
 
-/** Polls every 5 ms until the condition holds. */
+/** Polls every 5 ms until the condition is true. */
 export const until = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
   for (const end = performance.now() + conditionDeadlineMs; ; ) {
     if (await condition()) return
@@ -246,7 +242,7 @@ export const foldedBy = async ({ eventLog, pool }: Pick<Foundation, 'eventLog' |
   })
 }
 
-/** One request over HTTP, with exactly the given headers. It has no default content type. */
+/** Sends one HTTP request with exactly the given headers. There is no default content type. */
 export const send = async (
   url: string,
   { method = 'POST', headers = {}, body }: Omit<Question, 'path' | 'on'>,
@@ -255,7 +251,7 @@ export const send = async (
   const response = await fetch(url, {
     method,
     headers: { ...headers },
-    // Bytes, because fetch adds a content type to a text.
+    // Bytes, because fetch adds a content type to a string.
     body: text === null ? null : new TextEncoder().encode(text),
   })
   const answered = await response.text()
@@ -269,7 +265,7 @@ export type RawConnection = {
   close(): void
 }
 
-/** A connection that sends exactly the given bytes. */
+/** Opens a connection that sends exactly the given bytes. */
 export const openRaw = (url: string): RawConnection => {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -284,7 +280,7 @@ export const openRaw = (url: string): RawConnection => {
     ended ??= true
     look()
   })
-  // A server that closes before it has read everything resets the connection. The bytes it sent before still count.
+  // If a server closes before it has read everything, the connection is reset. The bytes it has sent still count.
   socket.on('error', (error) => {
     ended ??= error
     look()
@@ -310,7 +306,7 @@ export const openRaw = (url: string): RawConnection => {
   }
 }
 
-/** Writes bytes to a new connection and reads the answers. */
+/** Sends bytes on a new connection and reads the answers. */
 export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): Promise<Answer[]> => {
   const connection = openRaw(url)
   try {
@@ -321,7 +317,7 @@ export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): P
   }
 }
 
-/** The complete answers in the received text. Ours are never chunked; the text of a chunked one stays empty. */
+/** The complete answers in the received text. Our service does not send chunked answers; a chunked answer would have an empty text. */
 const answersIn = (received: string): Answer[] => {
   const answers: Answer[] = []
   for (let rest = received; ; ) {
@@ -355,13 +351,13 @@ export const openHouse = async ({
 }: {
   clock?: 'real' | 'movable'
   host?: string
-  /** Additional variables, or replacements for the defaults. */
+  /** Additional variables, or replacements for defaults. */
   environment?: Readonly<Record<string, string>>
   logger?: Logger
   /** Replacements for the service's own capabilities. */
   capabilities?: readonly AnyCapability[]
 } = {}): Promise<House> => {
-  // Before anything stores a reference to Date.
+  // Must run before any module stores a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
   const database = await preparedDatabase({ separated: true })
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
@@ -426,7 +422,7 @@ const createHouse = ({
       throw error
     })
 
-  /** Test assertions wait for a busy machine; only requests have deadlines. */
+  /** Assertions wait even on a busy machine; only requests have deadlines. */
   const read = async (organizationId: string, options: ReadOptions): Promise<RecordedEvent[]> => {
     for (const end = performance.now() + conditionDeadlineMs; ; ) {
       try {
@@ -464,8 +460,8 @@ const createHouse = ({
     send(`${dashboardUrl}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })
 
   /**
-   * The key directory receives events in order: once it accepts a key, it knows all earlier events. A key it does not know
-   * is read from the log, and proves nothing.
+   * The key directory receives events in order, so a revoked key that it refuses proves that it has received all earlier events.
+   * A new key proves less, because a key that the directory does not contain is read from the log.
    */
   const heard = async (): Promise<void> => {
     canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
@@ -555,7 +551,7 @@ const createHouse = ({
       return version
     },
     moveClock: (ms) => {
-      // All clocks advance when time passes. Setting the time back moves only the time of day.
+      // When time passes, all clocks advance. Setting the time back changes only the time of day.
       if (ms > 0) vi.advanceTimersByTime(ms)
       else vi.setSystemTime(Date.now() + ms)
     },

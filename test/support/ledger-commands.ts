@@ -1,4 +1,4 @@
-/** Commands for one organization's ledger: its opening, and calls that cost a credit each, all in the same hour. */
+/** Commands for one organization's ledger: opening it, and calls that cost one credit each, all in the same hour. */
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
@@ -18,7 +18,7 @@ export const located = {
   address_hmac: 'A'.repeat(43),
 } as const satisfies CallFacts
 
-/** A command that comes with a request, whose id equals the key. */
+/** A command that belongs to a request. The request id equals the key. */
 export const command = <Asked extends Instruction>(
   key: string,
   asked: Asked,
@@ -37,13 +37,13 @@ export const call = (key: string, more: Partial<Envelope> = {}, facts: CallFacts
     more,
   )
 
-/** Credits that do not expire. */
+/** Grants credits that do not expire. */
 export const grantOf = (credits: string) =>
   ({ kind: 'grant', amount: parseCredits(credits), priority: 100, expiresAt: null, reason: 'test' }) as const
 
 export const registration = { kind: 'register', name: 'Example', overdraftLimit: 0n } as const
 
-/** Opens the organization with this many credits: the events of revisions 0 and 1. */
+/** Opens the organization with this many credits, as the events of revisions 0 and 1. */
 export const openLedger = async (ledger: Pick<Ledger, 'submit'>, credits: string): Promise<void> => {
   await ledger.submit(org, command('register', registration))
   await ledger.submit(org, command('grant', grantOf(credits)))

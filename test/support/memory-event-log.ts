@@ -1,7 +1,6 @@
 /**
- * A double of the event log: it keeps the port's promises in memory, and fails on demand. It tests code that uses the
- * port, never an engine. One double is one log. Every process under test gets its own client, with its own
- * faults.
+ * A double of the event log that fulfils the port's guarantees in memory and fails on demand. It tests code that uses the port,
+ * never an engine. One double is one log. Each process under test gets its own client, with its own faults.
  */
 import {
   AppendConflict,
@@ -47,13 +46,13 @@ export type ClientFaults = {
 }
 
 export type MemoryEventLog = {
-  /** A client of its own for one process. */
+  /** A new client, for one process. */
   client(name: string, faults?: ClientFaults): EventLog
-  /** Every append of any client, in order. */
+  /** Every append by any client, in order. */
   readonly attempts: readonly AppendAttempt[]
   /** Appends whose copy is still on its way. */
   readonly late: readonly AppendAttempt[]
-  /** Lets the oldest copy, or the given one, arrive. Returns whether it was written just now. */
+  /** Delivers the oldest copy, or the given one. Returns whether this delivery wrote it. */
   deliverLate(attempt?: AppendAttempt): boolean
   /** Restores the log from a copy made when it had this many events. Later events are lost. */
   restore(count: number): void
@@ -62,7 +61,7 @@ export type MemoryEventLog = {
   readonly streams: readonly string[]
 }
 
-/** `now` is the log's own clock, for the recording times. */
+/** `now` is the log's own clock, used for recording times. */
 export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } = {}): MemoryEventLog => {
   const all: RecordedEvent[] = []
   const streams = new Map<string, RecordedEvent[]>()
@@ -70,7 +69,10 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
   const late: AppendAttempt[] = []
   const waiting = new Set<() => void>()
 
-  /** The engine itself: atomic, and only at the expected place. The same ids at the same place always succeed. */
+  /**
+   * The engine itself: it appends all events or none, and only at the expected revision. Repeating the same ids at the same
+   * revision always succeeds.
+   */
   const place = ({ stream, expected, events }: AppendAttempt): { revision: number; written: boolean } => {
     const standing = streams.get(stream) ?? []
     const first = expected === 'none' ? 0 : expected + 1
@@ -131,7 +133,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         try {
           place(attempt)
         } catch {
-          // Refused, and the refusal is lost as well.
+          // Refused, but the caller never receives the refusal.
         }
         throw new UnknownOutcome(`${name}: the reply was lost`)
       }

@@ -1,4 +1,4 @@
-/** A process of the service, as far as ledgers go: a client of a log in memory, and a ledger of its own. */
+/** A process of the service, reduced to its ledgers: a client of a log in memory, and its own ledger. */
 import { pino } from 'pino'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -11,10 +11,10 @@ export type MemoryProcess = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
 const logger = pino({ level: 'silent' })
 
-/** Read models without rows: everything is found in the log. */
+/** Read models without rows, so everything is read from the log. */
 export const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
 
-/** Tests ignore the answers of a process with faults, so its callers wait for 200 ms and not for ten seconds. */
+/** Tests ignore the answers of a process with faults, so its callers wait only 200 ms instead of ten seconds. */
 export const memoryProcess = (
   log: MemoryEventLog,
   name: string,
@@ -34,7 +34,7 @@ export const memoryProcess = (
   return { eventLog, ledger, pool }
 }
 
-/** A located address, at a price. */
+/** A call that located an address, at the given price. */
 export const pricedCall = ({
   requestId,
   price,

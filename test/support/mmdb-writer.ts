@@ -11,7 +11,7 @@ export type MmdbSource = {
   ipVersion: 4 | 6
   /** Address and prefix length, `81.2.69.0/24`; IPv4 networks in an IPv6 file go below `::/96`. */
   networks: Record<string, MmdbValue>
-  /** Networks above a node without any record, like those that some writers create for reserved networks. */
+  /** Networks that get a node without any record, as some writers create for reserved networks. */
   barren?: string[]
   recordSize?: 24 | 28 | 32
   databaseType?: string
@@ -20,10 +20,9 @@ export type MmdbSource = {
 }
 
 type Node = [Child, Child]
-/** A node, an index into the records, or null. */
 type Child = Node | number | null
 
-/** The file's bytes. @throws Error when networks overlap. */
+/** Returns the file's bytes. Throws if networks overlap. */
 export function writeMmdb(source: MmdbSource): Buffer {
   const {
     ipVersion,
@@ -86,7 +85,7 @@ function insert(root: Node, bits: number[], inserted: Node | number): void {
   }
 }
 
-/** Depth first, the root as 0. */
+/** Numbers the nodes depth first; the root is 0. */
 function numbered(root: Node): Map<Node, number> {
   const nodes = new Map<Node, number>()
   const visit = (node: Node): void => {

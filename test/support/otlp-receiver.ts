@@ -1,7 +1,4 @@
-/**
- * Receives spans by OTLP over HTTP, in JSON, on a loopback port: the parts of a collector that a test needs. It stores and
- * forwards nothing.
- */
+/** Receives spans over OTLP/HTTP in JSON on a loopback port. It implements only the parts of a collector that tests need. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -31,7 +28,6 @@ export type OtlpReceiver = {
   spans(): ReceivedSpan[]
   /** The request bodies, concatenated in order. */
   text(): string
-  /** For every request. */
   readonly requests: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
   /** Accepts requests but no longer answers them. */
   hang(): void

@@ -1,36 +1,36 @@
-/** Databases for tests: real PostgreSQL, migrated, one per caller, independent of all others. */
+/** Databases for tests: real PostgreSQL, migrated, one per caller, independent of each other. */
 import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { inject } from 'vitest'
-// For the declaration of the values the run provides.
+// Declares the types of the values that the run provides.
 import type {} from './global-setup.ts'
 import { keyDirOf } from './key-dir.ts'
 import { cutLog } from './segments.ts'
 
 export type TestDatabase = {
-  /** Superuser connection to a database of the caller's own. */
+  /** Superuser connection to the caller's own database. */
   url: string
-  /** The same as the service's role, after a foundation was opened with both. */
+  /** The same database as the service's role, once a foundation has been opened with both URLs. */
   serviceUrl: string
-  /** The directory of the keys for sealed data; created with the first key. */
+  /** The directory of the keys for sealed data. It is created with the first key. */
   keyDir: string
-  /** Drops it and ends all remaining connections. May be called twice. */
+  /** Drops the database and ends all remaining connections. Can be called twice. */
   drop(): Promise<void>
 }
 
 /**
- * A fresh database with every migration applied and no rows. Takes some tens of milliseconds; usually one per test file.
- * Throws if the run was started without `test/vitest.config.ts`, whose global setup starts the server.
+ * A fresh database with every migration applied and no rows. Creating it takes some tens of milliseconds; usually one per test
+ * file. Throws if the run was started without `test/vitest.config.ts`, whose global setup starts the server.
  */
 export async function testDatabase(): Promise<TestDatabase> {
   return await createTestDatabase(inject('postgresTemplates').migrated)
 }
 
 /**
- * Also with the tables of the read models, as created by the first start of a service, either by the superuser or by the
- * service's own role. Starts without those tables are tested over `testDatabase()`.
+ * A database that also has the tables of the read models, as after the first start of a service, either as the superuser or with
+ * a role of its own. Starts without those tables are tested with `testDatabase()`.
  */
 export async function preparedDatabase({ separated = false } = {}): Promise<TestDatabase> {
   const templates = inject('postgresTemplates')
@@ -45,9 +45,9 @@ export async function emptyDatabase(): Promise<TestDatabase> {
 async function createTestDatabase(template: string): Promise<TestDatabase> {
   const admin = asAdmin()
   const name = `test_${process.pid}_${randomBytes(4).toString('hex')}`
-  // Copying the files costs a fifth of writing every page to the write-ahead log.
+  // Copying the files costs a fifth of the alternative, which writes every page to the write-ahead log.
   await admin.query(`create database ${name} template ${template} strategy file_copy`)
-  // A clone does not inherit the settings of its template. A foundation would set the same.
+  // A clone does not inherit its template's settings. A foundation would set the same values.
   if (template !== 'template0')
     await admin.query(`alter database ${name} set search_path = projections, public`)
   const url = new URL(inject('postgresUrl'))
@@ -69,8 +69,8 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
 }
 
 /**
- * The server closes connections a little after their pool has ended. Dropping the database earlier would raise an error on them
- * that nothing handles. Connections that remain after the wait are ended by force.
+ * The server closes connections shortly after their pool has ended. If the database were dropped earlier, they would fail with an
+ * error that no code handles. Connections that remain after the wait are ended by force.
  */
 async function left(admin: pg.Pool, name: string): Promise<void> {
   for (const until = performance.now() + leavingMs; performance.now() < until; await sleep(10)) {
@@ -81,7 +81,7 @@ async function left(admin: pg.Pool, name: string): Promise<void> {
 
 const leavingMs = 500
 
-/** One connection for all databases of this process: opening one takes a fifth of the time of creating a database. */
+/** One connection for all databases of this process: opening a connection takes a fifth of the time of creating a database. */
 let admin: pg.Pool | undefined
 
 function asAdmin(): pg.Pool {
@@ -89,7 +89,7 @@ function asAdmin(): pg.Pool {
   if (url === undefined) throw new Error('No test server. Run: vitest run --config test/vitest.config.ts')
   if (admin === undefined) {
     admin = new pg.Pool({ connectionString: url, max: 2, idleTimeoutMillis: 0, allowExitOnIdle: true })
-    // The server ends before this process does.
+    // The server stops before this process does.
     admin.on('error', () => undefined)
   }
   return admin

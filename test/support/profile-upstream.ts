@@ -11,19 +11,16 @@ export type UpstreamAnswer =
       /** Text is sent unchanged, other values as JSON. */
       readonly body?: unknown
     }
-  /** Accepts the request and never answers. */
   | 'silence'
-  /** Closes the connection without an answer. */
   | 'reset'
-  /** An endless body, of at most a thousand million bytes. */
+  /** An endless body (in fact, a thousand million bytes). */
   | 'endless'
 
 export type ProfileUpstream = {
   /** Without a trailing slash. */
   readonly url: string
-  /** In the order of arrival. */
   readonly requests: readonly UpstreamRequest[]
-  /** Sets the answers. The n-th call of the function gets the n-th request, from 0, since it was set. */
+  /** Sets the answers. The n-th request after this call, counted from 0, gets the n-th answer of the function. */
   answers(script: (request: UpstreamRequest, index: number) => UpstreamAnswer | Promise<UpstreamAnswer>): void
   close(): Promise<void>
 }
@@ -35,7 +32,7 @@ export async function profileUpstream(): Promise<ProfileUpstream> {
   let script: Parameters<ProfileUpstream['answers']>[0] = () => ({ status: 404 })
   let index = 0
   const server = createServer((request, response) => {
-    // Clients disconnect in the middle of an answer, as part of the tests.
+    // In some tests, clients disconnect in the middle of an answer.
     response.on('error', () => undefined)
     const seen = { path: request.url ?? '', headers: request.headers }
     requests.push(seen)
@@ -75,7 +72,7 @@ function send(answer: UpstreamAnswer, response: ServerResponse): void {
   response.end(text)
 }
 
-/** As fast as the client reads. */
+/** Sends bytes as fast as the client reads. */
 function pour(response: ServerResponse, block: Buffer, bytesLeft: number): void {
   let left = bytesLeft
   while (left > 0 && !response.destroyed) {

@@ -17,7 +17,7 @@ const digestOf = (...lines: unknown[]): string =>
 const check = (holds: boolean, fault: string): void => {
   if (!holds) throw new Error(fault)
 }
-/** Credits as integers of micro-credits, and back. */
+/** Converts credits to integers of micro-credits, and back. */
 const micro = (amount: string): bigint => {
   const [whole = '', fraction = ''] = amount.split('.')
   return BigInt(whole + fraction.padEnd(6, '0'))
@@ -28,7 +28,6 @@ const credits = (amount: bigint): string => {
 }
 const sumOf = (parts: Read[]): bigint => parts.reduce((sum, { amount }) => sum + micro(amount), 0n)
 
-/** Whether a rule of the tariff applies to the facts of a call. */
 const applies = ({ rule, rule_version }: Read, facts: Read): boolean => {
   const [kind, value] = rule.split('.')
   if (kind !== facts.kind) return false
@@ -55,7 +54,7 @@ export const createRecomputation = () => {
     return begun.filter((book) => book.effective_from === last)
   }
   const partsOf = ({ rule, rule_version, sku, amount }: Read): Read[] => [rule, rule_version, sku, amount]
-  /** The charge of a price book for a call, line by line. */
+  /** The charge for a call under a price book, line by line. */
   const linesOf = (book: Read, { facts, at }: Read): string => {
     const lines: Read[] = []
     for (const one of book.rules) {
@@ -68,7 +67,7 @@ export const createRecomputation = () => {
   const give = (id: string, amount: bigint, expires: string | null): void => {
     lots.set(id, { left: (lots.get(id)?.left ?? 0n) + amount, expires })
   }
-  /** Takes parts from their lots. The amount they do not cover is overdraft. */
+  /** Deducts the parts from their lots. The rest, which they do not cover, is overdraft. */
   const take = (amount: bigint, parts: Read[]): void => {
     totals.overdrawn += amount - sumOf(parts)
     for (const { grant_id: id, amount: part } of parts) {
@@ -117,7 +116,7 @@ export const createRecomputation = () => {
     own.sort((a, b) => Date.parse(a.effective_from) - Date.parse(b.effective_from))
   }
 
-  /** Processes the next line of an export. Throws the first fault. */
+  /** Processes the next line of an export. Throws at the first fault. */
   const line = (text: string): void => {
     const read = JSON.parse(text)
     const at = { ledger: read.from_revision, event: read.revision, end: read.through_revision + 1 }

@@ -1,6 +1,6 @@
 /**
- * Changes to the event log in PostgreSQL that need the owner's rights: reading rows, changing an event, cutting off the end.
- * A row holds the events of one append, so each of these decodes it and writes it again.
+ * Changes to the event log in PostgreSQL that need the owner's rights: reading rows, changing an event, removing the end. A row
+ * contains the events of one append, so these functions decode the row and write it again.
  */
 import type pg from 'pg'
 import type { NewEvent, RecordedEvent } from '../../src/event-log/port.ts'
@@ -18,11 +18,10 @@ const rowsWhere = async (database: Database, where: string, values: unknown[]): 
   return rows
 }
 
-/** Every event of the log, in order. */
 export const recordedEvents = async (database: Database): Promise<RecordedEvent[]> =>
   (await rowsWhere(database, 'true', [])).flatMap(openSegment)
 
-/** Replaces the events of a row. The row's last revision and position become those of the last event. */
+/** Replaces the events of a row. The row's last revision and position are set to those of the last event. */
 const rewrite = async (
   database: Database,
   row: SegmentRow,
@@ -45,7 +44,7 @@ const rewrite = async (
   )
 }
 
-/** Changes one event in place. Throws if the event does not exist, or if nothing changed. */
+/** Changes one event in place. Throws if the event does not exist or if the text is the same. */
 export const changeEvent = async (
   database: Database,
   { stream, revision }: { readonly stream: string; readonly revision: number },
@@ -70,7 +69,7 @@ export const changeEvent = async (
 
 const asText = ({ id, type, data, metadata }: NewEvent): string => JSON.stringify([id, type, data, metadata])
 
-/** Deletes everything after a position, as in a copy made at that time. Runs in the caller's transaction. */
+/** Deletes everything after a position, so the log looks like a copy made at that time. Runs in the caller's transaction. */
 export const cutLog = async (database: Database, position: bigint): Promise<void> => {
   const at = position.toString()
   for (const row of await rowsWhere(database, 'last_position > $1 and last_position - count < $1', [at]))

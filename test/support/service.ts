@@ -18,7 +18,7 @@ import { runTyped } from './processes/command-lines.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 const startDeadlineMs = 60_000
-/** For a command and for a call. Far more than any needs, so that one that hangs is reported instead of waited for. */
+/** The deadline for a command and for a call. It is far longer than any needs, so a test that hangs is reported. */
 const commandDeadlineMs = 120_000
 const answerDeadlineMs = 60_000
 
@@ -29,10 +29,10 @@ export type Service = {
   readonly metricsUrl: string
 } & ServiceProcess
 
-/** Node's compile cache, shared by the hundreds of processes started here. Compiling is most of their cost. */
+/** Node's compile cache, shared by the hundreds of processes that tests start. They spend most of their time compiling. */
 export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
 
-/** The environment of a child process: PATH, and nothing more of the test run's own environment. */
+/** The environment of a child process: PATH, and none of the other variables of the test run. */
 const environmentOf = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',
@@ -45,23 +45,22 @@ const environmentOf = (variables: Readonly<Record<string, string>>): Record<stri
 /** A process started by a test or a benchmark. */
 export type Child = {
   readonly child: ChildProcess
-  /** Its output so far. */
   output(): string
-  /** Resolves when it has written complete lines that match. Rejects if it ends first, or after a minute. */
+  /** Resolves when the process has written complete lines that match. Rejects if the process ends first, or after a minute. */
   printed(pattern: RegExp): Promise<RegExpExecArray>
   /** Resolves with the exit code, or the signal's name. */
   readonly ended: Promise<number | string>
-  /** Ends it and resolves with its exit code, or the signal's name. */
+  /** Sends the signal and resolves with the process's exit code, or the signal's name. */
   end(signal: NodeJS.Signals): Promise<number | string>
 }
 
 const alive = new Set<ChildProcess>()
-// SIGTERM, not SIGKILL, because a service may have its own PostgreSQL to end.
+// SIGTERM, not SIGKILL, because a service might have to stop its own PostgreSQL.
 process.on('exit', () => {
   for (const child of alive) child.kill('SIGTERM')
 })
 
-/** Starts a process that does not outlive this one. */
+/** Starts a process that ends no later than this one. */
 export const startChild = (
   [program, ...args]: readonly [string, ...string[]],
   options: SpawnOptions = {},
@@ -108,23 +107,22 @@ export const startChild = (
   }
 }
 
-/** The double of EventStoreDB in its own process, which can be frozen and killed like a server. */
+/** The EventStoreDB double in its own process, which can be frozen and killed like a server. */
 export const startEventStore = async (): Promise<Child & { readonly url: string }> => {
   const child = startChild([process.execPath, join(root, 'test/support/eventstore-double.ts')])
   const [, url = ''] = await child.printed(/^(esdb:\S+)$/m)
   return { ...child, url }
 }
 
-/** The service's process, with any roles. */
 export type ServiceProcess = Pick<Child, 'child' | 'output' | 'end'>
 
-/** How to run the service, if not as `serviceCommand` in this working copy. */
+/** How to run the service, if not with `serviceCommand` in this working copy. */
 export type Launch = {
   readonly command?: readonly [string, ...string[]]
   readonly cwd?: string
-  /** In its own process group, so that a signal reaches all of it. */
+  /** Runs in its own process group, so a signal reaches all its processes. */
   readonly ownGroup?: boolean
-  /** The embedded default with its own data and no demo organization: it prints no sample call. */
+  /** The embedded default with its own data and without a demo organization, so it prints no sample call. */
   readonly withoutDemo?: boolean
 }
 
@@ -140,11 +138,11 @@ const spawnService = (
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
   })
 
-/** A process without a host, which never prints that it is ready. Its work shows in the database. */
+/** A process without a host. It never prints that it is ready, but its work shows in the database. */
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
   spawnService({ ROLES: 'projector', ...variables })
 
-/** Starts the service on free ports, with the API among its roles. Resolves when it prints that it answers. */
+/** Starts the service with the API role on free ports. Resolves when the service prints that it answers. */
 export const startService = async (
   variables: Readonly<Record<string, string>>,
   launch?: Launch,
@@ -156,7 +154,7 @@ export const startService = async (
     const apiUrl = await urlOf('API')
     const dashboardUrl = variables.ROLES?.includes('dashboard') === false ? '' : await urlOf('Dashboard')
     const metricsUrl = await urlOf('Metrics')
-    // The embedded default is ready once it has printed the sample call.
+    // With the embedded default, the service is ready after it prints the sample call.
     if (variables.DATABASE_URL === undefined && launch?.withoutDemo !== true) await printed(/^curl /m)
     return { apiUrl, dashboardUrl, metricsUrl, child, output, end }
   } catch (error) {
@@ -167,7 +165,7 @@ export const startService = async (
 
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
-/** Starts one CLI command, for tests that do more than wait for it to end. */
+/** Starts one CLI command, for tests that need more than its result. */
 export const startCli = (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -193,13 +191,13 @@ export const startCli = (
   return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out, err })) }
 }
 
-/** Runs one CLI command to its end, in a process that runs others afterwards. */
+/** Runs one CLI command to its end, in a process that is reused for later commands. */
 export const cli = async (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
 ): Promise<CliResult> => {
   const { code, out, err } =
-    // It ends its process by itself.
+    // This command ends its own process.
     args[0] === 'doctor'
       ? await startCli(args, variables).ended
       : await runTyped({ words: [...args], environment: environmentOf(variables) }, commandDeadlineMs)
@@ -208,7 +206,7 @@ export const cli = async (
   return { code, out, err }
 }
 
-/** Runs a command with --json and parses its answer. Throws the command's output if it failed. */
+/** Runs a command with --json and parses its output. Throws the output if the command failed. */
 export const cliJson = async <Answer>(
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -221,8 +219,8 @@ export const cliJson = async <Answer>(
 export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
 
 /**
- * An organization with credits and a key whose limits no test reaches. Created in this process, as the command line does it:
- * other tests cover the commands, and each command costs the start of a process.
+ * An organization with credits, and a key whose limits no test reaches. Created in this process, because each command would cost
+ * the start of a process; other tests cover the commands.
  */
 export const createPartner = async (
   credits: string,
@@ -258,7 +256,7 @@ export type LookupAnswer = {
   readonly body: Record<string, unknown>
 }
 
-/** One IP lookup over HTTP. Rejects if the connection breaks, and with a TimeoutError if no answer comes. */
+/** One IP lookup over HTTP. Rejects if the connection breaks, and with a TimeoutError if no answer arrives. */
 export const lookup = async (
   apiUrl: string,
   apiKey: string,
@@ -278,7 +276,7 @@ export const lookup = async (
   }
 }
 
-/** An event as written by `ledger export`. */
+/** An event as `ledger export` writes it. */
 export type ExportedEvent = {
   readonly type: string
   readonly stream: string
@@ -289,7 +287,7 @@ export type ExportedEvent = {
   readonly metadata: Readonly<Record<string, unknown>> & { readonly request_id?: string }
 }
 
-/** Every event of an organization's ledger, by the command line. Throws the command's output if it failed. */
+/** Every event of an organization's ledger, exported by the command line. Throws the command's output if it failed. */
 export const exportLedger = async (
   organizationId: string,
   variables: Readonly<Record<string, string>>,
@@ -302,7 +300,7 @@ export const exportLedger = async (
     .map((line) => JSON.parse(line) as ExportedEvent)
 }
 
-/** Longer than anything takes on a busy machine. */
+/** The longest wait: more than anything takes, even on a busy machine. */
 const eventualMs = 30_000
 
 /** Polls every 20 ms. Resolves when `check` returns something other than undefined. */

@@ -1,50 +1,48 @@
-/** A scripted mail server on loopback: well-behaved by default, and as hostile as a test wants. */
+/** A scripted mail server on loopback: well-behaved by default, and as hostile as a test needs. */
 import { createRequire } from 'node:module'
 import { createServer, type Server, type Socket } from 'node:net'
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
 
 export type Conversation = {
-  /** 1 for the first connection of this server. */
+  /** The number of the connection to this server, from 1. */
   readonly number: number
-  /** Every line the client sent, without its line end. */
+  /** Every line that the client sent, without its line end. */
   readonly said: string[]
   secure: boolean
-  /** Whether it is connected and QUIT was not sent. */
+  /** Whether the client is connected and has not sent QUIT. */
   open: boolean
-  /** Transactions started, RCPT commands of the current one and in total. */
+  /** Transactions started, RCPT commands in the current transaction, and RCPT commands in total. */
   transactions: number
   recipients: number
   recipientsInAll: number
   inTransaction: boolean
-  /** Cuts the connection. */
   cut(): void
 }
 
 export type SmtpScript = {
-  /** The text sent on connection, with line ends; null for none. */
+  /** The text sent on connection, with line ends; null for nothing. */
   readonly greeting?: string | null | ((conversation: Conversation) => string | null)
   /** The extensions that EHLO lists. A second list applies after STARTTLS. */
   readonly offers?: readonly string[]
   readonly offersWhenSecure?: readonly string[]
-  /** The reply to a recipient; 250 by default. */
+  /** The reply to a recipient. Default: 250. */
   readonly recipient?: (mailbox: string, conversation: Conversation) => string
   /** The reply to any command, with line ends; null for silence; undefined for the default reply. */
   readonly reply?: (command: string, conversation: Conversation) => string | null | undefined
   /** The result of STARTTLS: TLS, octets that are not TLS, or a reply followed by injected plain text. */
   readonly tls?: 'works' | 'broken' | 'injected'
-  /** How octets are written; in one piece by default. */
+  /** How octets are written. Default: in one piece. */
   readonly write?: (socket: Socket, text: string) => void
-  /** Waits this long before each reply. */
   readonly thinkMs?: number
 }
 
 export type SmtpServer = {
   readonly port: number
   readonly conversations: readonly Conversation[]
-  /** The conversations that are open, and the highest number so far. */
+  /** The number of open conversations, and the highest number so far. */
   readonly open: () => number
   readonly openMax: () => number
-  /** The recipients asked about, in order, over all connections. */
+  /** The recipients of all RCPT commands, in order, over all connections. */
   readonly recipients: () => string[]
   close(): Promise<void>
 }
@@ -105,7 +103,7 @@ export const listen = async (server: Server): Promise<number> => {
   return address.port
 }
 
-/** A port on which nothing listens any more. */
+/** A port on which no server listens any more. */
 export const closedPort = async (): Promise<number> => {
   const server = createServer()
   const port = await listen(server)
@@ -208,7 +206,7 @@ const offersOf = ({ secure }: Conversation, script: SmtpScript): string => {
   return lines.map((text, i) => `250${i === lines.length - 1 ? ' ' : '-'}${text}\r\n`).join('')
 }
 
-/** Made by the test package for its own tests, for `localhost`. Its private key is public. */
+/** The test package made it for its own tests, for `localhost`. Its private key is public. */
 const testContext = (): SecureContext => {
   const load = createRequire(import.meta.url)
   const defaults: unknown = load('smtp-server/lib/tls-options.js')

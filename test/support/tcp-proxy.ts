@@ -1,20 +1,20 @@
-/** A proxy between a client and its server that misbehaves like a network, on command. */
+/** A proxy between a client and its server that misbehaves like a network when told to. */
 import { connect, createServer, type Socket } from 'node:net'
 
 export type TcpProxy = {
   readonly port: number
-  /** Passes nothing in either direction; connections stay open and new ones are accepted. */
+  /** Stops passing data in both directions. Connections stay open, and new ones are accepted. */
   freeze(): void
   /** Cuts all connections, and every new one immediately, until `thaw`. */
   refuse(): void
-  /** Delivers what waited. */
+  /** Delivers the data that was held back. */
   thaw(): void
   /**
-   * Swallows the next bytes from the server and cuts their connection: the request arrived, but its reply is lost.
-   * Resolves when that has happened.
+   * Discards the server's next bytes and cuts their connection, so the request arrives but its reply is lost. Resolves when that
+   * has happened.
    */
   loseNextReply(): Promise<void>
-  /** Swallows the next bytes from a client and cuts their connection: the request never arrives. */
+  /** Discards the next bytes from a client and cuts their connection, so the request never arrives. */
   loseNextRequest(): Promise<void>
   close(): Promise<void>
 }

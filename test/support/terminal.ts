@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { stripVTControlCharacters } from 'node:util'
 import { compileCache, root, serviceCommand } from './service.ts'
 
-/** A program on a terminal, like a user's: standard input, output and error are all one (util-linux `script`). */
+/** A program on a terminal, as a user runs it: standard input, output and error are one device (util-linux `script`). */
 export type OnTerminal = {
   readonly child: ChildProcess
   /** The text shown so far, without colours and cursor movements. */
   shown(): string
-  /** The same, as the terminal receives it. */
+  /** The same text with all control sequences. */
   raw(): string
   /** Resolves when the text is shown. Rejects if the program ends first. */
   until(text: string): Promise<void>
@@ -57,11 +57,9 @@ export const onTerminal = (
   }
 }
 
-/** The service on a terminal. */
 export const serviceOnTerminal = (variables: Readonly<Record<string, string>>): OnTerminal =>
   onTerminal(serviceCommand, variables)
 
-/** The command line on a terminal. */
 export const cliOnTerminal = (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,

@@ -1,9 +1,9 @@
 import { cli, cliJson, eventually } from './service.ts'
 
 /**
- * An installation that people have used: calls of every capability, prices, corrections, people imported and erased, users, tokens,
- * webhooks, keys. The record of this use is plain data, so that another process, in another place or of a later release, can be
- * asked for the same again.
+ * An installation that people have used: calls of every capability, prices, corrections, people imported and erased, users,
+ * tokens, webhooks, keys. The record of this use is plain data, so a process in another place or of a later release can be
+ * checked against it.
  */
 
 export type Variables = Readonly<Record<string, string>>
@@ -21,7 +21,7 @@ export type Use = {
   readonly organizationId: string
   readonly otherId: string
   readonly apiKey: string
-  /** In its grace period after a rotation. */
+  /** A key in its grace period after a rotation. */
   readonly rotatedKey: string
   readonly revokedKey: string
   readonly limitedKey: string
@@ -29,7 +29,7 @@ export type Use = {
   readonly operatorToken: string
   readonly webhookSecret: string
   readonly erasedPerson: string
-  /** With the answers: the same Idempotency-Key gets the same answer again. */
+  /** Calls with their answers. The same Idempotency-Key gets the same answer again. */
   readonly calls: readonly AnsweredCall[]
   readonly months: readonly string[]
   readonly endedAt: string
@@ -64,11 +64,10 @@ export const get = (path: string, host: Call['host'] = 'api'): Call => ({
   ...{ method: 'GET', host, path, body: null, idempotencyKey: null },
 })
 
-/** One of the people in `people()`. */
 export const erasedPerson = 'zoervina-quillfeather-81'
 const keptPerson = 'ottoline-grackle-82'
 
-/** The imported data: lines of people and of companies. */
+/** The data to import: lines about people and about companies. */
 export const people = (): string =>
   [
     {
@@ -85,7 +84,7 @@ export const people = (): string =>
 export const companies = (): string =>
   `${JSON.stringify({ name: 'Glimmerhurst “Lamps” & Söhne', website: 'glimmerhurst.com', industry: 'lighting', size: '11-50', locality: 'leeds', country: 'united kingdom', founded: '1987' })}\n`
 
-/** Every capability, with its refusals. Calls that may be repeated have a key. */
+/** Every capability, including its refusals. Calls that can be repeated have a key. */
 const calls = (): Call[] => [
   post('/v1/ip/lookup', { ip: '8.8.8.8' }, 'lookup-1'),
   post('/v1/ip/lookup', { ip: '10.0.0.1' }, 'lookup-2'),
@@ -115,12 +114,12 @@ type Files = { readonly people: string; readonly companies: string; readonly pri
 /** The content of the proposed price file. */
 export const prices = (): string => JSON.stringify([{ rule: 'ip_lookup.located', amount: '2' }])
 
-/** Operations that normally need one person's command and another's approval. Here one person is enough. */
+/** Operations that normally need a command by one person and an approval by another. Here one person is enough. */
 const money = async (
   run: <Answer>(...args: string[]) => Promise<Answer>,
   { organizationId, requestId, file }: { organizationId: string; requestId: string; file: string },
 ): Promise<void> => {
-  // Late enough for a copy that is kept for years.
+  // Late enough even for a copy that is stored for years.
   const soon = '2099-01-01T00:00:00.000Z'
   const begin = new Date(Date.now() - 3_600_000).toISOString()
   await run(
@@ -169,7 +168,7 @@ const money = async (
   await run('rerate', 'abandon', left, '--reason', 'a mistake')
 }
 
-/** Runs all of it. `variables` are those of the command line, in an installation with TWO_PERSON off. */
+/** Runs all of it. `variables` are the command line's, in an installation with TWO_PERSON off. */
 export const useInstallation = async (hosts: Hosts, variables: Variables, files: Files): Promise<Use> => {
   const run = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>([...args, '--yes'], variables)
   const monthNow = (): string => new Date().toISOString().slice(0, 7)
@@ -195,7 +194,7 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
 
   const answered: AnsweredCall[] = []
   for (const call of calls()) {
-    // A key issued by another process is known within a second.
+    // Within a second, this process accepts a key that another process has issued.
     const { status, answer } = await eventually(async () => {
       const made = await make(hosts, key.api_key, call)
       return made.status === 401 ? undefined : made
@@ -241,7 +240,7 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
   }
 }
 
-/** The state an operator and a partner can see, without values that change over time. */
+/** The state that an operator and a partner can see, without values that change over time. */
 export const observe = async (
   variables: Variables,
   { organizationId, otherId, months }: Use,
@@ -259,7 +258,7 @@ export const observe = async (
     statements,
     prices: await run('price', 'show'),
     overrides: await run('price', 'overrides'),
-    // Sorted, because releases list them in different orders.
+    // Sorted, because the order differs between releases.
     rerates: ((await run('rerate', 'list')) as { run: string }[]).toSorted((a, b) =>
       a.run < b.run ? -1 : 1,
     ),

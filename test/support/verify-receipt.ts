@@ -36,7 +36,7 @@ const assert = (holds: boolean, fault: string): void => {
   if (!holds) throw new Error(fault)
 }
 
-/** Covers the previous event's digest, the place, the id, the type, the metadata up to the digest, and the data. */
+/** Covers the previous event's digest, the stream and revision, the id, the type, the metadata before the digest, and the data. */
 const digestOf = (event: ReceiptEvent): string => {
   const { previous_digest, stream, revision, event_id, type, metadata, data } = event
   const at = metadata.lastIndexOf(',"digest":"')
@@ -46,7 +46,7 @@ const digestOf = (event: ReceiptEvent): string => {
   return digest
 }
 
-/** The root of a tree of `size` leaves, from the hash of one leaf and the sibling hashes on its path. */
+/** The root of a tree with `size` leaves, computed from a leaf's hash and the sibling hashes on its path. */
 const rootFrom = (leaf: Buffer, beside: readonly Buffer[], index: number, size: number): Buffer => {
   const top = beside.at(-1)
   if (size === 1 || top === undefined) {
@@ -60,7 +60,7 @@ const rootFrom = (leaf: Buffer, beside: readonly Buffer[], index: number, size: 
     : sha256(Buffer.of(1), top, rootFrom(leaf, below, index - left, size - left))
 }
 
-/** The content of a checkpoint that the key has signed. */
+/** The content of a checkpoint. Throws if the key has not signed it. */
 const checkpointOf = (note: string, verifierKey: string): { size: number; root: string } => {
   const [name = '', id = '', ...key] = verifierKey.split('+')
   const x = base64(key.join('+')).subarray(1).toString('base64url')
@@ -77,7 +77,7 @@ const checkpointOf = (note: string, verifierKey: string): { size: number; root: 
   return { size: Number(size), root }
 }
 
-/** Throws an Error that names the fault. `verifierKey`: the one you trust. */
+/** Throws an Error that names the fault. `verifierKey` is the key that you trust. */
 export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_key): void => {
   let before: { event: ReceiptEvent; digest: string } | undefined
   for (const event of receipt.events) {

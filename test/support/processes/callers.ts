@@ -1,4 +1,4 @@
-/** Callers that keep their connections, and the outcome of each of their calls. */
+/** Callers that reuse their connections, and the outcome of each of their calls. */
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseCredits } from '../../../src/billing/money.ts'
@@ -7,7 +7,7 @@ import type { Place } from './places.ts'
 
 export type CallingPartner = { readonly organizationId: string; readonly apiKey: string }
 
-/** One request of a call. A call without an Idempotency-Key has only one. */
+/** One request of a call. A call without an Idempotency-Key has only one request. */
 export type Try = {
   readonly place: number
   readonly run: number
@@ -22,15 +22,13 @@ export type Answer = {
   readonly requestId: string
   readonly charged: bigint
   readonly replayed: boolean
-  /** The body of an answer other than 200. */
+  /** The body, if the status is not 200. */
   readonly body: string
 }
 
 export type MadeCall = {
   readonly organizationId: string
-  /** The Idempotency-Key. */
   readonly key: string | null
-  /** Whether the call costs credits. */
   readonly costs: boolean
   readonly path: string
   readonly body: string
@@ -40,22 +38,22 @@ export type MadeCall = {
 
 export type Load = {
   readonly calls: readonly MadeCall[]
-  /** Starts no further call. Resolves when all running calls have ended. */
+  /** Starts no more calls. Resolves when all running calls have ended. */
   stop(): Promise<void>
-  /** Repeats every call with a key that has no answer yet, a few times each. */
+  /** Repeats every call that has a key and is still unanswered, a few times each. */
   askAgain(): Promise<void>
 }
 
 type LoadOptions = {
   readonly places: readonly Place[]
-  /** The first is called as often as all others together. */
+  /** The first partner is called as often as all others together. */
   readonly partners: readonly CallingPartner[]
   readonly profiles: readonly string[]
   readonly callersPerPlace: number
-  /** The average time between an answer and the caller's next call. */
+  /** The average pause of a caller between an answer and the next call. */
   readonly thinkMs: number
   readonly seed: number
-  /** Distinguishes the keys of this load from all others. */
+  /** Makes this load's keys different from those of other loads. */
   readonly name: string
 }
 
@@ -104,7 +102,7 @@ export const startLoad = (options: LoadOptions): Load => {
   }
 }
 
-/** 402 releases the key: the next request with it counts as the first. */
+/** A 402 releases the key, so the next request with that key counts as the first. */
 const isOver = ({ tries }: MadeCall): boolean =>
   tries.some(({ end }) => end.kind === 'answered' && [200, 402].includes(end.status))
 
@@ -141,7 +139,7 @@ type Making = Pick<LoadOptions, 'places'> & {
   readonly send: Send
 }
 
-/** A call with a key is retried elsewhere until it is answered. Some are sent twice in parallel, or again after the answer. */
+/** A call with a key is retried at other processes until one answers. Some are sent twice in parallel, or again after the answer. */
 const make = async (call: MadeCall, { places, place, random, send }: Making): Promise<void> => {
   if (call.key === null) {
     await send(call, place)
@@ -161,7 +159,7 @@ const make = async (call: MadeCall, { places, place, random, send }: Making): Pr
   if (manner > 0.95) await send(call, elsewhere())
 }
 
-/** Kept connections, one per caller and process. */
+/** Reused connections, one per caller and process. */
 const createLines = () => {
   const agents = new Map<string, Agent>()
   const agentOf = (name: string): Agent => {

@@ -1,6 +1,6 @@
 /**
- * Runs commands of the command line one after the other, as src/cli.ts runs one. Each has its own environment, and is followed by its
- * exit code on both outputs.
+ * Runs commands one after the other, as src/cli.ts runs one. Each command has its own environment. After each, its exit code is
+ * written to both outputs.
  */
 import { overviewFor } from '../../../src/cli/overview.ts'
 import { runCommandLine } from '../../../src/cli/run.ts'

@@ -1,4 +1,4 @@
-/** Processes that run one command after the other: starting a process and loading its modules takes longer than most commands. */
+/** Processes that run one command after another, because starting a process and loading its modules takes longer than most commands. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { Socket } from 'node:net'
@@ -9,7 +9,7 @@ export type Ran = { readonly code: number | null; readonly out: string; readonly
 
 const waiting: ChildProcess[] = []
 
-/** Runs a command in a process that waits for one. Its code is null if it had to be killed after `deadlineMs`. */
+/** Runs a command in an idle process. The exit code is null if the process had to be killed after `deadlineMs`. */
 export const runTyped = async (typed: Typed, deadlineMs: number): Promise<Ran> => {
   const child = waiting.pop() ?? start()
   const timer = setTimeout(() => child.kill('SIGKILL'), deadlineMs)
@@ -18,7 +18,7 @@ export const runTyped = async (typed: Typed, deadlineMs: number): Promise<Ran> =
   const [out, err] = await outputs
   clearTimeout(timer)
   if (out.code !== null && err.code !== null) waiting.push(child)
-  // Otherwise the command ended the process.
+  // Otherwise the command has ended the process.
   else if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
   return { code: out.code ?? child.exitCode, out: out.text, err: err.text }
 }
@@ -32,14 +32,14 @@ const start = (): ChildProcess => {
     const at = waiting.indexOf(child)
     if (at >= 0) waiting.splice(at, 1)
   })
-  // It ends when this process ends, which does not wait for it.
+  // The child ends with this process, which does not wait for it.
   child.unref()
   child.channel?.unref()
   for (const output of [child.stdout, child.stderr]) if (output instanceof Socket) output.unref()
   return child
 }
 
-/** The text up to the exit code of the command, or up to the end of the process. A line that is logged even later is not part of it. */
+/** The text up to the command's exit code, or up to the end of the process. Lines logged after that are not included. */
 const textOf = (output: Socket): Promise<{ readonly text: string; readonly code: number | null }> =>
   new Promise((resolve) => {
     let text = ''

@@ -1,4 +1,4 @@
-/** Compares the answers that callers got with the ledger. */
+/** Compares the answers that callers received with the ledger. */
 import { exportLedger } from '../../../src/administration/ledgers/ledgers.ts'
 import { parseCredits } from '../../../src/billing/money.ts'
 import { commandKeyOf } from '../../../src/call/key-lookup.ts'
@@ -9,12 +9,11 @@ import type { Window } from './places.ts'
 
 type Charge = { readonly id: string; readonly amount: bigint; readonly requestId: string }
 
-/** The ledger of an organization, indexed for these checks. */
 export type Read = {
   readonly organizationId: string
   readonly calls: ReadonlyMap<string, number>
   readonly chargesOfRequest: ReadonlyMap<string, readonly Charge[]>
-  /** By the id of the call's event. */
+  /** The keys are the ids of the calls' events. */
   readonly chargesOfCall: ReadonlyMap<string, readonly Charge[]>
   readonly reversed: ReadonlySet<string>
   readonly grants: ReadonlyMap<string, number>
@@ -87,7 +86,7 @@ type Judging = {
   readonly hasEnded: (place: number, run: number) => boolean
 }
 
-/** A charge in `refusedButCharged` may still be given back, so check it again later. */
+/** A charge in `refusedButCharged` might still be reversed, so check it again later. */
 export const judge = ({ calls, reads, hasEnded }: Judging): Faults => {
   const faults: Faults = { lost: [], doubled: [], overdrawn: [], refusedButCharged: [], unexplained: [] }
   for (const read of reads) {
@@ -134,8 +133,8 @@ const nameOf = ({ path, body, key, tries }: MadeCall): string =>
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
 /**
- * The caller got no answer; or it got "outcome unknown", and either the call has a key and can be repeated, or the process ended before
- * it could give the charge back. Any other refusal is final.
+ * The caller got no answer; or the answer was "outcome unknown", and either the call has a key and can be repeated, or the
+ * process ended before it could reverse the charge. Any other refusal is final.
  */
 const mayBeCharged = (
   { end, place, run }: Try,
@@ -154,7 +153,7 @@ const chargesOf = ({ organizationId, key, tries }: MadeCall, read: Read): readon
   return read.chargesOfCall.get(eventIdOf(organizationId, commandKeyOf(key), 0)) ?? []
 }
 
-/** Charges of requests whose answer no caller received. There cannot be more of them than interrupted requests. */
+/** Charges for requests whose answer did not reach a caller. There cannot be more of them than interrupted requests. */
 const unexplained = (calls: readonly MadeCall[], read: Read, { unexplained: faults }: Faults): void => {
   const known = new Set(calls.flatMap((call) => answersOf(call).map(({ requestId }) => requestId)))
   const cut = calls.flatMap(({ tries }) => tries).filter(({ end }) => end.kind !== 'answered').length
@@ -163,14 +162,13 @@ const unexplained = (calls: readonly MadeCall[], read: Read, { unexplained: faul
     faults.push(`${unanswered.length} charges of requests without an answer, but ${cut} were interrupted`)
 }
 
-/** The longest part of a span without any of the instants, and outside all windows. */
+/** The longest part of a span without any of these instants and outside all windows. */
 export const longestGap = (
   instants: readonly number[],
   { fromMs, toMs }: Window,
   down: readonly Window[],
 ): number => {
   const inside = instants.filter((at) => at > fromMs && at < toMs).sort((a, b) => a - b)
-  // Counting starts again at the end of a window.
   const spans: Window[] = []
   let at = fromMs
   for (const window of [...down].sort((a, b) => a.fromMs - b.fromMs)) {

@@ -1,19 +1,19 @@
-/** Several api processes of one installation on one database, which is reached through a network that can fail. */
+/** Several API processes of one installation on one database, which they reach through a network that can fail. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Service, type ServiceProcess, startService, startWorker } from '../service.ts'
 import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts'
 
-/** On the clock of `performance.now()`. */
+/** Times of `performance.now()`. */
 export type Window = { readonly fromMs: number; readonly toMs: number }
 
-/** An address that callers use. Processes start and end there, one at a time. */
+/** An address that callers use. One process at a time serves it. */
 export type Place = {
   readonly number: number
   /** Null while no process answers there. */
   url: string | null
-  /** Counts the processes so far. */
+  /** The number of processes that have served this address. */
   run: number
   pid: number
   /** When no answers are expected: killed, drained, frozen or starting. */
@@ -21,7 +21,6 @@ export type Place = {
   service: Service | null
 }
 
-/** Metrics of the processes, running or ended. */
 export type Figures = {
   readonly conflicts: number
 }
@@ -30,22 +29,22 @@ export type LogLine = { readonly level: number; readonly message: string; readon
 
 export type Installation = {
   readonly places: readonly Place[]
-  /** The environment of all its processes. */
+  /** The environment of all processes. */
   readonly environment: Readonly<Record<string, string>>
   readonly network: TcpProxy
   readonly dataDir: string
   start(place: Place): Promise<void>
   kill(place: Place): Promise<void>
-  /** Callers keep calling it, as behind a load balancer that has not checked yet. Resolves with the exit code. */
+  /** Callers continue to use it, like a load balancer that has not noticed yet. Resolves with the exit code. */
   drain(place: Place): Promise<number | string>
   freeze(place: Place): void
   thaw(place: Place): void
   /** Undoes all faults. */
   heal(): Promise<void>
-  /** Whether the process of that run has ended. */
+  /** Whether this run of the process has ended. */
   hasEnded(number: number, run: number): boolean
   figures(): Promise<Figures>
-  /** The log lines of its processes since the last call. */
+  /** The log lines that the processes wrote since the last call. */
   logged(): LogLine[]
   close(): Promise<void>
 }
@@ -140,7 +139,7 @@ const isUp = ({ down }: Place): void => {
 const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figures> => {
   const response = await fetch(`${metricsUrl}/metrics`, { signal: AbortSignal.timeout(5_000) }).catch(
     (cause: unknown) => {
-      // The suite looks for processes that end by themselves. Their last output shows the reason.
+      // This suite looks for processes that end unexpectedly. Their last output shows the reason.
       const { exitCode, signalCode } = child
       throw new Error(
         `no metrics of a process (${exitCode ?? signalCode ?? 'running'}):\n${output().slice(-4_000)}`,
@@ -158,7 +157,7 @@ const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figure
   }
 }
 
-/** Lines that are not JSON are not log lines: the announcement, or Node.js output when a process crashes. */
+/** Lines that are not JSON are not log lines, but the announcement or Node.js output from a crash. */
 const lineOf = (text: string): LogLine[] => {
   if (!text.startsWith('{')) return []
   const { level, msg } = JSON.parse(text) as { level: number; msg: string }
