@@ -13,8 +13,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
- * One log, measured after its first month and again after many: the work per call and per checkpoint, and per
- * event of a rebuild and a verification. Ledgers grow in turn, so the events of one ledger are far apart.
+ * One log, measured after its first month and again after many: the work per call and per checkpoint, and per event of a rebuild
+ * and a verification. Ledgers grow in turn, so one ledger's events are far apart.
  */
 
 const organizations = 20
@@ -40,7 +40,7 @@ export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise
     const months = long ? monthsLong : monthsUsual
     const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const ledgers = openHistories(foundation.url, ids)
-    // The ledgers that calls are committed to do not grow here.
+    // These ledgers take the measured calls; the histories do not add to them.
     const asides = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const aside = openHistories(foundation.url, asides)
     let written = 0
@@ -62,7 +62,7 @@ export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise
     }
     written += await aside.grow(100, { from: Date.UTC(2023, 0, 1), to: Date.UTC(2023, 1, 1) })
     await grow(1)
-    // Once to warm up.
+    // The first measurement only warms up.
     await measure()
     begin()
     const young = await measure()

@@ -12,10 +12,8 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
- * The cost of age: of a ledger, and of the whole log.
- *
- * Loading an account and committing a call, for ledgers of very different lengths in one log: history must cost
- * nothing. Ledgers take turns call by call.
+ * The cost of age, for a ledger and for the whole log: loading an account and committing a call must not cost more in a ledger
+ * with a long history. The ledgers are in one log, and take turns call by call.
  */
 
 const callsPerRound = 100
@@ -83,7 +81,7 @@ const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Ro
     }
   })
 
-/** Work that the projector does continuously, here at chosen moments: the rows reach the log's head. */
+/** Brings the rows up to the log's head. The projector does this continuously; here it happens at chosen moments. */
 const project = async (
   { url, secrets }: Pick<Foundation, 'url' | 'secrets'>,
   eventLog: ReturnType<typeof openPostgresEventLog>,

@@ -9,13 +9,13 @@ import { openAccount } from './service.ts'
 import { keepBusy, withFoundation } from './store.ts'
 
 /**
- * Appends of one event with 256 in progress: our log, over many streams and through one ledger, against a transaction
- * per event with its own head row, and against Emmett's store. One PostgreSQL, fsync on, in turns.
+ * Appends of one event each with 256 in progress: our log, over many streams and through one ledger, compared with a transaction
+ * per event with its own head row, and with Emmett's store. All use one PostgreSQL with fsync on, in turns.
  */
 
 const width = 256
 const streams = 4_096
-/** The size of a service's pool on such a machine; larger ones were slower here. */
+/** The pool size of a service on such a machine. Larger pools were slower here. */
 const poolMax = 16
 
 const data = {
@@ -37,7 +37,7 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
     const { rounds, seconds, begin, report } = options
     const { url, migrationUrl } = foundation
     const eventLog = openPostgresEventLog({ url, logger })
-    // The others create their own tables, which only the owner may do.
+    // The other contenders create their own tables, which needs the owner's rights.
     const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
     const emmett = getPostgreSQLEventStore(await emmettDatabase(migrationUrl))
     await naiveSchema(pool)
@@ -45,7 +45,7 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
     const book = priceBookOf(defaultPriceBook)
 
     const revisions = new Map<number, number>()
-    /** No two writers share a stream, so none of the contenders sees a conflict. */
+    /** Writers do not share streams, so there are no conflicts. */
     const ours = (run: string) => {
       revisions.clear()
       let turn = 0
@@ -154,7 +154,7 @@ const naiveSchema = async (pool: pg.Pool): Promise<void> => {
       unique (stream, revision))`)
 }
 
-/** In one round trip: head and event in one statement, which is its own transaction. */
+/** One round trip: a single statement, which is its own transaction, writes head and event. */
 const naiveAppend = async (pool: pg.Pool, stream: string): Promise<void> => {
   const { id, data: json, metadata: envelope } = newEvent()
   await pool.query({
@@ -167,7 +167,7 @@ const naiveAppend = async (pool: pg.Pool, stream: string): Promise<void> => {
   })
 }
 
-/** A separate database: its tables may have the same names as ours. */
+/** A separate database, because its tables might have the same names as ours. */
 const emmettDatabase = async (url: string): Promise<string> => {
   const client = new pg.Client({ connectionString: url })
   await client.connect()

@@ -5,8 +5,8 @@ import { monotonicFactory, ulid } from 'ulid'
 import { bundledGeoPaths } from '../../src/capabilities/ip-lookup/geo-database.ts'
 
 /**
- * The baseline for `call`: the same answer from Fastify and maxmind as in their documentation, without
- * key, limit, price or record. A separate process; prints its address.
+ * The baseline for `call`: the same answer from Fastify and maxmind as in their documentation, without API key, limit, price or
+ * record. Runs as a separate process and prints its address.
  */
 
 type FlatRecord = {
@@ -18,8 +18,8 @@ type FlatRecord = {
 }
 
 const reader = await maxmind.open<Response & FlatRecord>(bundledGeoPaths()[0] ?? '')
-// `ulid()` looks for a source of randomness at every call and draws every character from it separately: 23 us here, two
-// thirds of the time of the whole route without it. `--bare-ulid` shows the difference.
+// On every call `ulid()` looks for a source of randomness and draws each character separately. Here that takes 23 us, two thirds
+// of the rest of the route. `--bare-ulid` shows the difference.
 const requestId = process.argv.includes('--bare-ulid') ? ulid : monotonicFactory()
 const app = fastify({ logger: false })
 

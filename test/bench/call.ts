@@ -6,8 +6,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { type BareRoute, type MeasuredService, startBareRoute, startMeasured } from './service.ts'
 
 /**
- * The whole call against a bare route with the same answer: throughput, latency at half load and processor time;
- * first with the projector elsewhere and paused, then with everything in one process.
+ * The whole call compared with a bare route that gives the same answer: throughput, latency at half load and processor time,
+ * first with the projector in another process and paused, then with everything in one process.
  */
 
 const connections = 64
@@ -87,7 +87,7 @@ const against = async (
       const lag = projecting ? watchLag(service.foundation, seconds * 1_000) : null
       const result = await load(service, seed, null)
       if (lag !== null) lags.push(await lag.lagS())
-      // The remaining work of the projector for these calls is part of their cost.
+      // The projector's remaining work for these calls is part of their cost.
       if (projecting) await caughtUp(service.foundation)
       const to = service.processorMs()
       ours.push({
@@ -101,7 +101,7 @@ const against = async (
           `${lag === null ? '' : `; lag ${lags.at(-1)?.toFixed(2)} s`}`,
       )
     }
-    // Half of our own capacity: beyond that, a queue is measured and not a service.
+    // Half of our own capacity: at higher rates, the queue would be measured instead of the service.
     const rate = median(ours.map(({ perSecond }) => perSecond)) / 2
     const p99 = { ours: [] as number[], theirs: [] as number[] }
     for (let round = 0; round < rounds; round++) {
@@ -156,7 +156,7 @@ const summary = (one: Measured | undefined): string =>
     : `${Math.round(one.perSecond)}/s p99 ${one.p99Ms} ms ${one.processorUsPerCall.toFixed(0)} us/call` +
       `${one.callsPerAppend === 0 ? '' : `, of it PostgreSQL ${one.postgresUsPerCall.toFixed(0)}; ${one.callsPerAppend.toFixed(1)} calls/append`} (generator ${(one.generatorLoad * 100).toFixed(0)} %)`
 
-/** Transactions that advanced the log's head, as far as the backends have reported them: they report once a second at most. */
+/** Transactions that advanced the log's head. The count can be late, because each backend reports at most once a second. */
 const appendsOf = async ({ foundation }: MeasuredService): Promise<number> => {
   await sleep(statisticsDelayMs)
   const { rows } = await foundation.pool.query<{ updates: string }>(

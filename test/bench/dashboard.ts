@@ -13,13 +13,12 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { openAccount, startOn } from './service.ts'
 import { logger, openStore } from './store.ts'
 
-/** The pages of the dashboard over a long log of many organizations, and calls while people use them. */
+/** The dashboard's pages over a long log with many organizations, and calls while people use these pages. */
 
 const organizations = 500
 const historyDays = 20
 const dayMs = 86_400_000
 const people = 5
-/** The pause between a person's pages. */
 const readMs = 1_000
 const callsPerSecond = 100
 const firstByteMsMost = 300
@@ -120,7 +119,7 @@ const write = async (
   await client.end()
 }
 
-/** Pages by what a person wants to know. */
+/** Pages by the question they answer. */
 const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Record<string, string>> => {
   const { rows } = await pool.query<{ request_id: string }>(
     'select request_id from ledger_lines where ledger = ledger_key($1) and calls is not null order by revision desc limit 1',
@@ -131,7 +130,7 @@ const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Reco
     'overview of 30 days': '/?range=30d',
     organizations: '/organizations',
     'calls of all organizations': '/calls',
-    // The worst case: no call of this history matches, so as many lines are looked through as one page allows.
+    // The worst case: no call in this history matches, so the page looks through as many lines as it is allowed to.
     'calls, by a filter that none matches': '/calls?range=30d&capability=email_validation',
     'calls of one organization': `/organizations/${organization}/calls?range=30d`,
     'one call': `/organizations/${organization}/calls/${rows[0]?.request_id}`,
@@ -141,7 +140,7 @@ const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Reco
   }
 }
 
-/** Reads pages in turn, at a person's pace and not in step with the others, until it is aborted. Resolves with their number. */
+/** Reads pages in turn, at a person's pace and not in step with other readers, until aborted. Resolves with their number. */
 const read = async (
   url: string,
   paths: readonly string[],
@@ -169,7 +168,7 @@ const firstByteMs = async (url: string, path: string, cookie: string): Promise<n
   return ms
 }
 
-/** Resolves with the cookies of the session. */
+/** Resolves with the session's cookies. */
 const signIn = async (url: string, name: string): Promise<string> => {
   const { cookie, submit } = openForms(url)
   await submit('/login', '/login', { name, password })

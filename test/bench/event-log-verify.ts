@@ -5,8 +5,8 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * Verifying a whole log: every event's digest, the tree over all of them, and its stored tiles. Before that the checkpoint that makes
- * the tiles from the log's beginning, as an installation does once.
+ * Verifies a whole log: every event's digest, the tree over all events, and its stored tiles. First it makes a checkpoint that
+ * creates the tiles from the log's beginning, as an installation does once.
  */
 
 const organizations = 50

@@ -7,8 +7,8 @@ import { startEventStore } from '../support/service.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
- * Appends through the EventStoreDB adapter, against the client that it uses, one event each with the same number in
- * progress. Uses the protocol double unless TEST_EVENTSTORE_URL names a real server; the rows say which.
+ * Appends through the EventStoreDB adapter, compared with the client library that it uses: one event each, with the same number
+ * in progress. Uses the protocol double unless TEST_EVENTSTORE_URL names a real server; the rows show which one was used.
  */
 
 const inFlight = 64
@@ -83,7 +83,7 @@ const perSecond = async (append: (stream: string, revision: number) => Promise<v
   return (appendsPerRound * 1_000) / (performance.now() - startedAt)
 }
 
-/** `pid`: the process of the double, whose processor time is not ours. */
+/** `pid` is the double's process, so its processor time can be subtracted from ours. */
 export const startDouble = async (): Promise<{ url: string; pid: number; stop(): Promise<void> }> => {
   const { url, child, end } = await startEventStore()
   return { url, pid: child.pid ?? 0, stop: async () => void (await end('SIGTERM')) }

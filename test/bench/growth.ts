@@ -15,15 +15,15 @@ import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * Disk space per call: IP lookups and e-mail validations through the ledger itself, 30 to an append, into the Postgres log,
- * with a live projector. Reports the bytes of each table and index after a vacuum, and of the write-ahead log.
+ * Disk space per call: IP lookups and e-mail validations through the ledger itself, 30 per append, into the PostgreSQL log, with
+ * a live projector. Reports the bytes of each table and index after a vacuum, and the bytes of write-ahead log.
  */
 
 const organizations = 4
 const callsPerAppend = 30
 const keysPerOrganization = 3
 const callsMax = 120_000
-/** Log and statement, with their indexes, per call. */
+/** For the log and the statement with their indexes. */
 const bytesPerCallMost = 600
 
 export const growth = ({ events, begin, report }: BenchOptions): Promise<Row[]> =>
@@ -104,7 +104,7 @@ const openOrganization = async (ledger: Ledger, organizationId: string): Promise
 
 const book = priceBookOf(defaultPriceBook)
 const requestIds = createRequestIds()
-/** Calls are some time apart: ids of one millisecond would share most of their letters. */
+/** Calls are some time apart, because ids from the same millisecond would share most of their letters. */
 let clockMs = Date.now() - 3_600_000
 
 const writeCalls = async (ledger: Ledger, organizationId: string, calls: number): Promise<void> => {
@@ -160,7 +160,7 @@ const caughtUp = async ({ pool }: Foundation): Promise<void> => {
   }
 }
 
-/** Bytes by table and index; a table's figure includes its visibility and free space maps and its TOAST. */
+/** Bytes by table and index. A table's figure includes its visibility map, free space map and TOAST. */
 const sizesOf = async (client: pg.Client): Promise<ReadonlyMap<string, number>> => {
   const { rows } = await client.query<{ name: string; bytes: string }>(
     `select c.relname as name, pg_table_size(c.oid)::text as bytes from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -174,7 +174,7 @@ const sizesOf = async (client: pg.Client): Promise<ReadonlyMap<string, number>> 
   return new Map(rows.map(({ name, bytes }) => [name, Number(bytes)]))
 }
 
-/** Starts a measurement; the returned function gives the bytes of write-ahead log since then. */
+/** Starts a measurement. The returned function resolves with the bytes of write-ahead log since then. */
 const walFrom = async (client: pg.Client): Promise<() => Promise<number>> => {
   const { rows } = await client.query<{ lsn: string }>('select pg_current_wal_insert_lsn()::text as lsn')
   return async () => {

@@ -7,7 +7,7 @@ import { caughtUp } from './projection-lag.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { startMeasured } from './service.ts'
 
-/** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and with read models far behind. */
+/** Calls with an Idempotency-Key compared with calls without one: under load in old ledgers, and with read models far behind. */
 export const keyed = async (options: BenchOptions): Promise<Row[]> => [
   ...(await keyedInOldLedgers(options)),
   ...(await keyedAheadOfRows(options)),
@@ -15,10 +15,10 @@ export const keyed = async (options: BenchOptions): Promise<Row[]> => [
 
 const connections = 32
 const lineCounts = [10_000, 1_000_000] as const
-/** Seven of eight calls have a charge, which is an event but not a line. */
+/** Seven of eight calls are charged. A charge is an event, but not a line. */
 const eventsPerLine = 15 / 8
 
-/** The same load on a short and on a long ledger in turn, with every role in one process. */
+/** The same load on a short and on a long ledger in turn, with all roles in one process. */
 async function keyedInOldLedgers({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> {
   const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openLoadGenerator()
@@ -85,7 +85,7 @@ const unlimitedKeyOf = (organizationId: string) => ({
   actor: 'cli' as const,
 })
 
-/* Without a projector, with the ledger far ahead of its read models, a key must cost little more than a call without one. */
+/* Without a projector, the ledger is far ahead of its read models. Even then a call with a key must cost little more than one without. */
 
 const eventsBehind = 150_000
 const atOnce = 16

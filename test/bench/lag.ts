@@ -5,14 +5,14 @@ import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { startMeasured } from './service.ts'
 
 /**
- * How far the projections are behind when a steady load ends, on the Postgres log and on EventStoreDB: all roles in one
- * process, and the protocol double in another, unless TEST_EVENTSTORE_URL names a real server; the rows say which.
+ * How far the projections are behind when a steady load ends, on the PostgreSQL log and on EventStoreDB. All roles run in one
+ * process. The protocol double runs in another, unless TEST_EVENTSTORE_URL names a real server; the rows show which one was used.
  */
 
 const connections = 64
 const callsPerSecond = [400, 1_000]
 const warmUpSeconds = 2
-/** With at most this lag, a dashboard shows current data. */
+/** Up to this lag, a dashboard shows current data. */
 const lagMostSeconds = 1
 
 export const lag = async (options: BenchOptions): Promise<Row[]> => {

@@ -19,21 +19,21 @@ import {
 } from '../../src/ledger/decide.ts'
 
 /**
- * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk: as if the
- * calls had been made, in minutes instead of hours.
+ * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk. They look as if the
+ * calls had been made, but take minutes instead of hours.
  */
 
 const eventsPerWrite = 20_000
-/** The size of one append of a busy ledger: 35 calls and their charges. */
+/** The events of one append to a busy ledger: 35 calls and their charges. */
 const eventsPerAppend = 70
-/** The time between calls, so that a million of them spread over days. */
+/** The time between calls. It spreads a million calls over days. */
 const callEveryMs = 250
 const firstCallAtMs = Date.parse('2026-01-01T00:00:00.000Z')
 const credits = parseCredits('1000000000')
 
 type Ledgers = readonly { readonly organizationId: string; readonly events: number }[]
 
-/** Writes ledgers of about `events` events each, one after the other, for new organizations. Resolves with the number written. */
+/** Writes ledgers of about `events` events each, one after the other, for new organizations. Resolves with the number of events. */
 export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
   written(url, async (client) => {
     let count = 0
@@ -49,12 +49,12 @@ export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
     return count
   })
 
-/** Ledgers that grow in turn, repeatedly, as if the calls had been made. */
+/** Ledgers that can be extended repeatedly, with their appends in alternation, as if the calls had been made. */
 export const openHistories = (url: string, organizationIds: readonly string[]) => {
   const ledgers = organizationIds.map((organizationId) => ({ organizationId, at: 0 }))
   const histories = new Map<string, ReturnType<typeof history>>()
   return {
-    /** Adds `events` to each ledger. `from`: the time of its first call; `to`: the end of its last one, exclusive. */
+    /** Adds `events` to each ledger. `from` is the time of its first call; `to` is the end of its last one, exclusive. */
     grow: (events: number, { from, to }: { readonly from: number; readonly to: number }): Promise<number> =>
       written(url, async (client) => {
         const everyMs = Math.floor((to - from) / events)
@@ -96,7 +96,7 @@ const written = async (url: string, work: (client: pg.Client) => Promise<number>
 
 type Pace = { readonly from: number; readonly everyMs: number }
 
-/** This many events or one more: a call is not split. */
+/** Takes this many events, or one more so that a call is not split. */
 const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): NewEvent[] => {
   const events: NewEvent[] = []
   while (events.length < count) {
@@ -106,7 +106,7 @@ const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): Ne
   return events
 }
 
-/** The first append of each, then the second of each, and so on. */
+/** The first append of each list, then the second of each, and so on. */
 const alternating = <T>(lists: readonly (readonly T[])[]): T[] => {
   const longest = Math.max(...lists.map((list) => list.length))
   return Array.from({ length: longest }, (_, n) =>
@@ -117,7 +117,7 @@ const alternating = <T>(lists: readonly (readonly T[])[]): T[] => {
   ).flat()
 }
 
-/** The events of endless calls. One in eight is free, like an address without a location. */
+/** The events of an endless series of calls. One call in eight is free, as for an address without a location. */
 function* history(
   organizationId: string,
   { from, everyMs }: Pace,
@@ -200,7 +200,7 @@ const appendsOf = (organizationId: string, events: readonly NewEvent[], from: nu
     }
   })
 
-/** Writes as the log's own adapter does, in larger batches; the appends to a stream follow one another. */
+/** Writes as the log's own adapter does, but in larger batches. Appends to one stream stay in order. */
 const write = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
   const { rows } = await client.query<{ least: string }>(
     `select min(result) as least

@@ -5,11 +5,11 @@ import type { Load, LoadedPlace, LoadResult } from './load.ts'
 import { randomOf } from './random.ts'
 
 /**
- * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it neither waits for nor delays the
- * measured service.
+ * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it does not delay the measured service or
+ * wait for it.
  */
 
-/** Latencies in steps of 10 microseconds up to 10 s; longer ones count as 10 s. */
+/** Latencies are counted in steps of 10 microseconds, up to 10 s. Longer ones count as 10 s. */
 const stepUs = 10
 const steps = 1_000_000
 const lateAnswersMs = 10_000
@@ -28,7 +28,7 @@ const addressesOf = (seed: number): (() => string) => {
   }
 }
 
-/** Requests to one process. Null: each key was to be used once, and was. */
+/** The requests to one process. Null means that each key was to be used once and all are used. */
 const requestsOf = (
   { port, apiKeys }: LoadedPlace,
   {
@@ -114,7 +114,7 @@ const run = async (load: Load): Promise<LoadResult> => {
     if ((ended || once) && inFlight === 0) finish()
   }
 
-  /** One answer per request and no pipelining, so an answer ends where its content-length says. */
+  /** There is one answer per request and no pipelining, so an answer ends as its content-length says. */
   const received = (lane: Lane, text: string): void => {
     if (lane.rest > 0) {
       lane.rest -= text.length

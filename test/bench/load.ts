@@ -1,20 +1,20 @@
 import { fileURLToPath } from 'node:url'
 import { startChild } from '../support/service.ts'
 
-/** The target of calls, and their keys, all used equally often. */
+/** The target of calls, and its keys, which are all used equally often. */
 export type LoadedPlace = { readonly port: number; readonly apiKeys: readonly string[] }
 
 export type Load = {
-  /** Connections are spread evenly over them. */
+  /** The connections are spread evenly over these. */
   readonly places: readonly LoadedPlace[]
   readonly connections: number
-  /** At most this long, if each key is used once. */
+  /** The duration; the longest duration if each key is used once. */
   readonly seconds: number
-  /** Ends when every process has received each of its keys once. */
+  /** Ends when each process has received each of its keys once. */
   readonly eachKeyOnce?: boolean
-  /** Every request has its own Idempotency-Key, which begins with this. */
+  /** Gives every request its own Idempotency-Key, which begins with this prefix. */
   readonly idempotencyKeys?: string
-  /** Requests per second, scheduled evenly; null for as many as are answered. */
+  /** Requests per second, scheduled evenly; null for as many as possible. */
   readonly rate: number | null
   /** The same seed gives the same addresses in the same order. */
   readonly seed: number
@@ -22,17 +22,17 @@ export type Load = {
 
 export type LoadResult = {
   readonly answered: number
-  /** Answered calls of each process. */
+  /** Answered calls by process. */
   readonly answeredAt: readonly number[]
   readonly perSecond: number
-  /** Statuses that were not 200, and sockets that failed. */
+  /** Counts of statuses other than 200, and of failed sockets. */
   readonly others: Readonly<Record<string, number>>
   readonly unanswered: number
-  /** From the scheduled instant of a fixed rate. */
+  /** At a fixed rate, measured from the scheduled time. */
   readonly p50Ms: number
   readonly p99Ms: number
   readonly p99FromSendMs: number
-  /** Share of one core that the generator used. */
+  /** The share of one core that the generator used. */
   readonly generatorLoad: number
 }
 
@@ -40,7 +40,7 @@ export type LoadGenerator = { run(load: Load): Promise<LoadResult>; stop(): Prom
 
 const spareMs = 30_000
 
-/** A load on one service with one key. */
+/** One service and one key as the only target. */
 export const onOne = ({ port, apiKey }: { port: number; apiKey: string }): Pick<Load, 'places'> => ({
   places: [{ port, apiKeys: [apiKey] }],
 })

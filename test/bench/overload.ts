@@ -9,8 +9,8 @@ import { type BenchOptions, figureRow, type Row, ratioRow } from './row.ts'
 import { openAccount, startMeasured } from './service.ts'
 
 /**
- * One organization asks for ten times what a source of profiles can answer, and another asks for little: the effect on the other,
- * the answers to the first, the cost in memory, and how soon everything is back to normal.
+ * One organization requests ten times as many profiles as a source can answer, while another requests few. Measures the effect on
+ * the other, the answers to the first, the cost in memory, and how soon everything is back to normal.
  */
 
 const sourceMs = 200
@@ -53,7 +53,7 @@ export const overload = async ({ seconds, long, begin, report }: BenchOptions): 
     const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
     const first = await memory.stop()
     report(`overload: memory grown by ${megabytes(first.every5s)} MB`)
-    // Memory kept from a flood would show in the next one; memory that is freed late appears in both.
+    // Memory that is still in use after the first overload would show in the second. Memory that is only freed late appears in both.
     const again = watchMemory(service.pid)
     await offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds })
     const second = await again.stop()
@@ -106,7 +106,7 @@ const summaryOf = (answers: readonly Answered[]): string => {
 
 let people = 0
 
-/** 0: no answer. */
+/** The status is 0 if there is no answer. */
 const ask = async (pool: Pool, apiKey: string): Promise<Answered> => {
   const startedMs = performance.now()
   try {
@@ -124,7 +124,7 @@ const ask = async (pool: Pool, apiKey: string): Promise<Answered> => {
   }
 }
 
-/** Evenly, whether answers arrive or not. */
+/** Sends calls at even intervals, whether answers arrive or not. */
 const offered = async (
   pool: Pool,
   { apiKey, perSecond, seconds }: { apiKey: string; perSecond: number; seconds: number },
@@ -139,7 +139,7 @@ const offered = async (
   return Promise.all(asked)
 }
 
-/** Seconds until three calls in a row are as quick as usual. */
+/** Seconds until three calls in a row are as fast as usual. */
 const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<number> => {
   const startedMs = performance.now()
   for (let quick = 0, firstMs = startedMs; performance.now() - startedMs < 60_000; ) {
@@ -158,7 +158,7 @@ const megabytes = (grown: readonly number[]): string =>
   grown.map((bytes) => Math.round(bytes / megabyte)).join(', ')
 
 type Memory = {
-  /** Bytes by which a process's resident memory grew at most since it was first measured. */
+  /** The largest growth of the process's resident memory since the first measurement, in bytes. */
   readonly most: number
   /** The maximum in bytes. */
   readonly highest: number
@@ -191,7 +191,7 @@ const watchMemory = (pid: number): { stop(): Promise<Memory> } => {
   }
 }
 
-/** A source on the loopback that answers each question after a while, a limited number at a time. */
+/** A source on loopback that answers each request after a delay, a limited number at a time. */
 const openSource = async (): Promise<{ port: number; close(): Promise<void> }> => {
   const waiting: { lid: string; response: ServerResponse }[] = []
   let busy = 0

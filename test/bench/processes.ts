@@ -9,31 +9,30 @@ import { openAccount, startOn } from './service.ts'
 import { type Store, withFoundation } from './store.ts'
 
 /**
- * The effect of more processes on one partner: k api processes with one database, without an edge that sends a key to one of them,
- * and 64 connections in all, spread evenly. Processes that write one ledger compete for it; many organizations are also compared with as
- * many processes that each serve their own organizations.
- *
- * No projector runs while calls are measured; the projections catch up before each set of processes starts, so that it
- * loads accounts as it would with a running projector. Processes are restarted for every figure, in turns.
+ * The effect of more processes on one partner: k API processes share one database, without an edge that routes by key, and 64
+ * connections are spread evenly over them. Processes that write one ledger compete for it. A load of many organizations is also
+ * compared with as many processes that each serve their own organizations. No projector runs while calls are measured. The
+ * projections catch up before each set of processes starts, so these load accounts as they would with a running projector.
+ * Processes are restarted for every figure, in turns.
  */
 
 const connections = 64
 const manyOrganizations = 2_000
 const roundsMax = 3
 const warmUpSeconds = 2
-/** Every process touches everything once, at 1 ms of processor time each. */
+/** Enough for every process to load every organization once, at 1 ms of processor time each. */
 const firstTouchSecondsMax = 60
 const openedAtOnce = 32
 
 /** `shared`: every process is called for every organization. `own`: each organization is called at one process only. */
 type Arrangement = 'shared' | 'own'
 
-/** Minimum, relative to one process, for two and four processes that write one ledger. */
+/** The lowest throughput, relative to one process, for two and four processes that write one ledger. */
 const leastOfOne: Readonly<Record<number, number>> = { 2: 0.6, 4: 0.45 }
 
 type Installation = {
   readonly log: string
-  /** Of a log that is a process of this machine, but not PostgreSQL. */
+  /** The process of the event log, if it runs on this machine and is not PostgreSQL. */
   readonly logPid: number | undefined
   readonly foundation: Foundation
   readonly store: Store
@@ -45,15 +44,15 @@ type Measured = {
   readonly perSecond: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** Service and PostgreSQL. */
+  /** Processor time of the service and PostgreSQL. */
   readonly processorUs: number
   readonly postgresUs: number
   readonly logUs: number
   readonly conflictsPerThousand: number
-  /** Calls of the slowest process over the mean. */
+  /** The calls of the slowest process, divided by the mean. */
   readonly slowest: number
   readonly callsPerAppend: number
-  /** Calls per second while every organization was called for the first time; null: there is one organization each. */
+  /** Calls per second while every organization is called for the first time; null if there is one organization each. */
   readonly firstTouch: number | null
 }
 
@@ -187,14 +186,14 @@ const measure = async (
 type ProcessFigures = {
   readonly serviceMs: number
   readonly postgresMs: number
-  /** Appends that another process was faster with. */
+  /** Appends that failed because another process had written first. */
   readonly conflicts: number
   readonly appends: number
-  /** Commands that those appends wrote. */
+  /** Commands that the appends wrote. */
   readonly commands: number
 }
 
-/** Several api processes of one installation, each on its own port, and the sum of their metrics. */
+/** Several API processes of one installation, each on its own port, and the sum of their metrics. */
 const startProcesses = async (store: Store, count: number) => {
   const started = await Promise.allSettled(
     Array.from({ length: count }, () => startOn(store, { ROLES: 'api' })),
@@ -211,7 +210,7 @@ const startProcesses = async (store: Store, count: number) => {
   return {
     ports: services.map(({ apiUrl }) => Number(new URL(apiUrl).port)),
     figures: async (): Promise<ProcessFigures> => {
-      // Before their metrics are requested: that work is not part of a call.
+      // Read before requesting their metrics, because that work is not part of a call.
       const serviceMs = services.reduce((sum, { child }) => sum + processorMsOf(child.pid ?? 0), 0)
       const postgresMs = processorMsOfTree(store.postgresPid)
       const texts = await Promise.all(
@@ -314,7 +313,7 @@ const aloneRows = (title: string, alone: readonly Measured[]): Row[] => [
   ),
 ]
 
-/** Compared with as many processes with their own organizations. */
+/** Rows that compare shared processes with as many processes that have their own organizations. */
 const ownRows = (title: string, shared: readonly Measured[], own: readonly Measured[]): Row[] => [
   ratioRow(`${title}: throughput against organizations of their own`, {
     ...versus(shared, own, ({ perSecond }) => perSecond),

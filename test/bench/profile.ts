@@ -6,7 +6,7 @@ import { onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type MeasuredService, startMeasured } from './service.ts'
 
-/** How the service's main thread spends its time under load: `node test/bench/run.ts --profile call`. */
+/** Shows how the service's main thread spends its time under load: `node test/bench/run.ts --profile call`. */
 
 const connections = 64
 const warmUpSeconds = 3
@@ -19,7 +19,7 @@ type CpuProfile = {
     readonly callFrame: { readonly functionName: string; readonly url: string; readonly lineNumber: number }
     readonly children?: readonly number[] | undefined
   }[]
-  /** Microseconds of the monotonic clock. */
+  /** Microseconds on the monotonic clock. */
   readonly startTime: number
   readonly samples: readonly number[]
   readonly timeDeltas: readonly number[]
@@ -65,7 +65,7 @@ export const profileCall = async ({
   }
 }
 
-/** Processor time of each kind of PostgreSQL process so far, in milliseconds. */
+/** Processor time for each kind of PostgreSQL process so far, in milliseconds. */
 const backends = async ({ foundation }: MeasuredService): Promise<Map<string, number>> => {
   const { rows } = await foundation.pool.query<{ pid: number; name: string }>(
     `select pid, backend_type || ' ' || coalesce(application_name, '') as name from pg_stat_activity`,
@@ -75,7 +75,7 @@ const backends = async ({ foundation }: MeasuredService): Promise<Map<string, nu
   return found
 }
 
-/** How this process spends its time in a scenario that runs inside it. */
+/** Shows how this process spends its time in a scenario that runs inside it. */
 export const profileHere = async (scenario: (begin: () => void) => Promise<unknown>): Promise<string> => {
   const session = new Session()
   session.connect()
@@ -118,7 +118,7 @@ const summaryOf = (profile: CpuProfile, { fromUs, toUs }: { fromUs: number; toUs
     add(byFunction, nameOf(node.callFrame), us)
     add(bySource, sourceOf(node.callFrame), us)
   }
-  // A recursive function counts once: only its outermost frame is added.
+  // Only the outermost frame of a recursive function is added, so that it counts once.
   const root = profile.nodes[0]
   const walk = (id: number, open: ReadonlySet<string>): number => {
     const node = byId.get(id)
@@ -159,7 +159,7 @@ const shortOf = (url: string): string =>
 const nameOf = ({ functionName, url, lineNumber }: Frame): string =>
   `${functionName === '' ? '(anonymous)' : functionName}${url === '' ? '' : `  ${shortOf(url)}:${lineNumber + 1}`}`
 
-/** Our files one by one, packages and Node's modules as a whole. */
+/** Our files are shown one by one, packages and Node's modules as a whole. */
 const sourceOf = ({ functionName, url }: Frame): string => {
   if (url === '') return functionName.startsWith('(') ? functionName : 'native code'
   const short = shortOf(url)

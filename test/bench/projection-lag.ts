@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { eventually } from '../support/service.ts'
 
-/** How far the projections are behind the event log, with any engine. */
+/** Measures how far the projections are behind the event log, with any engine. */
 
 const catchUpTimeoutMs = 120_000
 const lagSampleMs = 100
@@ -25,8 +25,8 @@ export const caughtUp = async (foundation: Foundation): Promise<void> => {
 }
 
 /**
- * Follows head and projections during a load, and reports how far behind the slowest projection was when it ended:
- * how long ago the log's head was at the position of that projection.
+ * Records the positions of the head and the projections during a load. Returns how far behind the slowest projection was at the
+ * end: the time since the log's head was at the position of that projection.
  */
 export const watchLag = (foundation: Foundation, forMs: number): { lagS(): Promise<number> } => {
   const endsAt = performance.now() + forMs

@@ -10,8 +10,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { withFoundation } from './store.ts'
 
 /**
- * Rebuilding every projection from a long log, against COPY of the resulting rows into tables with the same keys
- * and indexes: as fast as this PostgreSQL can store them without any folding.
+ * Rebuilds every projection from a long log, compared with COPY of the resulting rows into tables with the same keys and indexes.
+ * COPY is as fast as this PostgreSQL can store the rows without any folding.
  */
 
 const organizations = 50
@@ -35,7 +35,7 @@ export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promis
     const client = new pg.Client({ connectionString: migrationUrl })
     await client.connect()
     try {
-      // Without a projector the checkpoints are at zero, and a rebuild reaches just as far.
+      // Without a projector the checkpoints are at zero. A rebuild goes as far as its checkpoint, so they are moved to the head.
       await client.query('update projection_checkpoints set position = (select position from log_head)')
       begin()
       const rebuildS: number[] = []
@@ -74,8 +74,8 @@ export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promis
   })
 
 /**
- * COPY from the server's own files: node-postgres has no COPY protocol without another package, and a pipe through
- * this process could only make it slower. Text format, like the rebuild's parameters; writing the files is not counted.
+ * COPY from the server's own files. With node-postgres, COPY through a connection needs another package, and a pipe through this
+ * process could only be slower. Text format, like the rebuild's parameters. Writing the files is not counted.
  */
 const copyRows = async (client: pg.Client): Promise<number> => {
   const { rows } = await client.query<{ directory: string }>(

@@ -1,10 +1,13 @@
-/** One line of a benchmark's table. `ratio` is `measured` over `against`, in the direction of the target. */
+/**
+ * A line in a benchmark's table. `ratio` is `measured` divided by `against`, or the inverse, so that it can be compared with the
+ * target.
+ */
 export type Row = {
   readonly what: string
   readonly measured: string
   readonly against: string
   readonly ratio: number | null
-  /** Such as `>= 0.85`; compared with the ratio, or with `value` if there is no ratio. */
+  /** Such as `>= 0.85`. Compared with the ratio, or with `value` if there is no ratio. */
   readonly target: string
   readonly met: boolean | null
 }
@@ -14,9 +17,9 @@ export type BenchOptions = {
   readonly seconds: number
   readonly events: number
   readonly long: boolean
-  /** The bare route makes its ids with `ulid()`, which is slow but common. */
+  /** The bare route makes its ids with `ulid()`, which is common but slow. */
   readonly bareUlid: boolean
-  /** Called when everything is prepared and the measurement begins: a profile starts here. */
+  /** Called when all is prepared and the measurement begins. A profile starts here. */
   readonly begin: () => void
   /** Reports progress on standard error. */
   readonly report: (line: string) => void
@@ -24,7 +27,7 @@ export type BenchOptions = {
 
 type Bound = { readonly least: number } | { readonly most: number }
 
-/** Two figures and the target of their ratio. */
+/** A row with two figures and the target for their ratio. */
 export const ratioRow = (
   what: string,
   figures: { measured: number; against: number; ratio?: number; unit: string; bound: Bound },
@@ -40,7 +43,7 @@ export const ratioRow = (
   }
 }
 
-/** One figure and its target. */
+/** A row with one figure and its target. */
 export const figureRow = (what: string, measured: number, unit: string, bound: Bound | null): Row => ({
   what,
   measured: `${figure(measured)} ${unit}`,

@@ -19,9 +19,9 @@ import { statement } from './statement.ts'
 import { takeTurn } from './turn.ts'
 
 /**
- * `npm run bench [-- --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or
- * `--profile call [--roles api]` (the service's main thread) or `--profile rebuild` and others (this process). Prints ratios taken
- * within this run: absolute figures depend on the machine and its load.
+ * Prints ratios measured within one run, because absolute figures depend on the machine and its load. Usage: `npm run bench [--
+ * --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or `--profile call [--roles api]` (the service's
+ * main thread), or `--profile rebuild` and others (this process).
  */
 
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
@@ -71,7 +71,7 @@ const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
   return scenario
 }
 
-// The processes that a benchmark started end with this one.
+// When this process exits, it also ends the processes that a benchmark started.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
 await takeTurn(options.report)
 if (values.profile === 'call') {

@@ -9,7 +9,7 @@ import { lookup, type Service, startChild, startService } from '../support/servi
 import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { logger, openStore, type Store } from './store.ts'
 
-/** The real service as a child process, with an organization and a key without effective limits. */
+/** The real service as a child process, with an organization and a key that are practically unlimited. */
 
 const bare = fileURLToPath(new URL('bare-route.ts', import.meta.url))
 const credits = '1000000000'
@@ -24,12 +24,12 @@ export type MeasuredService = {
   readonly foundation: Foundation
   readonly organizationId: string
   readonly apiKey: string
-  /** Of the service process and of every PostgreSQL process, in milliseconds so far. */
+  /** Processor time of the service and of all PostgreSQL processes, in milliseconds so far. */
   processorMs(): { service: number; postgres: number }
   stop(): Promise<void>
 }
 
-/** A process of an installation, as `npm start` starts it. */
+/** Starts a process of an installation, as `npm start` does. */
 export const startOn = (
   { environment }: Store,
   variables: Readonly<Record<string, string>>,
@@ -50,7 +50,7 @@ export const startMeasured = async ({
   readonly nodeArgs?: readonly string[]
   /** Default: the log in the service's PostgreSQL. */
   readonly eventLogUrl?: string | undefined
-  /** Variables in addition to those that every benchmark sets. */
+  /** Variables in addition to those that all benchmarks set. */
   readonly environment?: Readonly<Record<string, string>>
 }): Promise<MeasuredService> => {
   const store = await openStore(eventLogUrl)

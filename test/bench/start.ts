@@ -7,7 +7,7 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { startMeasured } from './service.ts'
 import { newDataDir } from './store.ts'
 
-/** The time of a warm start until the first call is answered, and the memory of the service under load. */
+/** The time from a warm start to the first answered call, and the service's memory under load. */
 
 const connections = 64
 const startsMax = 5
@@ -17,10 +17,9 @@ export const start = async ({ rounds, seconds, report }: BenchOptions): Promise<
   const dataDir = await newDataDir()
   try {
     const starts: number[] = []
-    // The first start creates the cluster and the demo organization; it is not warm.
+    // The first start creates the database cluster and the demo organization, so it is not warm.
     for (let round = 0; round <= Math.min(rounds, startsMax); round++) {
       const startedAt = performance.now()
-      // Started as users do.
       const { apiUrl, end } = await startService(
         { DATA_DIR: dataDir, METRICS_PORT: '0' },
         { command: ['npm', 'start', '--silent'] },

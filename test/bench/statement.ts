@@ -12,10 +12,10 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * The statement of a month, in both formats, and the export of the events, for an organization that made all its calls in the
- * first month. No month is closed, so the statement reads the ledger twice: once for its opening balance, once for its lines. Then the
-month is closed, and its stored file is read.
- * Texts are hashed, not written, so the disk is not measured. `--events 20000000` gives more than ten million lines.
+ * A month's statement, in both formats, and the export of the events, for an organization that made all its calls in the first
+ * month. While no month is closed, the statement reads the ledger twice: for its opening balance and for its lines. Then the
+ * month is closed, and its stored file is read. Texts are hashed instead of written, so the disk is not measured.
+ * `--events 20000000` results in more than ten million lines.
  */
 
 const month = '2026-01'
@@ -26,7 +26,7 @@ export const statement = ({ events, rounds, begin, report }: BenchOptions): Prom
   withFoundation(async ({ foundation }) => {
     const organizationId = `org_${ulid()}`
     const startedAt = performance.now()
-    // Events of a busy month are closer together than those of the other benchmarks.
+    // In a busy month, events are closer together than in the other benchmarks.
     const written = await writeHistory(foundation.url, [{ organizationId, events }])
     report(`statement: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
     begin()

@@ -11,19 +11,19 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { postmasterOf } from './processor-time.ts'
 
-/** The stores of one installation, shared by the processes of a benchmark. */
+/** The stores of one installation, shared by a benchmark's processes. */
 export type Store = {
   /** The environment of each of these processes. */
   readonly environment: Readonly<Record<string, string>>
   readonly dataDir: string
-  /** Of the PostgreSQL server; 0 if it runs on another machine. */
+  /** The PostgreSQL server's process, or 0 if it runs on another machine. */
   readonly postgresPid: number
   close(): Promise<void>
 }
 
 /**
- * A new database on the server that `DATABASE_URL` names, as a role that may create one. Without it, on its own PostgreSQL with the
- * settings of the embedded default. Without `eventLogUrl` the log is in that database.
+ * A new database on the server in `DATABASE_URL`, whose role must be able to create one. Without `DATABASE_URL`, a new PostgreSQL
+ * with the settings of the embedded default. Without `eventLogUrl`, the log is in that database.
  */
 export const openStore = async (eventLogUrl?: string): Promise<Store> => {
   const dataDir = await newDataDir()
@@ -77,14 +77,13 @@ const querying = async <Result>(
 
 export const newDataDir = async (): Promise<string> => {
   const dir = await mkdtemp(join(tmpdir(), 'bench-'))
-  // PostgreSQL runs under another account when we are root.
+  // If we are root, PostgreSQL runs under another account.
   await chmod(dir, 0o755)
   return dir
 }
 
 export const logger = pino({ level: 'warn' }, pino.destination(2))
 
-/** A foundation in this process. */
 export const withFoundation = async <Result>(
   use: (opened: { foundation: Foundation; store: Store; logger: Logger }) => Promise<Result>,
   eventLogUrl?: string,
@@ -104,7 +103,7 @@ export const withFoundation = async <Result>(
 
 const book = priceBookOf(defaultPriceBook)
 
-/** A call that costs a credit. */
+/** A call that costs one credit. */
 export const commitCall = (ledger: Ledger, organizationId: string) =>
   ledger.submit(organizationId, {
     ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
@@ -114,14 +113,13 @@ export const commitCall = (ledger: Ledger, organizationId: string) =>
     },
   })
 
-/** How long `work` takes. */
 export const msOf = async (work: () => Promise<unknown>): Promise<number> => {
   const startedAt = performance.now()
   await work()
   return performance.now() - startedAt
 }
 
-/** Keeps `width` of `work` in progress until the time is over; resolves with the rate per second. */
+/** Keeps `width` runs of `work` in progress until the time is over. Resolves with the rate per second. */
 export const keepBusy = async (
   { width, seconds }: { width: number; seconds: number },
   work: (lane: number) => Promise<number>,
@@ -133,7 +131,7 @@ export const keepBusy = async (
     Array.from({ length: width }, async (_, lane) => {
       while (performance.now() < endsAt) {
         const more = await work(lane)
-        // Not `done += await …`: that adds to the value of `done` from before the wait.
+        // `done += await …` would add to the value from before the wait.
         done += more
       }
     }),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Two benchmarks on one machine would measure each other, so they take turns. */
+/** Benchmarks take turns, because two on one machine would disturb each other's figures. */
 
 const file = join(tmpdir(), 'enrichment-ledger-bench.pid')
 const waitMsMax = 15 * 60_000
@@ -22,7 +22,7 @@ export const takeTurn = async (report: (line: string) => void): Promise<void> =>
         process.on('exit', () => rmSync(file, { force: true }))
         return
       } catch {
-        // Another process was first.
+        // Another process took the turn first.
       }
     } else if (holder !== reported) report(`waiting for the benchmark of process ${holder} to end`)
     reported = holder
@@ -32,7 +32,7 @@ export const takeTurn = async (report: (line: string) => void): Promise<void> =>
   }
 }
 
-/** The running benchmark's process; 0 if there is none. */
+/** The running benchmark's process, or 0 if there is none. */
 const holderOf = async (): Promise<number> => {
   const pid = Number(await readFile(file, 'utf8').catch(() => ''))
   if (pid === 0 || Number.isNaN(pid)) return 0
