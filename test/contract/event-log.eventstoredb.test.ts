@@ -1,7 +1,7 @@
 /**
- * The event log in EventStoreDB: the contract of every log, tested with a double of the server, and the behaviour of this
- * engine's connections, subscriptions and silences. The double proves the adapter; the real server is tested
- * if TEST_EVENTSTORE_URL names one.
+ * The event log in EventStoreDB: the contract of every event log, and the behaviour of this engine's connections, subscriptions
+ * and silences. These tests use a double of the server and test our adapter; they run against a real server if
+ * TEST_EVENTSTORE_URL names one.
  */
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -50,7 +50,7 @@ import {
 
 const logger = pino({ level: 'silent' })
 const quick: Partial<EventStoreDbLimits> = { heartbeatMs: 300 }
-/** The adapter's own timeouts, shortened: the mechanisms are the same. */
+/** The adapter's own timeouts, shortened. The mechanisms are the same. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 400,
@@ -82,7 +82,7 @@ const open = async ({
   }
 }
 
-/** Clients that are closed by the test, or at its end. */
+/** Clients that are closed by the test, or when it ends. */
 const clientsOf = (openClient: () => EventLog) => {
   const clients: EventLog[] = []
   const client = (): EventLog => {
@@ -106,7 +106,7 @@ const openSilenceable = async () => {
   return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
 }
 
-/** A server that others use too: their events are before, between and after ours, in streams with names like ours. */
+/** A server that other logs use too. Their events are before, between and after ours, in streams with names like ours. */
 const openShared = async (): Promise<DoubleLog> => {
   const log = await open({
     prefix: 'enrichment-',
@@ -169,7 +169,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('closes the connection: the outcome of other requests on it is unknown too, and each converges', async () => {
+    test('closes the connection: the outcome of other requests on it is unknown too, and each is resolved by resending', async () => {
       await using({ limits: impatient })
       const appends = Array.from({ length: 20 }, () => ({ stream: freshStream(), events: newEvents(1) }))
       double.onAppend = () => 'lose-reply'
@@ -184,7 +184,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
     })
 
-    test('converges after the server has restarted and forgotten the recent ids', async () => {
+    test('is resolved by resending even after the server has restarted and lost the recent ids', async () => {
       const events = newEvents(2)
       double.onAppend = () => 'cut'
       await expect(eventLog.append('ledger-a', 'none', events)).rejects.toThrow(UnknownOutcome)
@@ -195,7 +195,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('36 an append sent again while the first copy is being written is dropped: unknown until it is sent once more', async () => {
+  test('36 an append resent while the first copy is being written is dropped, so its outcome is unknown until it is sent again', async () => {
     await using({ replicationMs: 200 })
     const events = newEvents(2)
     const [first, again] = await Promise.allSettled([
@@ -239,7 +239,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('a conflict without a revision in the answer is looked up', async () => {
+    test('after a conflict without a revision in the answer, the adapter looks the revision up', async () => {
       await eventLog.append('ledger-a', 'none', newEvents(3))
       double.onAppend = () => 'hide-actual'
       await expect(eventLog.append('ledger-a', 0, newEvents(1))).rejects.toMatchObject({
@@ -249,7 +249,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       await expect(eventLog.append('ledger-b', 4, newEvents(1))).rejects.toMatchObject({ actual: -1 })
     })
 
-    test("an append above the server's own size limit is too large", async () => {
+    test("an append above the server's own size limit is refused as too large", async () => {
       await using({ maxAppendSize: 10_000 })
       const wide = newEvent({ data: `"${'a'.repeat(20_000)}"` })
       await expect(eventLog.append('ledger-a', 'none', [wide])).rejects.toThrow(TooLarge)
@@ -305,14 +305,14 @@ describe('the event log in EventStoreDB, over the double', () => {
         double.stallSubscriptions = true
         const events = newEvents(3)
         await eventLog.append('ledger-a', 'none', events)
-        // After resuming it catches up as far as it can, and stalls again.
+        // After resuming, the subscription catches up as far as it can, and stalls again.
         await reader.until((now) => now.events().length === 3)
         await reader.stop()
         expect(reader.events().map(asWritten)).toEqual(events)
       },
     )
 
-    test('a subscription leaves a server that stops answering, and finds it again when it answers', async () => {
+    test('a subscription leaves a server that stops answering, and resumes when the server answers again', async () => {
       await using({ limits: impatient })
       const reader = reading(eventLog)
       await reader.until(caughtUp)
@@ -328,7 +328,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('37 on a network that drops everything, every request settles, and converges over a new connection', async () => {
+  test('37 on a network that drops everything, every request settles, and repeating it succeeds over a new connection', async () => {
     const proxy = await startTcpProxy({ host: '127.0.0.1', port: double.port })
     const own = openEventStoreDb({
       url: `esdb://127.0.0.1:${proxy.port}?tls=false`,
@@ -350,7 +350,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     expect(Date.now() - startedAt).toBeLessThan(1_500)
     expect(append).toMatchObject({ reason: expect.any(UnknownOutcome) })
     for (const asked of [read, head]) expect(asked).toMatchObject({ reason: expect.any(Unavailable) })
-    // A new connection finds no server behind the proxy: it is now certain that nothing was sent.
+    // A new connection finds no server behind the proxy, so it is certain that nothing was sent.
     await expect(own.append('ledger-a', 0, events)).rejects.toThrow(Unavailable)
     proxy.thaw()
     expect(await appendUntilKnown(own, 'ledger-a', 0, events)).toEqual({ revision: 1 })
@@ -375,7 +375,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     await reader.stop()
   })
 
-  test('38 a closed log does not hold a connection for long', async () => {
+  test('38 a closed log soon closes its connections', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(1))
     await readAll(eventLog, 'ledger-a')
     const reader = reading(eventLog)
@@ -384,11 +384,11 @@ describe('the event log in EventStoreDB, over the double', () => {
     await eventLog.close()
     await expect(reader.until(() => false)).rejects.toThrow('ended')
     await expect.poll(() => double.subscriptions, { timeout: 2_000 }).toBe(0)
-    // The client's gRPC looks for idle connections every ten seconds.
+    // The client's gRPC library looks for idle connections every ten seconds.
     await expect.poll(() => double.connections, { timeout: 15_000 }).toBe(0)
   })
 
-  test('39 two clients of one process are isolated: a broken call of one rejects nothing of the other', async () => {
+  test('39 two clients in one process are isolated: a broken call of one client affects no call of the other', async () => {
     const other = await log.reopen()
     await eventLog.append('ledger-a', 'none', newEvents(1))
     let held = 0
@@ -429,7 +429,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('is also reported while others write without a pause', async () => {
+    test('is also reported while others write without pauses', async () => {
       const reader = reading(eventLog, { prefixes: ['rare-'] })
       await reader.until(caughtUp)
       const from = reader.items.at(-1)?.position ?? logStart
@@ -444,7 +444,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(reader.items.at(-1)?.position).toBeGreaterThan(from)
     })
 
-    test("the server's own events advance a subscription, and are never delivered", async () => {
+    test("the server's own events advance a subscription, but are never delivered", async () => {
       await using({ systemEventEvery: 1 })
       const reader = reading(eventLog)
       await eventLog.append('ledger-a', 'none', newEvents(2))
@@ -459,7 +459,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('32 a position without an event, such as the one before an event, resumes right after it', async () => {
+  test('32 a subscription from a position without an event, such as just before an event, resumes right after that position', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(5))
     const all = await readAll(eventLog, 'ledger-a')
     for (const [n, event] of all.entries()) {
@@ -503,7 +503,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       await expect(eventLog.lookBack({ before: position, max: 10 })).rejects.toThrow(Unavailable)
     })
 
-    test('events before a faulty place are still delivered', async () => {
+    test('events before a faulty position are still delivered', async () => {
       let troubled = 0
       double.troubleAt = (position) => position === third().position && troubled++ === 0
       await expect(eventLog.lookBack({ before: third().position, max: 10 })).rejects.toThrow(Unavailable)
@@ -514,12 +514,12 @@ describe('the event log in EventStoreDB, over the double', () => {
       })
     })
 
-    test('a subscription that cannot start continues where it was, and not from the start', async () => {
+    test('a subscription that cannot start continues from its position, not from the start of the log', async () => {
       const troubled: (bigint | null)[] = []
       double.troubleAt = (position) => {
         if (position !== third().position) return false
         troubled.push(position)
-        // Its own event is read first; then the subscription is refused.
+        // The subscription's own last event is read first. Then the subscription is refused.
         return troubled.length === 2
       }
       const opened = logger.child({})
@@ -549,7 +549,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('a log that no longer holds what it delivered fails its subscriptions with an error', async () => {
+  test('if the log no longer contains an event that it delivered, its subscriptions fail with an error', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(5))
     const reader = reading(eventLog)
     await reader.until(caughtUp)
@@ -560,7 +560,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     await restored.close()
   })
 
-  test('34 a subscriber that the server drops for being slow resumes and loses nothing', async () => {
+  test('34 a subscriber that the server drops because it is slow resumes without losing events', async () => {
     double.dropSlowerThan = 4
     const stopping = new AbortController()
     const slow = eventLog.subscribe({ after: logStart, prefixes: [], batchMax: 5, signal: stopping.signal })
@@ -628,7 +628,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(lines.join()).not.toContain('sesame')
     })
 
-    test('also finds the server by gossip', async () => {
+    test('also finds the server through gossip', async () => {
       for (const hosts of [
         `esdb+discover://127.0.0.1:${double.port}`,
         `esdb://127.0.0.1:${double.port},127.0.0.1:${double.port}`,
@@ -643,12 +643,12 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('a cluster answers although one of the named hosts never does, or its name no longer resolves', async () => {
+  test('a cluster answers even if one of the named hosts never does, or its name no longer resolves', async () => {
     const silentServer = createServer()
     await new Promise<void>((resolve) => silentServer.listen(0, '127.0.0.1', resolve))
     const { port } = silentServer.address() as AddressInfo
     try {
-      // The client asks them in its own order.
+      // The client tries the hosts in its own order.
       for (let n = 0; n < 6; n++) {
         for (const silent of [`127.0.0.1:${port}`, 'gone.invalid:2113']) {
           const url = `esdb://${silent},127.0.0.1:${double.port}?tls=false`
@@ -663,7 +663,7 @@ describe('the event log in EventStoreDB, over the double', () => {
   })
 
   describe('a prefix', () => {
-    test('keeps two logs on one server apart; each has its own head and stream names', async () => {
+    test('separates two logs on one server, each with its own head and stream names', async () => {
       const [mine, theirs, bare] = ['mine-', 'theirs-', undefined].map((prefix) =>
         openEventStoreDb({ url: double.url, prefix, logger, limits: quick }),
       ) as [EventLog, EventLog, EventLog]
@@ -692,7 +692,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
     })
 
-    test('finds its head behind many new events of others, and after the server was restored from an older copy', async () => {
+    test('finds its head behind many new events of other logs, and after the server was restored from an older copy', async () => {
       const mine = openEventStoreDb({ url: double.url, prefix: 'mine-', logger, limits: quick })
       try {
         expect(await mine.head()).toBe(logStart)
@@ -763,7 +763,10 @@ describe('the event log in EventStoreDB, over the double', () => {
 
 const realUrl = process.env.TEST_EVENTSTORE_URL
 
-/** Requests that the adapter never sends, sent by the bare client: the double must not accept more than the server. */
+/**
+ * Requests that the adapter never sends, sent directly with the client library, because the double must not accept more than the
+ * server.
+ */
 const oddAppends = (name: string, openServer: () => Promise<{ url: string; close(): Promise<void> }>) =>
   describe(`odd appends, answered by ${name}`, () => {
     const withClient = async (use: (client: EventStoreDBClient) => Promise<void>): Promise<void> => {
@@ -808,8 +811,8 @@ else {
   let logs = 0
   const run = Date.now().toString(36)
   /**
-   * A server cannot be emptied between tests. This makes the events of one test look like a log of their own: its streams
-   * have unique names, earlier events are before the start, and events of others are passed over.
+   * A server cannot be emptied between tests. This makes the events of one test look like a separate log: its streams have unique
+   * names, it starts after all earlier events, and it skips the events of others.
    */
   const openReal = async (limits: Partial<EventStoreDbLimits> = quick): Promise<LogUnderTest> => {
     const suffix = `x${run}${++logs}`
@@ -878,7 +881,7 @@ else {
   eventLogContract('EventStoreDB itself', {
     open: openReal,
     openSilenceable: async () => {
-      // One host, by name, so that a proxy can be placed in front of it.
+      // One host by name, so a proxy can be placed in front of it.
       const host = /^(esdb:\/\/(?:[^@]*@)?)([^:/?,]+)(?::(\d+))?/.exec(realUrl)
       if (host === null) throw new Error('TEST_EVENTSTORE_URL must name one host, without discovery')
       const proxy = await startTcpProxy({ host: host[2] ?? '', port: Number(host[3] ?? 2113) })

@@ -1,4 +1,4 @@
-/** The event log in PostgreSQL: the contract of every log, and the behaviour of this engine's connections and locks. */
+/** The event log in PostgreSQL: the contract of every event log, and the behaviour of this engine's connections and locks. */
 import { zstdCompressSync } from 'node:zlib'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -36,7 +36,7 @@ const logger = pino({ level: 'silent' })
 
 type PostgresLog = LogUnderTest & { readonly url: string }
 
-/** `through` turns the URL of the database into the URL that clients use. */
+/** `through` turns the database's URL into the URL that clients use. */
 const open = async (through: (url: string) => string = (url) => url): Promise<PostgresLog> => {
   const database = await testDatabase()
   const clients: { eventLog: EventLog; closed: boolean }[] = []
@@ -86,7 +86,7 @@ eventLogContract('PostgreSQL', {
   tellsRepetition: true,
   open,
   openSilenceable: async () => {
-    // The client's own query timeout, shortened from ten seconds: the mechanism is the same.
+    // The client's own query timeout, shortened from ten seconds. The mechanism is the same.
     const log = await openBehindProxy('?query_timeout=700')
     return { ...log, silence: log.proxy.freeze, speak: log.proxy.thaw, settlesWithinMs: 7_000 }
   },
@@ -95,7 +95,7 @@ eventLogContract('PostgreSQL', {
 describe('the event log in PostgreSQL', () => {
   let log: PostgresLog
   let eventLog: EventLog
-  /** The test's own connection, separate from the log's. */
+  /** The test's own connection, separate from the log's connections. */
   let sql: pg.Client
 
   const connect = async (): Promise<pg.Client> => {
@@ -115,7 +115,6 @@ describe('the event log in PostgreSQL', () => {
     await log.close()
   })
 
-  /** Polls the database until a query returns a row. */
   const untilRow = async (text: string, values: unknown[] = []): Promise<void> => {
     const deadline = Date.now() + 10_000
     while ((await sql.query(text, values)).rowCount === 0)
@@ -144,7 +143,7 @@ describe('the event log in PostgreSQL', () => {
     expect(await eventLog.head()).toBe(BigInt(positions.length))
   }
 
-  test('a log restored from an older copy accepts no append from a process that has read further, in any stream', async () => {
+  test('a log restored from an older copy accepts no append, in any stream, from a process that has read further', async () => {
     const own = await open()
     try {
       const stream = freshStream()
@@ -182,7 +181,7 @@ describe('the event log in PostgreSQL', () => {
       expect(await streams('nothing', letter)).toEqual([letter])
     })
 
-    test('a log without matches still makes progress: idle items advance the position', async () => {
+    test('a log without matches still makes progress, because idle items advance the position', async () => {
       const after = await eventLog.head()
       const reader = reading(eventLog, { after, prefixes: ['rare-'] })
       await reader.until(caughtUp)
@@ -193,7 +192,7 @@ describe('the event log in PostgreSQL', () => {
       expect(reader.events()).toEqual([])
     })
 
-    test('a rare match far away is reached over several windows, and not skipped', async () => {
+    test('a rare match far away is found after several windows', async () => {
       const own = await open()
       const client = new pg.Client({ connectionString: own.url })
       await client.connect()
@@ -208,7 +207,7 @@ describe('the event log in PostgreSQL', () => {
         await own.eventLog.append('profile-a', 'none', events)
         const reader = await readToEnd(own.eventLog, { prefixes: ['profile-'] })
         expect(reader.items.map(({ kind }) => kind)).toEqual(['idle', 'idle', 'events', 'caught-up'])
-        // A window ends where an append does: an append that extends beyond it is read as a whole by the next window.
+        // A window ends at the end of an append. An append that extends beyond it is read as a whole by the next window.
         expect(reader.items.map(({ position }) => position)).toEqual([49_001n, 99_001n, 120_003n, 120_003n])
         expect(reader.events().map(asWritten)).toEqual(events)
       } finally {
@@ -227,12 +226,12 @@ describe('the event log in PostgreSQL', () => {
       expect(await terminate('append')).toBeGreaterThan(0)
       await untilRow(`select where not exists (select from pg_stat_activity
         where datname = current_database() and application_name in ('event-log-append', 'event-log-read'))`)
-      // The next request may be sent before the cut is noticed: it may fail, but the one after it must not.
+      // The next request can be sent before the cut is noticed, so it is allowed to fail. The one after it must succeed.
       await appendUntilKnown(eventLog, stream, 0, newEvents(1))
       expect((await readAll(eventLog, stream).catch(() => readAll(eventLog, stream))).length).toBe(2)
     })
 
-    test('under a read ends the read as unavailable', async () => {
+    test('during a read makes the read fail as unavailable', async () => {
       const stream = freshStream()
       await eventLog.append(stream, 'none', newEvents(1))
       await sql.query('begin')
@@ -249,7 +248,7 @@ describe('the event log in PostgreSQL', () => {
       expect(await readAll(eventLog, stream)).toHaveLength(1)
     })
 
-    test('under the query of a subscription ends nothing: it queries again', async () => {
+    test("during a subscription's query does not end the subscription, which queries again", async () => {
       const stream = freshStream()
       const reader = reading(eventLog, { after: await eventLog.head() })
       await reader.until(caughtUp)
@@ -269,7 +268,7 @@ describe('the event log in PostgreSQL', () => {
       expect(reader.items.filter(({ kind }) => kind === 'caught-up')).toHaveLength(1)
     })
 
-    test('under an append leaves its outcome unknown; appends that waited behind it are still written', async () => {
+    test('during an append leaves the outcome unknown; appends that waited behind it are still written', async () => {
       const [one, two] = [freshStream(), freshStream()]
       const [first, behind] = [newEvents(2), newEvents(1)]
       const blocker = await connect()
@@ -287,7 +286,7 @@ describe('the event log in PostgreSQL', () => {
       expect((await readAll(eventLog, one)).map(asWritten)).toEqual(first)
     })
 
-    test('of any kind, repeatedly: a subscription resumes without a gap and without a duplicate', async () => {
+    test('of any kind, repeatedly, causes no gap and no duplicate in a subscription', async () => {
       const writer = await log.reopen()
       const after = await eventLog.head()
       const reader = reading(eventLog, { after, batchMax: 3 })
@@ -348,7 +347,7 @@ describe('the event log in PostgreSQL', () => {
       },
     )
 
-    test('the reply to a batch is lost: each of its appends is unknown, and each converges', async () => {
+    test('for a batch makes the outcome of each of its appends unknown, and resending resolves each', async () => {
       const own = await openBehindProxy()
       try {
         await own.eventLog.append('ledger-a', 'none', newEvents(1))
@@ -375,9 +374,9 @@ describe('the event log in PostgreSQL', () => {
     })
   })
 
-  test('37 a writer that holds the head too long makes appends unavailable, known not to be written', async () => {
+  test('37 if a writer locks the head too long, appends fail as unavailable and are certainly not written', async () => {
     const url = new URL(log.url)
-    // The server's timeout, shortened from eight seconds: the mechanism is the same.
+    // The server's timeout, shortened from eight seconds. The mechanism is the same.
     url.searchParams.set('statement_timeout', '300')
     const own = openPostgresEventLog({ url: url.href, logger })
     const stream = freshStream()
@@ -390,7 +389,7 @@ describe('the event log in PostgreSQL', () => {
     await own.close()
   })
 
-  test('37 a log whose database does not exist is unavailable, for appends and reads', async () => {
+  test('37 a log whose database does not exist is unavailable for appends and reads', async () => {
     const url = new URL(log.url)
     url.port = '1'
     const own = openPostgresEventLog({ url: url.href, logger })
@@ -400,7 +399,7 @@ describe('the event log in PostgreSQL', () => {
     await own.close()
   })
 
-  test('38 a closed log holds no connection, and opens none for a subscriber that was busy at that time', async () => {
+  test('38 a closed log closes its connections, and opens none for a subscriber that was busy at that time', async () => {
     const own = await open()
     const observer = new pg.Client({ connectionString: own.url })
     await observer.connect()
@@ -421,7 +420,7 @@ describe('the event log in PostgreSQL', () => {
       expect(await connections()).not.toEqual([])
       await own.eventLog.close()
       expect(await busy.next()).toMatchObject({ done: true })
-      // A connection opened by mistake takes a moment to appear, and a closed one takes a moment to vanish.
+      // A connection opened by mistake appears only after a moment, and a closed one disappears only after a moment.
       for (let quiet = 0, deadline = Date.now() + 5_000; quiet < 10; ) {
         const open = await connections()
         quiet = open.length === 0 ? quiet + 1 : 0
@@ -436,7 +435,7 @@ describe('the event log in PostgreSQL', () => {
   })
 
   describe('40 a writer that pauses before its commit', () => {
-    // An append of this type runs to its end, and then waits for this lock before it commits.
+    // An append of this type executes completely, and then waits for this lock before it commits.
     const pauseLock = 40
     beforeAll(async () => {
       await sql.query(`
@@ -472,7 +471,7 @@ describe('the event log in PostgreSQL', () => {
         expect(paused.rows).toHaveLength(1)
         const fastAppend = fastWriter.append(fast, 'none', fastEvents)
         await untilWaiting('append', 2)
-        // The fast append can neither overtake nor be seen; a subscriber that queries now sees nothing.
+        // The fast append can neither overtake the slow one nor be seen: a subscriber that queries now gets nothing.
         expect((await readToEnd(eventLog, { after })).events()).toEqual([])
         expect(await eventLog.head()).toBe(after)
         if (ending === 'is cut off')
@@ -503,7 +502,7 @@ describe('the event log in PostgreSQL', () => {
       return rows[0]?.count ?? 0
     }
 
-    test('simultaneous appends share a transaction, and one that conflicts does not affect the others', async () => {
+    test('simultaneous appends share a transaction, and a conflict of one does not affect the others', async () => {
       const taken = freshStream()
       await eventLog.append(taken, 'none', newEvents(3))
       const streams = Array.from({ length: 20 }, () => freshStream())
@@ -522,7 +521,7 @@ describe('the event log in PostgreSQL', () => {
       expect(await transactionsOf(streams)).toBe(1)
     })
 
-    test('a resent append among new ones is recognized, and not written again', async () => {
+    test('a resent append among new ones is recognized and not written again', async () => {
       const stream = freshStream()
       const events = newEvents(2)
       await eventLog.append(stream, 'none', events)
@@ -550,7 +549,7 @@ describe('the event log in PostgreSQL', () => {
           batches.map((_, n) => before + n),
         )
         expect((await readAll(eventLog, stream)).slice(before).map(asWritten)).toEqual(batches.flat())
-        // The stream itself knows its revision.
+        // The stream's own row still has the right revision.
         await expect(eventLog.append(stream, before, newEvents(1))).rejects.toThrow(AppendConflict)
         expect(await eventLog.append(stream, before + 9, newEvents(1))).toEqual({
           revision: before + 10,
@@ -559,12 +558,12 @@ describe('the event log in PostgreSQL', () => {
       },
     )
 
-    test('an append the database refuses fails alone', async () => {
+    test('if the database refuses an append, only that append fails', async () => {
       const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(1) }))
       const bad = freshStream()
       const append = async (stream: string, events: readonly NewEvent[]) =>
         eventLog.append(stream, 'none', events)
-      // An edited stream: the table has an event at the revision that the stream says is free.
+      // The stream was edited: the table has an event at a revision that should be free.
       const there = newEvents(3)
       await append(bad, there)
       await sql.query('update log_streams set revision = 1 where name = $1', [bad])
@@ -572,7 +571,7 @@ describe('the event log in PostgreSQL', () => {
       refused.catch(() => undefined)
       const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
       expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0, repeated: false })))
-      // Known not to be written: no search is needed.
+      // It was certainly not written, so no search is needed.
       expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(Error)
       expect(await refused.catch((error: unknown) => error)).not.toBeInstanceOf(UnknownOutcome)
       expect((await readAll(eventLog, bad)).map(asWritten)).toEqual(there)
@@ -580,7 +579,7 @@ describe('the event log in PostgreSQL', () => {
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })
 
-    test('appends that contain the separator of packed values affect no other append', async () => {
+    test('appends that contain the separator of packed values do not affect other appends', async () => {
       const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(2) }))
       const [appended] = await Promise.all([
         Promise.all(good.map(({ stream, events }) => eventLog.append(stream, 'none', events))),
@@ -596,7 +595,7 @@ describe('the event log in PostgreSQL', () => {
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })
 
-    test('more appends than one batch holds, from two clients, all arrive', async () => {
+    test('more appends than one batch can contain, from two clients, are all written', async () => {
       const other = await log.reopen()
       const outcomes = await Promise.all(
         Array.from({ length: 700 }, (_, n) =>
@@ -643,7 +642,7 @@ describe('the event log in PostgreSQL', () => {
           await expect(asked).rejects.toThrow(/^revisions [23] to 6 of ledger-a cannot be opened: /)
           expect(await own.eventLog.read('ledger-a', { max: 2 })).toHaveLength(2)
           expect(await own.eventLog.read('ledger-b', { max: 10 })).toHaveLength(2)
-          // A look back reports it and passes over it. A page ends where a row says that its bytes are enough.
+          // A look back reports the row and skips it. A page ends where, by the rows' own figures, it has enough bytes.
           const back: LookedBack[] = [await own.eventLog.lookBack({ before: null, max: 10 })]
           for (let next = back[0]?.next ?? null; next !== null; next = back.at(-1)?.next ?? null)
             back.push(await own.eventLog.lookBack({ before: next, max: 10 }))
@@ -654,7 +653,7 @@ describe('the event log in PostgreSQL', () => {
             1n,
           ])
           expect(back.flatMap(({ unreadable }) => unreadable)).toMatchObject([named])
-          // Events before it are delivered; a reader that continued would not know what it skipped.
+          // Events before it are delivered. The reader must not continue, because it would not know which events it skipped.
           const reader = reading(own.eventLog)
           await expect(reader.until(caughtUp)).rejects.toMatchObject({
             cause: expect.objectContaining(named),
@@ -668,11 +667,11 @@ describe('the event log in PostgreSQL', () => {
     )
   })
 
-  test('27 positions are contiguous, after all the conflicts, failures, cuts and rollbacks above', async () => {
+  test('27 positions have no gaps, after all the conflicts, failures, cuts and rollbacks above', async () => {
     await expectContiguous()
   })
 
-  test('no one, not even the owner of the table, may change or remove recorded events', async () => {
+  test('recorded events cannot be changed or removed, not even by the owner of the table', async () => {
     const { rows } = await sql.query(
       `select privilege_type from information_schema.table_privileges
         where table_name = 'log_segments' and privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE')`,

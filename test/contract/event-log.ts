@@ -1,14 +1,12 @@
 /**
- * What every event log promises, independent of the engine. Each adapter runs this one suite; the numbers are the
- * names of the cases, the same for every engine and in every discussion.
- *
- * Missing numbers, with the reason:
- *   7, 8, 11, 17  are about appends at "any" revision or to "some existing stream". The port has neither.
- *   16, in part   ids reused at the current revision are detected by no engine: expected = current is not compared.
- *                 Event ids derive from the call, so that cannot happen by accident. Ids twice in one append are here.
- * 21, in part   ULIDs as ids: the port accepts UUIDs only.
- *   25            tombstones. The port cannot delete a stream.
- * 35, 36, 40    need the connections or transactions of a particular engine: see the adapter's own file.
+ * The guarantees of every event log, independent of its engine. Each adapter runs this suite. The numbers name the cases, and are the
+ * same for every engine. Some numbers are missing:
+ *   7, 8, 11, 17  concern appends at "any" revision or to "some existing stream", which the port does not offer.
+ *   16, in part   engines do not detect ids that are reused at the current revision. Event ids derive from the call, so such a
+ *                 reuse cannot happen by accident. Ids that occur twice in one append are tested here.
+ *   21, in part   ULIDs as ids, because the port accepts only UUIDs.
+ *   25            tombstones, because the port cannot delete a stream.
+ *   35, 36, 40    need the connections or transactions of one engine, and are in the adapter's own file.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -43,26 +41,26 @@ export type LogUnderTest = {
   readonly eventLog: EventLog
   /** Another client of the same log, as another process would have. */
   reopen(): Promise<EventLog>
-  /** Restores the log, under its clients, from a copy made when the log ended at `position`. Absent if that is not possible here. */
+  /** Restores the log, under its clients, from a copy made when the log ended at `position`. Absent if this log cannot do that. */
   restore?(position: Position): Promise<void>
-  /** Closes every client that is still open, and releases the log. */
+  /** Closes every client that is still open, and releases the log's resources. */
   close(): Promise<void>
 }
 
 export type SilenceableLog = LogUnderTest & {
-  /** The engine stays connected and no longer answers, until `speak`. */
+  /** The engine stays connected but stops answering, until `speak`. */
   silence(): void
   speak(): void
-  /** The time within which every request to `eventLog` settles, whether the engine answers or not. */
+  /** Every request to `eventLog` settles within this time, whether the engine answers or not. */
   readonly settlesWithinMs: number
 }
 
 export type EventLogEngine = {
   /** Whether the engine reports that an append was a repetition. */
   readonly tellsRepetition?: true
-  /** An empty log. */
+  /** Opens an empty log. */
   open(): Promise<LogUnderTest>
-  /** An empty log whose engine can stop answering. */
+  /** Opens an empty log whose engine can stop answering. */
   openSilenceable(): Promise<SilenceableLog>
 }
 
@@ -70,7 +68,6 @@ let named = 0
 /** A stream that no other test uses. */
 export const freshStream = (category = 'ledger'): string => `${category}-s${++named}`
 
-/** A unique event, unless its parts are given. */
 export const newEvent = (own: Partial<NewEvent> = {}): NewEvent => {
   const n = ++named
   return {
@@ -84,7 +81,7 @@ export const newEvent = (own: Partial<NewEvent> = {}): NewEvent => {
 
 export const newEvents = (count: number): NewEvent[] => Array.from({ length: count }, () => newEvent())
 
-/** The events of the writer, decoded from what was recorded. */
+/** Converts recorded events back to the events that were written. */
 export const asWritten = ({ id, type, data, metadata }: RecordedEvent): NewEvent => ({
   id,
   type,
@@ -95,9 +92,9 @@ export const asWritten = ({ id, type, data, metadata }: RecordedEvent): NewEvent
 export type Reader = {
   readonly items: readonly SubscriptionItem[]
   events(): RecordedEvent[]
-  /** Resolves when the condition holds; rejects if the subscription ends, or thirty seconds pass, before that. */
+  /** Resolves when the condition is true. Rejects if the subscription ends or thirty seconds pass before that. */
   until(condition: (reader: Reader) => boolean): Promise<void>
-  /** Aborts and resolves when the subscription has ended. */
+  /** Aborts the subscription and resolves when it has ended. */
   stop(): Promise<void>
 }
 
@@ -178,7 +175,7 @@ export const readToEnd = async (
 export const readAll = (eventLog: EventLog, stream: string): Promise<RecordedEvent[]> =>
   eventLog.read(stream, { max: 10_000 })
 
-/** Sends an append again until its outcome is known, like every writer. */
+/** Resends an append until its outcome is known, as every writer does. */
 export const appendUntilKnown = async (
   eventLog: EventLog,
   stream: string,
@@ -196,7 +193,7 @@ export const appendUntilKnown = async (
   }
 }
 
-/** The error of a promise, or of the call that should have returned one. */
+/** The error that the promise rejects with, or that the call throws. */
 const errorOf = async (attempt: () => Promise<unknown>): Promise<unknown> => {
   try {
     await attempt()
@@ -216,7 +213,7 @@ const expectTypeError = async (attempt: () => Promise<unknown>): Promise<void> =
   expect(await errorOf(attempt)).toBeInstanceOf(TypeError)
 }
 
-/** Events that no engine could store unchanged must be refused; a log that accepts one must return it unchanged. */
+/** A log must refuse events that its engine cannot store unchanged, or return them unchanged. */
 export const expectUnchangedOrRefused = async (eventLog: EventLog, event: NewEvent): Promise<void> => {
   const stream = freshStream()
   const neighbours = [newEvent(), newEvent()] as const
@@ -233,7 +230,7 @@ export const expectUnchangedOrRefused = async (eventLog: EventLog, event: NewEve
 const reachableBytes = (): number => {
   setFlagsFromString('--expose-gc')
   const collect: unknown = runInNewContext('gc')
-  // Buffers are released only by the second collection: the first one runs the finalizers.
+  // Buffers are released only by the second collection, because the first one runs the finalizers.
   if (typeof collect === 'function') for (let pass = 0; pass < 2; pass++) collect()
   const { heapUsed, external } = process.memoryUsage()
   return heapUsed + external
@@ -242,7 +239,7 @@ const reachableBytes = (): number => {
 export const eventLogContract = (name: string, engine: EventLogEngine): void => {
   const writtenAt = (revision: number, repeated = false) =>
     engine.tellsRepetition === true ? { revision, repeated } : { revision }
-  describe(`the event log contract, kept by ${name}`, () => {
+  describe(`the event log contract, fulfilled by ${name}`, () => {
     let log: LogUnderTest
     let eventLog: EventLog
 
@@ -276,14 +273,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     }
 
     describe('appending', () => {
-      test('1 an append to a stream that does not exist reaches revision 0', async () => {
+      test('1 an append to a stream that does not exist starts it at revision 0', async () => {
         const stream = freshStream()
         const event = newEvent()
         expect(await eventLog.append(stream, 'none', [event])).toEqual(writtenAt(0))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([event])
       })
 
-      test('2 N events take revisions 0 to N - 1 without a gap', async () => {
+      test('2 N events get the revisions 0 to N - 1 without a gap', async () => {
         const stream = freshStream()
         const events = newEvents(50)
         expect(await eventLog.append(stream, 'none', events)).toEqual(writtenAt(49))
@@ -292,7 +289,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(recorded.map(asWritten)).toEqual(events)
       })
 
-      test('3 an append that expects no stream conflicts if there is one, and the conflict names its revision', async () => {
+      test('3 an append that expects no stream conflicts if one exists, and the conflict names its revision', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(3))
         await expectConflict(eventLog.append(stream, 'none', newEvents(1)), 2)
@@ -306,7 +303,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(({ revision }) => revision)).toEqual([0, 1, 2, 3, 4])
       })
 
-      test('5 an append at an old revision conflicts and names the actual one', async () => {
+      test('5 an append at an old revision conflicts, and the conflict names the actual one', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(3))
         await expectConflict(eventLog.append(stream, 0, newEvents(1)), 2)
@@ -367,7 +364,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('sending again', () => {
-      test('12 the same ids at the same revision return the original revision and leave one copy', async () => {
+      test('12 resending the same ids at the same revision returns the original revision and writes nothing', async () => {
         const stream = freshStream()
         const [first, second] = [newEvents(2), newEvents(3)]
         await eventLog.append(stream, 'none', first)
@@ -380,7 +377,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.head()).toBe(head)
       })
 
-      test('12 an append sent twice at the same time is written once; a sender that does not learn this learns it by sending again', async () => {
+      test('12 an append sent twice at the same time is written once; a sender that cannot learn this learns it by resending', async () => {
         const stream = freshStream()
         const events = newEvents(2)
         const other = await log.reopen()
@@ -393,7 +390,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         for (const outcome of outcomes)
           if (outcome.status === 'fulfilled')
             expect([writtenAt(1), writtenAt(1, true)]).toContainEqual(outcome.value)
-          // An engine that is still writing the first copy need not report whether this one wrote it.
+          // An engine that is still writing the first copy need not report whether this copy was written.
           else expect(outcome.reason).toBeInstanceOf(UnknownOutcome)
         for (const client of senders)
           expect(await appendUntilKnown(client, stream, 'none', events)).toEqual(writtenAt(1, true))
@@ -424,19 +421,19 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([a, b])
       })
 
-      test('47 an append whose place another event took conflicts, however often it is sent and no matter which events follow', async () => {
+      test('47 an append whose place is taken by another event conflicts, however often it is resent and whichever events follow', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(1))
         const [held, fence] = [newEvents(2), newEvent()]
         await eventLog.append(stream, 0, [fence])
         await expectConflict(eventLog.append(stream, 0, held), 1)
-        // Its calls are decided again after the fence: the same ids at another revision.
+        // Its calls are decided again after the fence, so their ids are the same at another revision.
         await eventLog.append(stream, 1, held)
         for (let n = 0; n < 2; n++) await expectConflict(eventLog.append(stream, 0, held), 3)
         expect((await readAll(eventLog, stream)).slice(1).map(asWritten)).toEqual([fence, ...held])
       })
 
-      test('15 the same id in another stream is another event', async () => {
+      test('15 the same id in another stream is a different event', async () => {
         const [one, two] = [freshStream(), freshStream()]
         const event = newEvent()
         await eventLog.append(one, 'none', [event])
@@ -444,7 +441,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, two)).map(asWritten)).toEqual([event])
       })
 
-      test('16 an id twice in one append is refused', async () => {
+      test('16 an append with the same id twice is refused', async () => {
         const stream = freshStream()
         const event = newEvent()
         await expectTypeError(() =>
@@ -472,7 +469,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await eventLog.append(stream, 'none', newEvents(1))
         const sized = (bytes: number): NewEvent =>
           newEvent({ metadata: '{}', data: `"${'a'.repeat(bytes - 4)}"` })
-        // 'ž' is one character and two bytes: the limit counts bytes.
+        // 'ž' is one character but two bytes, and the limit counts bytes.
         const wide = newEvent({ data: `"${'ž'.repeat(appendBytesMax / 2)}"` })
         const halves = [sized(appendBytesMax / 2), sized(appendBytesMax / 2 + 1)]
         for (const events of [[sized(appendBytesMax + 1)], [wide], halves, newEvents(appendEventsMax + 1)])
@@ -486,7 +483,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await eventLog.read(stream, { from: 1, max: 1 })).map(asWritten)).toEqual([largest])
       })
 
-      test('20 BigInt and non-finite numbers are refused before anything is sent', () => {
+      test('20 BigInt and non-finite numbers, before anything is sent', () => {
         const refused: unknown[] = [
           { credits: 1n },
           { deep: [{ credits: 1n }] },
@@ -573,7 +570,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('20 an unescaped half of a surrogate pair is refused rather than replaced', async () => {
+      test('20 half of a surrogate pair without an escape is refused rather than replaced', async () => {
         await expectUnchangedOrRefused(eventLog, newEvent({ data: '{"s":"\ud800"}' }))
         await expectUnchangedOrRefused(eventLog, newEvent({ metadata: '{"s":"\udc00"}' }))
       })
@@ -598,7 +595,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('21 stream, revision, id, type and time of recording are returned, the time in UTC milliseconds', async () => {
+      test('21 stream, revision, id, type and recording time are returned, the time in UTC milliseconds', async () => {
         const stream = freshStream('key')
         const events = [newEvent({ type: 'ApiKeyIssued' }), newEvent({ type: 'ApiKeyRevoked' })]
         const before = Date.now()
@@ -618,7 +615,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(delivered).toEqual(recorded[0])
       })
 
-      test('21 an event that gives its time of recording keeps that time, because a digest covers it', async () => {
+      test('21 an event that contains its recording time keeps that time, because a digest covers it', async () => {
         const stream = freshStream('key')
         const recordedAt = '2026-01-02T03:04:05.678Z'
         const metadata = `{"actor":"\\",\\"recorded_at\\":\\"x","recorded_at":"${recordedAt}","digest":"d"}`
@@ -629,18 +626,18 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('reading a stream', () => {
-      test('22 a stream that does not exist is missing, in either direction', async () => {
+      test('22 reading a stream that does not exist reports it as missing, in either direction', async () => {
         const stream = freshStream()
         await expect(eventLog.read(stream, { max: 10 })).rejects.toThrow(StreamMissing)
         await expect(eventLog.read(stream, { from: 3, direction: 'backwards', max: 10 })).rejects.toThrow(
           StreamMissing,
         )
-        // The beginning of another stream's name is not a stream either.
+        // The beginning of another stream's name is not a stream.
         await eventLog.append(`${stream}0`, 'none', newEvents(1))
         await expect(eventLog.read(stream, { max: 10 })).rejects.toThrow(StreamMissing)
       })
 
-      test('23 a stream is read forwards and backwards, from a revision inclusive, up to a maximum number of events', async () => {
+      test('23 a stream is read forwards and backwards, from a revision (inclusive), up to a maximum number of events', async () => {
         const stream = freshStream()
         const neighbour = freshStream()
         await eventLog.append(neighbour, 'none', newEvents(20))
@@ -667,7 +664,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.read(stream, { from: 1_000_000, max: 10 })).toEqual([])
       })
 
-      test('24 every client reads what was just appended', async () => {
+      test('24 every client reads an event as soon as it has been appended', async () => {
         const other = await log.reopen()
         const stream = freshStream()
         for (let revision = 0; revision < 20; revision++) {
@@ -677,9 +674,9 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
-    // An engine may store an append as one row. No question to the log may reveal where an append ends.
+    // An engine can store an append as one row. No read may reveal where an append ends.
     describe('inside an append', () => {
-      /** Appends of 1 to `sizes.length` events of more than one kilobyte, so that an engine that compresses does. */
+      /** Appends of 1 to `sizes.length` events of more than one kilobyte each, so that an engine that compresses does so. */
       const appended = async (sizes: readonly number[], category?: string) => {
         const stream = freshStream(category)
         const events: NewEvent[] = []
@@ -691,7 +688,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         return { stream, events }
       }
 
-      test('45 a read starts at any revision, forwards and backwards, with any length', async () => {
+      test('45 a read can start at any revision, forwards and backwards, with any length', async () => {
         const { stream, events } = await appended([7, 1, 5])
         const recorded = await readAll(eventLog, stream)
         expect(recorded.map(asWritten)).toEqual(events)
@@ -711,7 +708,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.lastRevision(stream)).toBe(events.length - 1)
       })
 
-      test('45 every event is found by its position', async () => {
+      test('45 every event can be found by its position', async () => {
         const { stream } = await appended([6, 2])
         const recorded = await readAll(eventLog, stream)
         for (const event of recorded) {
@@ -763,7 +760,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
                 if (item.kind === 'events') expect(item.events.length).toBeLessThanOrEqual(batchMax)
               for (const { position } of whole.items) places.add(position)
             }
-            // Another reader may begin where a batch ends.
+            // Another reader can begin where a batch ends.
             for (const position of places) {
               const rest = await readToEnd(eventLog, { after: position, prefixes })
               expect(rest.events()).toEqual(recorded.filter((event) => event.position > position))
@@ -780,7 +777,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('45 events sent again are recognized no matter how they were grouped, and other events are not', async () => {
+      test('45 resent events are recognized no matter how they were grouped, and other events are not', async () => {
         const { stream, events } = await appended([3, 1, 4])
         const head = await eventLog.head()
         for (let from = 0; from < events.length; from++)
@@ -802,7 +799,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
       })
 
-      test('45 more events and bytes than a page holds are read and followed completely', async () => {
+      test('45 more events and bytes than fit on a page are read and followed completely', async () => {
         const after = await eventLog.head()
         const stream = freshStream()
         let revision: number | 'none' = 'none'
@@ -824,7 +821,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
       })
 
-      test('45 a read that does not fit into memory is refused, and a smaller read is not', async () => {
+      test('45 a read that does not fit into memory is refused, but a smaller read succeeds', async () => {
         const stream = freshStream()
         const bytes = 990_000
         const count = Math.floor(readBytesMax / bytes) + 1
@@ -836,7 +833,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.read(stream, { max: 10 })).toHaveLength(10)
       })
 
-      test('46 a log restored to the middle of an append is a different log for a reader of the whole append', async (context) => {
+      test('46 a log restored to the middle of an append is a different log for a reader that read the whole append', async (context) => {
         await restored(async ({ log: { eventLog: own, restore, reopen }, stream }) => {
           const events = newEvents(5)
           await own.append(stream, 'none', events)
@@ -858,7 +855,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('one order', () => {
-      test('27 positions strictly increase, the head is the last one, and the log holds only appended events', async () => {
+      test('27 positions strictly increase, the head is the last position, and the log contains only appended events', async () => {
         await withFreshLog(async (fresh) => {
           expect(await fresh.eventLog.head()).toBe(logStart)
           expect((await readToEnd(fresh.eventLog)).events()).toEqual([])
@@ -876,7 +873,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         })
       })
 
-      test('28 the order within every stream is the order of the whole log, also with concurrent writers', async () => {
+      test('28 the order within every stream is the order in the whole log, even with concurrent writers', async () => {
         const clients = [eventLog, await log.reopen(), await log.reopen()]
         const after = await eventLog.head()
         const streams = Array.from({ length: 9 }, () => freshStream())
@@ -923,17 +920,17 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
 
       test('29 a subscription to an empty log is caught up immediately', async () => {
         await withFreshLog(async (fresh) => {
-          // It may pass events of others on the way.
+          // The subscription can pass events of others on the way.
           const [item, ...more] = (await readToEnd(fresh.eventLog)).items.filter(
             ({ kind }) => kind !== 'idle',
           )
           expect([item?.kind, more]).toEqual(['caught-up', []])
-          // After its head the log may have events that are not delivered here: the engine's own, or those of other logs.
+          // After its head, the log can contain events that are not delivered here: the engine's own, or those of other logs.
           expect(item?.position).toBeGreaterThanOrEqual(await fresh.eventLog.head())
         })
       })
 
-      test('30 there is no gap and no duplicate between catching up and following, while others write', async () => {
+      test('30 there is no gap and no duplicate between catching up and following, even while others write', async () => {
         const other = await log.reopen()
         const after = await eventLog.head()
         const streams = [freshStream(), freshStream(), freshStream()]
@@ -969,7 +966,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('31 a subscription to a stream that does not exist yet delivers it when it exists', async () => {
+      test('31 a subscription to a stream that does not exist yet delivers its events once it exists', async () => {
         const stream = freshStream('pixel')
         const reader = reading(eventLog, { prefixes: [stream], after: await eventLog.head() })
         await reader.until(caughtUp)
@@ -996,7 +993,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('33 prefixes select streams; positions never decrease and never pass a match that was not delivered', async () => {
+      test('33 prefixes select streams; positions never decrease and never pass a matching event that was not delivered', async () => {
         const after = await eventLog.head()
         const write = async (): Promise<void> => {
           for (let n = 0; n < 30; n++)
@@ -1029,7 +1026,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('34 a slow consumer loses nothing and holds no more than it took', async () => {
+      test('34 a slow consumer loses nothing, and only the events that it took are in memory', async () => {
         const stream = freshStream()
         const after = await eventLog.head()
         const largeEvent = () => newEvent({ data: `"${'x'.repeat(900_000)}"` })
@@ -1070,7 +1067,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(seen).toEqual(ids)
       })
 
-      test('34 a caught-up reader that takes 100 ms per batch gets everything that waits, not a few events', async () => {
+      test('34 a caught-up reader that needs 100 ms per batch gets all waiting events, not just a few', async () => {
         const after = await eventLog.head()
         const [first, ...waiting] = [freshStream(), freshStream(), freshStream(), freshStream()]
         const stopping = new AbortController()
@@ -1091,7 +1088,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           for (let revision = 0; revision < 200; revision += 20)
             await eventLog.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(20))
         sizes.length = 0
-        // A moment is enough for all of them. On a very busy machine it is enough for more than a few at a time.
+        // A moment is enough for all of them, and even on a very busy machine for more than a few at a time.
         while (sizes.length < 15 && sizes.reduce((sum, size) => sum + size, 0) < 600) {
           await take()
           await sleep(100)
@@ -1104,7 +1101,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
-    describe('a log that is not the one that was read', () => {
+    describe('after the log was replaced by a different one', () => {
       test('41 an event is found by its position, and only by that', async () => {
         const stream = freshStream()
         await log.eventLog.append(stream, 'none', newEvents(3))
@@ -1127,7 +1124,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await log.eventLog.read(stream, { max: 10 })).toHaveLength(4)
       })
 
-      test('42 the engine returns the last revision of a stream, and the list of streams', async () => {
+      test("42 the engine returns a stream's last revision, and the list of streams", async () => {
         const category = freshStream('listed').replace('-', '')
         const [one, two] = [`${category}-one`, `${category}-two`]
         await log.eventLog.append(one, 'none', newEvents(3))
@@ -1137,7 +1134,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await log.eventLog.streams(`${category}-`)).sort()).toEqual([one, two])
       })
 
-      test('43 a reader whose log is restored from an older copy gets an error, and no event of the other log', async (context) => {
+      test('43 a reader whose log is restored from an older copy gets an error, and no event from the restored log', async (context) => {
         await restored(async ({ log: { eventLog, restore }, stream }) => {
           await eventLog.append(stream, 'none', newEvents(5))
           const events = await readAll(eventLog, stream)
@@ -1153,7 +1150,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }, context)
       })
 
-      test('44 the same if the restored log has grown longer than the one that was read', async (context) => {
+      test('44 the same is true if the restored log has grown longer than the one that was read', async (context) => {
         await restored(async ({ log: { eventLog, restore, reopen }, stream }) => {
           await eventLog.append(stream, 'none', newEvents(5))
           const events = await readAll(eventLog, stream)
@@ -1169,7 +1166,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }, context)
       })
 
-      test('44 a reader that knows its last event continues after it if the log still holds it', async () => {
+      test('44 a reader that passes its last event continues after it if the log still contains that event', async () => {
         const stream = freshStream()
         await log.eventLog.append(stream, 'none', newEvents(4))
         const events = await readAll(log.eventLog, stream)
@@ -1185,14 +1182,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('ending', () => {
-      test('37 every request settles while the engine does not answer, and later attempts converge', async () => {
+      test('37 every request settles while the engine does not answer, and later attempts succeed', async () => {
         const silenceable = await engine.openSilenceable()
         const { eventLog: own, settlesWithinMs } = silenceable
         try {
           const [one, two] = [newEvents(2), newEvents(2)]
           // A cold server needs time for its first append.
           await appendUntilKnown(own, 'ledger-a', 'none', one)
-          // Both at the same time, so that both find their connections open.
+          // Both at the same time, so that both have open connections.
           await Promise.all([readAll(own, 'ledger-a'), own.head()])
           silenceable.silence()
           const startedAt = Date.now()
@@ -1215,7 +1212,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('47 of an append that a silent engine holds and another event at the same place, exactly one is written', async () => {
+      test('47 if a silent engine has an append and another event takes the same place, exactly one of them is written', async () => {
         const silenceable = await engine.openSilenceable()
         const { eventLog: own } = silenceable
         try {
@@ -1267,7 +1264,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const patience = sleep(2_000, 'still asked')
         const settled = Promise.allSettled(reads).then(() => 'settled')
         expect(await Promise.race([settled, patience]), 'reads, two seconds after the close').toBe('settled')
-        // Both end because of the close: neither signal was aborted.
+        // Both end because the log closes: their signals are not aborted.
         await expect(waiting.until(() => false)).rejects.toThrow('ended')
         await expect(reading1.until(() => false)).rejects.toThrow('ended')
       })

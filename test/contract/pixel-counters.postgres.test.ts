@@ -1,4 +1,4 @@
-/** Pixel counters in PostgreSQL: the contract, and the fate of hits while the database is late or unreachable. */
+/** Pixel counters in PostgreSQL: the contract, and what happens to hits while the database is slow or unreachable. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -19,7 +19,7 @@ let aside: pg.Pool
 beforeAll(async () => {
   database = await testDatabase()
   aside = new pg.Pool({ connectionString: database.url, max: 2 })
-  // The database may be dropped before the server has released a connection.
+  // The database can be dropped before the server has released a connection.
   aside.on('error', () => undefined)
 })
 afterAll(async () => {
@@ -35,7 +35,7 @@ describe('pixel counters in PostgreSQL', () => {
   }))
 })
 
-describe('while the database is late', () => {
+describe('while the database is slow', () => {
   let counters: PixelCounters
   beforeEach(() => {
     counters = openPixelCounters({ url: database.url, logger })
@@ -73,7 +73,7 @@ describe('while the database is late', () => {
     expect(await counters.used(organizationId, rules.limits)).toEqual([2])
   })
 
-  test('hits above the limit of waiting ones are refused immediately', async () => {
+  test('when too many hits wait, further hits are refused immediately', async () => {
     const organizationId = freshOrganization()
     const rules = { blockedBy: null, limits: [limit('example.com', 100_000)] }
     const verdicts = await Promise.allSettled(
@@ -86,7 +86,7 @@ describe('while the database is late', () => {
 })
 
 describe('while the table is unreachable', () => {
-  test('hits are refused within a second, and counted again afterwards; each change is logged once', async () => {
+  test('hits are refused within a second, and counted again afterwards; the beginning and the end are each logged once', async () => {
     const lines: string[] = []
     const counters = openPixelCounters({
       url: database.url,
@@ -117,7 +117,7 @@ describe('while the table is unreachable', () => {
 })
 
 describe('cleanup', () => {
-  test('deletes hit ids after a day and counters of long past periods, but nothing that still counts', async () => {
+  test('deletes hit ids after a day and the counters of long past periods, but nothing that still counts', async () => {
     const counters = openPixelCounters({ url: database.url, logger })
     const organizationId = freshOrganization()
     const now = Date.now()

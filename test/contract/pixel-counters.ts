@@ -1,4 +1,4 @@
-/** What pixel counters promise, in one process and in several. */
+/** The guarantees of pixel counters, in one process and in several. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   CountersUnavailable,
@@ -11,7 +11,7 @@ import type { LimitWindow, MatchedRules } from '../../src/capabilities/pixel/rul
 import type { PixelPeriod } from '../../src/events/pixel.ts'
 
 export type CountersUnderTest = {
-  /** Another process with the same counters. The suite closes every counter it opened. */
+  /** Another process with the same counters. The suite closes all counters that it opened. */
   open(): Promise<PixelCounters>
   close(): Promise<void>
 }
@@ -44,7 +44,7 @@ export const ask = (organizationId: string, rules: MatchedRules, rest: Partial<H
 
 const firing = (verdicts: readonly HitVerdict[]): number => verdicts.filter(({ fires }) => fires).length
 
-/** Makes `clients` ask one after the other until each has asked `rounds` times. */
+/** Makes `clients` send hits one after the other until each has sent `rounds`. */
 export const clientsOf = async (
   clients: number,
   rounds: number,
@@ -82,7 +82,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   })
   const take = (rules: MatchedRules, rest: Partial<HitAsk> = {}, by = counters): Promise<HitVerdict> =>
     by.take(ask(organizationId, rules, rest))
-  /** On a busy machine a hit may be too late: it is asked again, and still counted once because it has an id. */
+  /** On a busy machine a hit can be too late. It is then sent again, and still counted once because it has an id. */
   const takeOnce = async (hitId: string, rules: MatchedRules, by = counters): Promise<HitVerdict> => {
     for (let tries = 1; ; tries++) {
       try {
@@ -95,7 +95,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   const usedOf = (...windows: LimitWindow[]): Promise<number[]> => counters.used(organizationId, windows)
 
   describe('a limit', () => {
-    test('lets exactly that many hits fire, and returns the count after each', async () => {
+    test('allows exactly that many hits to fire, and returns the count after each', async () => {
       const rules = limitedBy(limit('example.com', 3))
       const verdicts = []
       for (let n = 0; n < 5; n++) verdicts.push(await take(rules))
@@ -108,14 +108,14 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       ])
     })
 
-    test('is judged by its current number: hits that were counted stay counted', async () => {
+    test('applies with its current value: hits that were counted stay counted', async () => {
       for (let n = 0; n < 4; n++) await take(limitedBy(limit('example.com', 4)))
       expect(await take(limitedBy(limit('example.com', 6)))).toMatchObject({ fires: true, used: [5] })
       expect(await take(limitedBy(limit('example.com', 2)))).toMatchObject({ fires: false, used: [5] })
       expect(await take(limitedBy(limit('example.com', 6)))).toMatchObject({ fires: true, used: [6] })
     })
 
-    test('of 1,000,000,000 is counted like any other', async () => {
+    test('of 1,000,000,000 works like any other', async () => {
       expect(await take(limitedBy(limit('example.com', 1_000_000_000)))).toMatchObject({
         fires: true,
         used: [1],
@@ -151,7 +151,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(day, month, sub)).toEqual([2, 2, 1])
     })
 
-    test('is stopped by any limit, and then counts against none', async () => {
+    test('is stopped by any one of them, and then counts against none', async () => {
       const rules = limitedBy(day, month, sub)
       expect(firing([await take(rules), await take(rules)])).toBe(2)
       for (let n = 0; n < 3; n++) expect(await take(rules)).toEqual({ rules, fires: false, used: [2, 2, 2] })
@@ -161,7 +161,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await take(limitedBy(day))).toMatchObject({ fires: true, used: [4] })
     })
 
-    test('may be under as many limits as a name has labels', async () => {
+    test('can be under as many limits as its host name has labels', async () => {
       const labels = Array.from({ length: 120 }, () => 'a')
       const limits = labels.flatMap((_, n) => {
         const domain = `${labels.slice(n).join('.')}.example.com`
@@ -174,7 +174,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   })
 
   describe('simultaneous hits', () => {
-    test('from 64 clients through two processes: a limit of 5,000 ends at exactly 5,000', {
+    test('from 64 clients through two processes, under a limit of 5,000: exactly 5,000 fire', {
       timeout: 60_000,
     }, async () => {
       const processes = [counters, await open()]
@@ -185,19 +185,19 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(verdicts).toHaveLength(6_400)
       expect(firing(verdicts)).toBe(5_000)
       expect(await usedOf(cap)).toEqual([5_000])
-      // Each of the 5,000 hits got its own count.
+      // Each of the 5,000 hits got a different count.
       const counts = verdicts.filter(({ fires }) => fires).map(({ used }) => used[0])
       expect(new Set(counts).size).toBe(5_000)
     })
 
-    test('on overlapping limits, in any order, through three processes: none exceeds its limit, and none waits for ever', {
+    test('on overlapping limits, in any order, through three processes: all limits are respected, and every hit is answered', {
       timeout: 60_000,
     }, async () => {
       const processes = [counters, await open(), await open()]
       const limits = Array.from({ length: 8 }, (_, n) => limit(`d${n}.example.com`, 40 + n))
       const fired = limits.map(() => 0)
       await clientsOf(48, 30, async (client, round) => {
-        // Each client visits the limits in its own order.
+        // Each client goes through the limits in a different order.
         const step = [1, 3, 5, 7][client % 4] ?? 1
         const chosen = [0, 1, 2].map((n) => (client + round * step + n * step) % limits.length)
         const rules = limitedBy(...chosen.flatMap((n) => limits[n] ?? []))
@@ -210,7 +210,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(Math.max(...fired.map((count, n) => count - n))).toBe(40)
     })
 
-    test('fill a limit to its last hit: no hit is refused while there is room', async () => {
+    test('use a limit up to its last hit: no hit is refused before that', async () => {
       const cap = limit('example.com', 300)
       const verdicts = await clientsOf(30, 10, (client, round) =>
         takeOnce(`${client}-${round}`, limitedBy(cap)),
@@ -235,14 +235,14 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       ['the rules went away', limitedBy(limit('example.com', 1)), limitedBy()],
       ['a block went', blockedBy('example.com'), limitedBy()],
       ['rules came', limitedBy(), limitedBy(limit('example.com', 1))],
-    ])('gets it even when %s in the meantime', async (_, before, after) => {
+    ])('gets its first verdict even if %s in the meantime', async (_, before, after) => {
       const first = await take(before, { hitId: 'h' })
       expect(first.rules).toEqual(before)
       expect(await take(after, { hitId: 'h' })).toEqual(first)
       expect(await take(after, { hitId: 'another' })).toMatchObject({ rules: after })
     })
 
-    test('that fired does not fire while its host is blocked, and is the same hit again afterwards', async () => {
+    test('that fired does not fire while its host is blocked, and gets its first verdict again afterwards', async () => {
       const first = await take(rules, { hitId: 'h' })
       expect(first).toMatchObject({ fires: true, used: [1] })
       const block = blockedBy('example.com')
@@ -252,7 +252,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...rules.limits)).toEqual([1])
     })
 
-    test('asked by several clients before and after a block fires only for those that asked before it', async () => {
+    test('sent by several clients before and after a block fires only for those that sent it before', async () => {
       const block = blockedBy('example.com')
       const asks = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? rules : block))
       const verdicts = await Promise.all(asks.map((one) => take(one, { hitId: 'h' })))
@@ -279,7 +279,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(limit('example.com', 9))).toEqual([1])
     })
 
-    test('asked 200 times simultaneously through two processes is one hit with one verdict', async () => {
+    test('sent 200 times simultaneously through two processes is one hit with one verdict', async () => {
       const processes = [counters, await open()]
       const verdicts = await clientsOf(100, 2, (client) => takeOnce('h', rules, processes[client % 2]))
       expect(verdicts).toHaveLength(200)
@@ -301,24 +301,24 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...cap.limits)).toEqual([100])
     })
 
-    test('belongs to its organization: the same id of another is a different hit', async () => {
+    test('belongs to its organization: the same id from another organization is a different hit', async () => {
       await take(rules, { hitId: 'h' })
       const elsewhere = freshOrganization()
       expect(await counters.take(ask(elsewhere, rules, { hitId: 'h' }))).toMatchObject({ used: [1] })
       expect(await counters.used(elsewhere, rules.limits)).toEqual([1])
     })
 
-    test('is remembered for 24 hours, and after that is a new hit', async () => {
+    test('is remembered for 24 hours, and is a new hit after that', async () => {
       const all = limitedBy(limit('example.com', 9))
       const at = (atMs: number) => take(all, { hitId: 'h', atMs })
       expect((await at(noon)).used).toEqual([1])
       expect((await at(noon + dayMs - 1)).used).toEqual([1])
       expect((await at(noon + dayMs)).used).toEqual([2])
-      // It is remembered again from then on.
+      // From then on it is remembered again.
       expect((await at(noon + 2 * dayMs - 1)).used).toEqual([2])
     })
 
-    test('may have any id', async () => {
+    test('can have any id', async () => {
       const all = limitedBy(limit('example.com', 100))
       const ids = [
         'a',
@@ -340,7 +340,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     })
   })
 
-  test('a window without hits is 0', async () => {
+  test('a window without hits has the count 0', async () => {
     expect(await usedOf(limit('example.com', 5), limit('example.org', 5))).toEqual([0, 0])
     expect(await usedOf()).toEqual([])
   })
@@ -357,7 +357,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     ])
   })
 
-  test('a process that starts continues the counts of one that ended', async () => {
+  test('a process that starts continues the counts of a process that ended', async () => {
     const rules = limitedBy(limit('example.com', 3))
     await take(rules, { hitId: 'h' })
     await take(rules)

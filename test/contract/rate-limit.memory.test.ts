@@ -1,4 +1,3 @@
-/** Counters in one process: the contract of every rate limiter. */
 import { describe, vi } from 'vitest'
 import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
 import { rateLimitContract } from './rate-limit.ts'

@@ -1,11 +1,11 @@
-/** What every rate limiter promises, wherever its counters are stored. Memory and Redis run this one suite. */
+/** The guarantees of every rate limiter, wherever its counters are stored. Memory and Redis run this suite. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import type { RateLimiter, RateVerdict } from '../../src/guard/limits/rate-limit.ts'
 
 export type LimiterUnderTest = {
   readonly limiter: RateLimiter
-  /** Lets all windows expire. */
+  /** Advances time, so that windows expire. */
   advance(ms: number): Promise<void>
   close(): Promise<void>
 }
@@ -28,7 +28,7 @@ export const passing = async (limiter: RateLimiter, key: DirectoryKey, attempts:
   return passed
 }
 
-/** Real time may pass between the request and its answer, so the reported window may be a little shorter. */
+/** Some real time passes between the request and its answer, so the reported window can be a little shorter. */
 const about = (seconds: number): unknown => ({
   asymmetricMatch: (value: unknown) =>
     typeof value === 'number' && Number.isInteger(value) && value <= seconds && value >= seconds - 2,
@@ -45,7 +45,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   afterEach(() => opened.close())
 
   describe('a call', () => {
-    test('passes up to the limit, and is denied beyond it by the full window', async () => {
+    test('passes up to the limit, and beyond it is denied for the full window', async () => {
       const key = keyOf(3, 100)
       for (const remaining of [2, 1, 0])
         expect(await limiter.take(key)).toEqual({
@@ -70,7 +70,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       })
     })
 
-    test('is denied by the day even if the minute would let it pass', async () => {
+    test('is denied by the day even if the minute would allow it', async () => {
       const key = keyOf(10, 2)
       expect(await passing(limiter, key, 2)).toBe(2)
       expect((await limiter.take(key)).exceeded).toEqual({
@@ -112,7 +112,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('a window', () => {
-    test('opens with the first call and lasts its length, no matter how many calls follow', async () => {
+    test('opens with the first call and has a fixed length, no matter how many calls follow', async () => {
       const key = keyOf(3, 1_000)
       expect(await passing(limiter, key, 3)).toBe(3)
       for (let passed = 10; passed < 60; passed += 10) {
@@ -135,20 +135,20 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('a denied call', () => {
-    test('by the minute uses nothing of the day', async () => {
+    test('by the minute does not count against the day', async () => {
       const key = keyOf(2, 10)
       expect(await passing(limiter, key, 50)).toBe(2)
       await opened.advance(60_000)
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 7 })
     })
 
-    test('by the day uses nothing of the minute', async () => {
+    test('by the day does not count against the minute', async () => {
       const key = keyOf(10, 2)
       expect(await passing(limiter, key, 5)).toBe(2)
       expect(remainingOf(await limiter.take(withLimits(key, 10, 100)))).toEqual({ minute: 7, day: 97 })
     })
 
-    test('gets the real rest of the window that did not deny it', async () => {
+    test('gets the actual remaining count of the window that did not deny it', async () => {
       const byMinute = keyOf(2, 10)
       await passing(limiter, byMinute, 2)
       for (let n = 0; n < 3; n++)
@@ -159,7 +159,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
         expect(remainingOf(await limiter.take(byDay))).toEqual({ minute: 8, day: 0 })
     })
 
-    test('among 100 simultaneous calls: exactly the limit passes, and nothing else is used up', async () => {
+    test('among 100 simultaneous calls: exactly as many as the limit pass, and nothing else is used up', async () => {
       const key = keyOf(7, 1_000)
       const verdicts = await Promise.all(Array.from({ length: 100 }, () => limiter.take(key)))
       expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(7)
@@ -168,7 +168,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     })
   })
 
-  test('of simultaneous calls, those denied by the minute are not asked to wait a day', async () => {
+  test('simultaneous calls denied by the minute are not told to wait a day', async () => {
     const key = keyOf(2, 5)
     const verdicts = await Promise.all(Array.from({ length: 12 }, () => limiter.take(key)))
     expect(verdicts.flatMap(({ exceeded }) => exceeded?.policy ?? [])).toEqual(
@@ -184,7 +184,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       return passed
     }
 
-    test('gets the figures of that window first, and counts in all three', async () => {
+    test('gets the figures of the window of one second, and counts in all three windows', async () => {
       const key = keyOf(100, 1_000)
       for (const used of [1, 2])
         expect(await limiter.take(key, 5)).toEqual({
@@ -209,7 +209,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
         })
     })
 
-    test('is denied beyond it without using the longer windows, and passes in the next second', async () => {
+    test('is denied beyond it without counting in the longer windows, and passes in the next second', async () => {
       const key = keyOf(100, 1_000)
       expect(await takes(key, 3, 8)).toBe(3)
       const denied = await limiter.take(key, 3)
@@ -234,7 +234,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 57, day: 957 })
     })
 
-    test('counts against the second of its own key only, with the current limit', async () => {
+    test("counts against its own key's second only, with the current limit", async () => {
       const [one, other] = [keyOf(100, 1_000), keyOf(100, 1_000)]
       expect(await takes(one, 2, 4)).toBe(2)
       expect(await takes(other, 2, 4)).toBe(2)
@@ -242,7 +242,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect((await limiter.take(one, 1)).exceeded).toMatchObject({ policy: 'second', limit: 1 })
     })
 
-    test('denied by a longer window uses nothing of the second, and gets the longer wait', async () => {
+    test('denied by a longer window does not count in the second, and gets the longer wait', async () => {
       const key = keyOf(2, 1_000)
       expect(await takes(key, 10, 6)).toBe(2)
       const denied = await limiter.take(key, 10)
@@ -253,7 +253,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect((await limiter.take(full, 2)).exceeded?.policy).toBe('minute')
     })
 
-    test('among 60 simultaneous calls: exactly the limit passes', async () => {
+    test('among 60 simultaneous calls: exactly as many as the limit pass', async () => {
       const key = keyOf(1_000, 10_000)
       const verdicts = await Promise.all(Array.from({ length: 60 }, () => limiter.take(key, 10)))
       expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(10)
@@ -266,7 +266,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect((await limiter.take(keyOf(10, 10), 0)).exceeded).toMatchObject({ policy: 'second', limit: 0 })
     })
 
-    test('does not use the window of refusals', async () => {
+    test('does not count in the window of refusals', async () => {
       const key = keyOf(10, 100)
       expect(await takes(key, 1, 3)).toBe(1)
       expect(await limiter.takeRefused(key)).toMatchObject({ exceeded: null, windows: [{ remaining: 9 }] })
@@ -274,7 +274,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('the window of refusals', () => {
-    test("is as wide as the key's minute, and separate: neither uses up the other", async () => {
+    test("is as large as the key's minute, but separate: neither uses up the other", async () => {
       const key = keyOf(2, 10)
       for (const remaining of [1, 0])
         expect(await limiter.takeRefused(key)).toEqual({
@@ -286,7 +286,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(await passing(limiter, key, 5)).toBe(1)
     })
 
-    test('takes nothing for a call that it denies, and ends after a minute', async () => {
+    test('counts nothing for a call that it denies, and ends after a minute', async () => {
       const key = keyOf(2, 10)
       let passed = 0
       for (let n = 0; n < 20; n++) if ((await limiter.takeRefused(key)).exceeded === null) passed++
