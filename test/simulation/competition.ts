@@ -1,4 +1,4 @@
-/** A busy process next to the log and a distant one with one call per second, both writing to the same ledger. */
+/** Two processes write to the same ledger: a busy one next to the log, and a distant one with one call per second. */
 import { pino } from 'pino'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -18,11 +18,11 @@ const callsFromAfar = 10
 
 type Competing = {
   readonly seed: number
-  /** The distant process cannot announce to the near one that it keeps losing. */
+  /** The distant process cannot notify the near one that it keeps losing. */
   readonly untold?: boolean
-  /** No pause of the near process is long enough for the distant one. */
+  /** The near process never pauses long enough for the distant one. */
   readonly shortPauses?: boolean
-  /** Number of calls by the distant process. */
+  /** The number of calls by the distant process. */
   readonly calls?: number
 }
 

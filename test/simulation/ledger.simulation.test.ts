@@ -1,8 +1,6 @@
 /**
- * The ledger protocol under a simulated network. Several processes use one log, with lost replies, lost requests, late and
- * duplicate arrivals, outages, crashes, and callers who retry. One seed determines time, randomness and every interleaving.
- * A failure prints the seed: SIM_SEED=<seed> plays it again. SIM_SEEDS=<count> plays that many seeds, starting at
- * SIM_SEED or 1, each with SIM_OPERATIONS=<count> operations.
+ * The ledger protocol in a simulation (`simulation.ts`). SIM_SEED=<seed> replays a failed seed. SIM_SEEDS=<count> runs that many
+ * seeds, starting at SIM_SEED or 1, each with SIM_OPERATIONS=<count> operations.
  */
 import { randomInt } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -17,7 +15,7 @@ vi.mock('node:timers/promises', async () => {
 })
 
 beforeEach(() => {
-  // A writer collects the requests of one turn of the event loop. Here a turn is an instant.
+  // A writer collects the requests of one turn of the event loop, which here is one instant.
   vi.stubGlobal('setImmediate', (happen: () => void) => void time.wait(0).then(happen))
   const stopped = new WeakSet<object>()
   vi.stubGlobal('setTimeout', (happen: () => void, ms = 0) => {
@@ -48,7 +46,7 @@ const chosen = process.env.SIM_SEED
 const wide = process.env.SIM_SEEDS
 const operations = process.env.SIM_OPERATIONS
 const shorter: Simulated = operations === undefined ? {} : { operationsMax: Number(operations) }
-/** Each of these two has every kind of fault. Fences are rare: about one seed in six has any. */
+/** Each of these two has every kind of fault. Fences are rare: only about one seed in six has any. */
 const completeSeeds = [12, 22]
 const seedsOf = (): number[] => {
   const first = Number(chosen ?? 1)
@@ -61,14 +59,14 @@ describe('the ledger keeps its promises under faults', () => {
   test.each(seedsOf())('seed %i', { timeout: seedTimeoutMs }, async (seed) => {
     const { operations, events, counts, longestMs } = await play(seed, shorter)
     expect(operations).toBeGreaterThanOrEqual(shorter.operationsMax ?? 2_000)
-    // In a short run a single outage may take most of the time.
+    // In a short run, a single outage can take most of the time.
     if (shorter.operationsMax === undefined) expect(events).toBeGreaterThan(operations)
     for (const [what, times] of Object.entries(counts)) totals[what] = (totals[what] ?? 0) + times
     if (process.env.SIM_REPORT !== undefined)
       process.stdout.write(`${JSON.stringify({ seed, operations, events, longestMs, counts })}\n`)
   })
 
-  test('the same seed plays the same simulation', { timeout: seedTimeoutMs }, async () => {
+  test('the same seed produces the same simulation', { timeout: seedTimeoutMs }, async () => {
     const options = { operationsMax: 400 }
     expect(await simulate(5, options)).toEqual(await simulate(5, options))
   })
@@ -117,7 +115,7 @@ describe('a process far from the log, next to a busy one', () => {
     }
   })
 
-  test('would be refused if it could not announce itself', { timeout: seedTimeoutMs }, async () => {
+  test('would be refused if it could not notify the other', { timeout: seedTimeoutMs }, async () => {
     expect(await simulateCompetition({ seed: 1, untold: true, calls: 1 })).toMatchObject({ refused: 1 })
   })
 
@@ -126,12 +124,12 @@ describe('a process far from the log, next to a busy one', () => {
   })
 })
 
-/** The number of seeds within which a mistake must show. */
+/** A mistake must be found within this number of seeds. */
 const seedsMax = 100
-/** A small number: a classic mistake needs no long history. */
+/** A small number, because the typical mistakes need no long history. */
 const operationsOfMistake = 400
 
-describe('a classic mistake is caught', { shuffle: false }, () => {
+describe('a typical mistake is found', { shuffle: false }, () => {
   const caught: { readonly seed: number; readonly options: Simulated }[] = []
   test.each(mistakes)('$name', { timeout: seedTimeoutMs }, async ({ name, mutant, caughtBy }) => {
     const options = { operationsMax: operationsOfMistake }

@@ -1,6 +1,6 @@
 /**
- * A projector in the simulation: the real fold of key usage, over rows in memory. Rows and checkpoint are written in one step, or, as a
- * mistake, one after the other with an occasional crash between them.
+ * A projector in the simulation: the real fold for key usage, over rows in memory. Rows and checkpoint are written in one step.
+ * As a mistake, they are written one after the other, with an occasional crash in between.
  */
 
 import { keyUsage } from '../../projections/key-usage.ts'
@@ -14,7 +14,7 @@ type Rows = Map<string, number>
 
 const batchMax = 64
 
-/** Sums calls by key, day, capability and outcome, like the columns of the rows that add up. */
+/** Adds up calls by key, day, capability and outcome, as the columns of the rows do. */
 const apply = (rows: Rows, events: readonly ProjectedEvent[]): void => {
   if (!('fold' in keyUsage)) return
   for (const { table, rows: changed, set } of keyUsage.fold(events))
@@ -65,7 +65,7 @@ export const createProjector = ({
           project(organizationId)
       return new Map([...rows].sort())
     },
-    /** The rows from a single fold of the log. */
+    /** The rows from folding the whole log at once. */
     folded: (): Rows => {
       const whole: Rows = new Map()
       for (const organizationId of organizationIds)

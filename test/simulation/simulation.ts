@@ -41,29 +41,29 @@ const organizationIds = ['A', 'B', 'C'].map((letter) => `org_01K9SSSSSSSSSSSSSSS
 const overdrafts = ['0', '5', '20']
 const operationsDefault = 3_000
 const clientsMax = 24
-/** How far the projection that provides snapshots is behind. */
+/** The projection that provides snapshots is this far behind. */
 const snapshotLagMs = 400
-/** The ledger's own limit, plus the interval of its search for late callers. */
+/** The ledger's own limit, plus the interval at which it looks for late callers. */
 const answerMaxMs = 11_000
-/** How late an answer may be: the ledger searches for late callers at this interval. */
+/** An answer can be this late, because the ledger looks for late callers at this interval. */
 const overdueMaxMs = 1_200
-/** Time after the network heals in which everything in flight arrives, and is reversed if necessary. */
+/** In this time after the network recovers, everything in flight arrives and is reversed if necessary. */
 const restMs = 60_000
 
 type Process = {
   readonly name: string
   readonly ledger: Ledger
   readonly eventLog: EventLog
-  /** Until then the process neither sends nor receives. */
+  /** Until then, the process neither sends nor receives. */
   frozenUntilMs: number
   alive: boolean
-  /** It stopped in order. It logged the request ids of the calls it still had to reverse. */
+  /** Whether it was shut down normally. It then logged the request ids of the calls that it still had to reverse. */
   stopped: boolean
   readonly owed: Set<string>
   outageUntilMs: number
-  /** During its outage nothing arrives: the network holds appends until some time afterwards. */
+  /** During its outage, the network delays appends until some time afterwards. */
   held: boolean
-  /** Callers waiting for the process, with a command or a query. */
+  /** Callers that wait for the process, with a command or a query. */
   readonly waiting: Set<{ readonly command: boolean }>
   crash: () => void
   readonly crashed: Promise<never>
@@ -83,12 +83,12 @@ type Told =
 type Call = {
   readonly organizationId: string
   readonly key: string
-  /** With an Idempotency-Key. */
+  /** Whether the call has an Idempotency-Key. */
   readonly keyed: boolean
   readonly told: Told[]
 }
 
-/** Distinguishes the facts of a call from those of all other calls, regardless of event ids. */
+/** Distinguishes the facts of a call from those of all other calls, independently of event ids. */
 const markOf = ({ key }: Pick<Call, 'key'>): string => hash('sha256', key, 'base64url')
 
 const fail = (message: string): never => {
@@ -99,18 +99,15 @@ class ProcessCrashed extends Error {
   override name = 'ProcessCrashed'
 }
 
-/**
- * A typical mistake of ledgers, added from outside. Members wrap the inputs of the ledger; the checks see the original
- * data.
- */
+/** A typical mistake in a ledger, added from outside. Its members wrap the ledger's inputs; the checks use the original data. */
 export type Mutant = {
   /** The event log of one process's ledger. */
   readonly eventLog?: (eventLog: EventLog) => EventLog
-  /** The ledger that callers use. The same function wraps the ledger of every process of a simulation. */
+  /** The ledger that callers use. One function wraps the ledgers of all processes in a simulation. */
   readonly ledger?: () => (ledger: Ledger) => Ledger
-  /** The number of events from which the content of a snapshot is folded, although it claims to have `cut`. */
+  /** A snapshot is folded from this number of events, although it claims to contain `cut`. */
   readonly snapshotContent?: (cut: number) => number
-  /** Rows and checkpoint of a projection are written one after the other. */
+  /** A projection's rows and checkpoint are written one after the other. */
   readonly checkpointApart?: true
 }
 
@@ -131,7 +128,7 @@ export const simulate = async (
   }
   time.reset(startMs)
   const log = createMemoryEventLog({ now: () => time.nowMs })
-  /** Whether the log reports a repeated append. EventStoreDB does not. */
+  /** Whether the log reports that an append was a repetition. EventStoreDB does not. */
   const tellsRepetition = seed % 8 < 4
   const clock = { now: () => time.nowMs }
   const silent = pino({ level: 'silent' })
@@ -169,7 +166,7 @@ export const simulate = async (
   }
 
   const wrapped = mutant.ledger?.() ?? ((ledger: Ledger) => ledger)
-  // With small pages, a command may lie across the end of a page.
+  // With small pages, a command can extend over the end of a page.
   const limits = chance(0.3) ? { readPageMax: 5 + random.integer(20) } : {}
   let started = 0
   const startProcess = (): Process => {
@@ -185,7 +182,7 @@ export const simulate = async (
         await time.wait(1 + random.integer(6))
         await thaw()
         if (!process.alive) {
-          // The request may have left before the process died.
+          // The request might have been sent before the process died.
           return chance(0.5) ? never : deliverSoon('late').then(() => never)
         }
         const fault = faultOf(process)
@@ -200,7 +197,7 @@ export const simulate = async (
         return faulty && (time.nowMs < process.outageUntilMs || chance(0.005)) ? 'unavailable' : undefined
       },
     })
-    // A frozen process receives the result of a read or write late.
+    // A frozen process receives the results of its reads and writes late.
     const told: EventLog = {
       ...client,
       append: (...append) => client.append(...append).finally(thaw),
@@ -252,7 +249,7 @@ export const simulate = async (
     return process
   }
 
-  /** A notice may be lost. */
+  /** Notifies the other processes. A notice can be lost. */
   const tellOthers = (from: string, organizationId: string): void => {
     count('competition')
     for (const { name, ledger, alive } of processes)
@@ -272,7 +269,10 @@ export const simulate = async (
   }
 
   const processes = Array.from({ length: 2 + random.integer(3) }, startProcess)
-  /** The first organization is busy, the second is not, and the third is so quiet that a late append still finds its revision free. */
+  /**
+   * The first organization is busy, the second is not. In the third, so little happens that a late append still finds its
+   * revision free.
+   */
   const anyOrganization = (): string => {
     const [busy = '', calm = '', quiet = ''] = organizationIds
     const draw = random.next()
@@ -282,7 +282,7 @@ export const simulate = async (
 
   let longestMs = 0
   let overdueMs = 0
-  /** The answer of a process, which comes in bounded time unless it is frozen or crashes. */
+  /** A process's answer, which arrives in bounded time unless the process is frozen or crashes. */
   const answered = async <Value>(
     process: Process,
     asked: Promise<Value>,
@@ -319,7 +319,7 @@ export const simulate = async (
     }
   }
 
-  /** The check before a call with a key is recorded: whether it is paid, which the append then requires. */
+  /** The check before a call with a key is recorded. The append then requires that the call is paid if it was paid here. */
   const demandOf = async (
     process: Process,
     organizationId: string,
@@ -344,7 +344,7 @@ export const simulate = async (
     return made.release
   }
 
-  /** The check before a call with a key is made: the revision up to which the ledger does not have it. Null: unknown. */
+  /** The check before a call with a key is made. Returns the revision up to which the ledger does not contain the key; null if unknown. */
   const absentUpTo = async (
     { eventLog, crashed }: Process,
     { organizationId, key }: Call,
@@ -400,7 +400,7 @@ export const simulate = async (
 
   /** One partner's call, repeated with the same key until the partner gives up. */
   const makeCall = async (): Promise<void> => {
-    // A call without an Idempotency-Key is never repeated under the same key.
+    // A call without an Idempotency-Key is never repeated with the same key.
     const keyed = chance(0.5)
     const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, told: [] }
     calls.push(call)
@@ -434,7 +434,7 @@ export const simulate = async (
       grants.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
   }
 
-  /** The sweep of every worker finds the same expired lots and uses the same key for each. */
+  /** All workers find the same expired lots, and use the same key for each. */
   const sweep = async (): Promise<void> => {
     if (grants.length === 0) return
     const { organizationId, grantId } = random.pick(grants)
@@ -472,7 +472,7 @@ export const simulate = async (
     count('price')
   }
 
-  /** A process that stops in order takes no new calls, answers all waiting callers, and comes to rest. */
+  /** A process that shuts down normally accepts no new calls, answers all waiting callers, and finishes its work. */
   const end = async (process: Process): Promise<void> => {
     // Callers that only read an account do not count.
     const waiting = [...process.waiting].filter(({ command }) => command)
@@ -519,14 +519,14 @@ export const simulate = async (
       processes[at] = startProcess()
       count('crash')
     } else {
-      // Most outages are shorter than the retries of an unknown outcome, some are longer. Some affect all processes.
+      // Most outages are shorter than the retries after an unknown outcome, but some are longer. Some affect all processes.
       const lengthMs = chance(0.5) ? random.integer(2_000) : 15_000 + random.integer(10_000)
       const held = chance(0.5)
       for (const one of chance(0.4) ? processes : [process]) {
         one.outageUntilMs = time.nowMs + lengthMs
         one.held = held
       }
-      // Requests in flight arrive when the network comes back, or later.
+      // Requests in flight arrive when the network recovers, or later.
       void time.wait(lengthMs + (held ? random.integer(8_000) : 0)).then(() => {
         if (chance(0.6)) while (log.late.length > 0) arrive(random.pick(log.late))
       })
@@ -589,7 +589,7 @@ export const simulate = async (
   if (broken !== undefined) throw broken
   expect(finished, 'every caller is answered in the end').toBe(clientsMax)
 
-  // The network heals, everything in flight arrives, and every process reads its ledgers once more.
+  // The network recovers, everything in flight arrives, and every process reads its ledgers once more.
   faulty = false
   for (const process of processes) process.outageUntilMs = 0
   while (log.late.length > 0) log.deliverLate(random.pick(log.late))
@@ -653,7 +653,7 @@ export const simulate = async (
     })
     await time.run(() => account !== undefined)
     if (account === undefined) throw new Error('the account cannot be read')
-    // The sum still includes lots that have expired but were not written off yet.
+    // The sum still includes expired lots that were not written off yet.
     const beforeAnyExpiry = balanceOf(account, Number.NEGATIVE_INFINITY)
     expect(beforeAnyExpiry, 'the sum of all movements is the balance').toBe(probe.sum)
     expect(account.revision).toBe(verdict.events - 1)
@@ -672,7 +672,10 @@ const recordedIn = (log: MemoryEventLog, organizationId: string): Recorded[] =>
     return { id: one.id, revision: one.revision, event: { type, data } as LedgerEvent }
   })
 
-/** The ledger's own verification (chain, ids, charge ids, schemas, recomputed charges, overdraft at every event), and a second check of ids. */
+/**
+ * The ledger's own verification (chain, ids, charge ids, schemas, recomputed charges, overdraft at every event), and a second
+ * check of ids.
+ */
 const verify = async (
   eventLog: EventLog,
   organizationId: string,
@@ -712,7 +715,7 @@ type Probe = {
   readonly reversed: ReadonlyMap<string, MicroCredits>
 }
 
-/** Sums the amounts of the events without lots, tariff or account: an independent way to the same figures. */
+/** Sums the events' amounts without lots, tariff or account, as an independent way to the same figures. */
 const probeOf = (recorded: readonly Recorded[]): Probe => {
   let sum = 0n
   let lowest = 0n
@@ -786,6 +789,6 @@ const checkCall = ({ organizationId, key, keyed, told }: Call, { byId, charges, 
     expect(charged, `${key} was refused, so nothing is charged`).toBe(0n)
   const [only] = told
   if (only?.kind !== 'unknown' || keyed || !(only.by.alive || only.by.stopped)) return
-  // A living process reverses the charge. A process that stops in order logs the charges it could not reverse.
+  // A running process reverses the charge. A process that shuts down normally logs the charges that it could not reverse.
   if (!only.by.owed.has(key)) expect(charged - givenBack, `${key} is reversed`).toBe(0n)
 }

@@ -1,4 +1,4 @@
-/** Simulated time. `run` executes the due steps one after the other, in the order of their instants. */
+/** Simulated time. `run` executes the due steps one after the other, in the order of their times. */
 const createTime = () => {
   type Due = { atMs: number; order: number; happen: () => void }
   let due: Due[] = []
@@ -14,7 +14,7 @@ const createTime = () => {
     wait: (ms: number): Promise<void> =>
       new Promise((resolve) => {
         const entry = { atMs: state.nowMs + ms, order: order++, happen: resolve }
-        // Insertion by bisection, because thousands may be waiting.
+        // Insertion by bisection, because thousands of steps can be waiting.
         let low = 0
         let high = due.length
         while (low < high) {
@@ -25,7 +25,7 @@ const createTime = () => {
         }
         due.splice(low, 0, entry)
       }),
-    /** Runs until `done`, or until no step is left. */
+    /** Runs until `done`, or until no steps are left. */
     run: async (done: () => boolean): Promise<void> => {
       for (;;) {
         await new Promise<void>((resolve) => turn(resolve))
@@ -34,7 +34,7 @@ const createTime = () => {
         if (next === undefined) return
         state.nowMs = Math.max(state.nowMs, next.atMs)
         next.happen()
-        // Steps due at the same instant run together, as in one turn of an event loop.
+        // Steps due at the same time run together, as in one turn of the event loop.
         while (due[0] !== undefined && due[0].atMs <= state.nowMs) due.shift()?.happen()
       }
     },
