@@ -1,4 +1,4 @@
-/** The cost of asking for an account in a process that appends nothing itself. */
+/** The cost of reading an account in a process that appends nothing itself. */
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import type { Instruction } from '../../src/ledger/command.ts'
@@ -14,7 +14,7 @@ const exceeded = {
 } as const
 const atMs = Date.parse('2026-03-01T12:00:00.000Z')
 
-test('events of another process are read once, however often the account is asked for', async () => {
+test('events of another process are read once, however often the account is read', async () => {
   const log = createMemoryEventLog()
   const from: (number | bigint | undefined)[] = []
   const ledgerOf = (name: string, onRead?: (stream: string, options: { from?: number }) => undefined) =>
@@ -36,7 +36,7 @@ test('events of another process are read once, however often the account is aske
   for (let n = 0; n < 50; n++) await write(`call-${n}`, { kind: 'count_rate_limited', exceeded })
   from.length = 0
   for (let n = 0; n < 3; n++) expect((await asking.account(organizationId)).revision).toBe(50)
-  // Each read starts with the last event of the account, to check that it is still there.
+  // Each read starts with the account's last event, to check that it is still in the log.
   expect(from).toEqual([0, 50, 50])
   expect((await asking.lastSeen(organizationId)).revision).toBe(50)
 })

@@ -109,7 +109,7 @@ describe('the current cost of a call', () => {
     })
   })
 
-  test('can also be found by its charge', async () => {
+  test("can also be found by the charge's id", async () => {
     expect(await costsOf(events, { chargeId: id('two/charged') }, sources)).toMatchObject({
       call: { revision: 2, requestId: 'two' },
       adjustments: [{ kind: 'reversal' }],
@@ -125,7 +125,7 @@ describe('the current cost of a call', () => {
     })
   })
 
-  test('is as of the last event passed in', async () => {
+  test('includes events up to the last one passed in', async () => {
     expect(await costsOf(events.slice(0, 5), { requestId: 'one' }, sources)).toMatchObject({
       now: 3_500_000n,
     })
@@ -136,7 +136,7 @@ describe('the current cost of a call', () => {
     expect(await costsOf(events, { chargeId: id('none') }, sources)).toBeNull()
   })
 
-  test('is refused if a re-rate cannot be read', async () => {
+  test("is refused if a re-rate's event cannot be read", async () => {
     const rerated = ledger([
       used('one'),
       charged('one', '5'),

@@ -1,6 +1,6 @@
 /**
- * What the ledger does when something it depends on is wrong: a modified snapshot, a log restored from an older copy, an engine
- * that contradicts itself, never answers, or takes no appends.
+ * The ledger when something it depends on is wrong: a modified snapshot, a log restored from an older copy, or an engine that
+ * contradicts itself, never answers, or accepts no appends.
  */
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -41,7 +41,7 @@ const processOf = (
 
 const opened = (credits: string): Promise<void> => openLedger(processOf('opener'), credits)
 
-/** How many calls were paid, and how many the ledger refused to take. */
+/** Makes calls. Returns how many were paid and how many the ledger refused to accept. */
 const make = async (
   ledger: Ledger,
   count: number,
@@ -58,7 +58,7 @@ const make = async (
 }
 
 describe('a snapshot', () => {
-  /** A row modified by someone who can sign it: only the digest can still reveal the change. */
+  /** A row modified by someone who can sign it, so only the digest can still reveal the change. */
   const generous = (change: Partial<Account>): AccountSnapshot => {
     const honest = processOf('honest').account(org)
     return async () => {
@@ -82,12 +82,12 @@ describe('a snapshot', () => {
       const ledger = processOf('a', { snapshot: generous(change) })
       await expect(ledger.lastSeen(org)).rejects.toThrow(LedgerUnavailable)
       expect(await make(ledger, 15)).toEqual({ paid: 0, refused: 15 })
-      // Only this organization is affected: other ledgers may be fine.
+      // Only this organization is affected; other ledgers can be intact.
       expect(ledger.failure()).toBeNull()
     },
   )
 
-  test('without the seal of the projector is ignored: the ledger is folded from its start', async () => {
+  test("without the projector's seal is ignored: the ledger is folded from its start", async () => {
     await opened('10')
     expect(await make(processOf('a', { snapshot: async () => 'not sealed' }), 15)).toEqual({
       paid: 10,
@@ -101,7 +101,7 @@ describe('a log restored from an older copy under a running process', () => {
     ['shorter than the account', 0],
     ['of the same length as the account', 4],
     ['longer than the account', 9],
-  ])('%s: no more calls are taken, and draining ends', async (_, others) => {
+  ])('%s: no more calls are accepted, and draining ends', async (_, others) => {
     await opened('10')
     const ledger = processOf('a')
     expect(await make(ledger, 4)).toEqual({ paid: 4, refused: 0 })
@@ -122,7 +122,7 @@ describe('a log restored from an older copy under a running process', () => {
     await ledger.drain()
   })
 
-  test('a reader that detects the restore also stops the ledger from taking calls', async () => {
+  test('a reader that detects the restore also stops the ledger from accepting calls', async () => {
     await opened('10')
     const ledger = processOf('a')
     expect(await make(ledger, 1)).toEqual({ paid: 1, refused: 0 })
@@ -132,7 +132,7 @@ describe('a log restored from an older copy under a running process', () => {
   })
 })
 
-test('an engine that refuses every append but shows no newer event is retried a limited number of times', async () => {
+test('if an engine refuses every append but shows no newer event, the append is retried a limited number of times', async () => {
   await opened('10')
   const client = log.client('a')
   let appends = 0
@@ -152,7 +152,7 @@ test('an engine that refuses every append but shows no newer event is retried a 
   expect(ledger.failure()).toMatchObject({ kind: 'appends_fail' })
 })
 
-test('a caller gets an answer in time although the append hangs; a later charge is given back', async () => {
+test('a caller gets an answer in time although the append hangs, and a later charge is reversed', async () => {
   await opened('10')
   const client = log.client('a')
   const held = Promise.withResolvers<void>()
@@ -166,7 +166,7 @@ test('a caller gets an answer in time although the append hangs; a later charge 
     },
     limits: { callerWaitMaxMs: 50, unknownRetryMs: 60_000 },
   })
-  // Some are in the append, some are decided on top of it, some wait. All of them get an answer.
+  // Some are in the append, some are decided after it, some wait. Every caller gets an answer.
   const calls = [ledger.submit(org, call('one'))]
   await new Promise((resolve) => setImmediate(resolve))
   for (const key of ['two', 'three']) calls.push(ledger.submit(org, call(key)))
@@ -183,7 +183,7 @@ test('a caller gets an answer in time although the append hangs; a later charge 
   )
 })
 
-test('failing appends are reported until one succeeds, which is detected without a call', {
+test('failing appends are reported until one succeeds, which is noticed without a call', {
   timeout: 20_000,
 }, async () => {
   await opened('10')

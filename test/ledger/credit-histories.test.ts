@@ -1,5 +1,5 @@
 /**
- * Invariants of credits, over random histories of grants, calls, expiries, voids, refunds, adjustments and re-rates: credits are
+ * Invariants of credits over random histories with grants, calls, expiries, voids, refunds, adjustments and re-rates: credits are
  * never created or lost, and every fold of the ledger has the same result.
  */
 import fc from 'fast-check'
@@ -33,10 +33,8 @@ const runs = { seed: 20_261_122, numRuns: 100 }
 const dayMs = 86_400_000
 const startMs = Date.UTC(2026, 0, 20)
 
-// ---- possible operations ----
-
 const amount = fc.bigInt({ min: 1n, max: 80n }).map((quarters) => quarters * 250_000n)
-/** Chosen from the existing items when the operation runs. */
+/** The index of an existing item, chosen when the operation runs. */
 const which = fc.nat({ max: 50 })
 
 const happening = fc.oneof(
@@ -79,15 +77,13 @@ const histories = ({ skewMs }: { skewMs: number }) =>
         what: happening,
         /** Time before the operation. */
         waitMs: fc.oneof(fc.constant(0), fc.nat({ max: 9 * dayMs })),
-        /** The clock error of the process that decides it. */
+        /** The clock error of the process that decides the operation. */
         skewMs: fc.integer({ min: -skewMs, max: skewMs }),
       }),
       { minLength: 5, maxLength: 40 },
     ),
   })
 type History = ReturnType<typeof histories> extends fc.Arbitrary<infer T> ? T : never
-
-// ---- running the operations ----
 
 const book = (price: MicroCredits) =>
   priceBookOf({
@@ -110,7 +106,7 @@ type Recorded = LedgerEvent & Pick<DecodedEvent, 'metadata' | 'recorded'>
 type Told = {
   readonly account: Account
   readonly events: Recorded[]
-  /** The account before each event, and after the last. */
+  /** The account before each event, and after the last one. */
   readonly accounts: Account[]
   readonly charges: { readonly charge: Charge; givenBack: MicroCredits; readonly fills: Fill[] }[]
   readonly lots: Map<string, GrantedLot>
@@ -233,13 +229,12 @@ const tell = ({ overdraftLimit, steps }: History): Told => {
     told.nowMs += waitMs
     happen(told, what, told.nowMs + skewMs)
   }
-  // As before a month is closed.
+  // A month is closed only some time after its end.
   told.nowMs += dayMs
   sweep(told)
   return told
 }
 
-/** The change an event makes to the balance. */
 const movementOf = ({ type, data }: LedgerEvent): MicroCredits => {
   if (type === 'CreditGranted' || type === 'CreditAdjusted') return parseCredits(data.amount)
   if (type === 'CreditCharged' || type === 'CreditExpired') return -parseCredits(data.amount)
@@ -285,7 +280,7 @@ describe('any operations on credits', () => {
     )
   })
 
-  test('opening balance and movements give the closing balance, for every month and every part of a range', () => {
+  test('opening balance plus movements equals the closing balance, for every month and every part of a range', () => {
     fc.assert(
       fc.property(
         histories({ skewMs: 3_000 }),
@@ -311,7 +306,7 @@ describe('any operations on credits', () => {
     )
   })
 
-  test('a balance at one instant, as known at another, is that of the account folded up to then', () => {
+  test('a balance at one instant, as known at another, equals the balance of the account folded up to then', () => {
     fc.assert(
       fc.property(
         histories({ skewMs: 0 }),
@@ -336,7 +331,7 @@ describe('any operations on credits', () => {
     )
   })
 
-  test('the accounts projection has the same account as the ledger, even when refunds reopen emptied lots', () => {
+  test('the accounts projection has the same account as the ledger, even if refunds reopen empty lots', () => {
     let reopened = 0
     fc.assert(
       fc.property(histories({ skewMs: 3_000 }), (history) => {
@@ -362,7 +357,7 @@ describe('any operations on credits', () => {
   })
 })
 
-/** Lots by id, with the expiry in a format that is the same for both folds. */
+/** Lots by id, with the expiry in the same format for both folds. */
 const lotsOf = (
   lots: readonly {
     grantId: string

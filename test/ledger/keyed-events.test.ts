@@ -1,6 +1,6 @@
 /**
- * Keyed events are found at any place, for any number of callers and from any writer, and no event is read twice
- * while it is remembered.
+ * Keyed events are found at any place, for any number of callers and from any writer. While an event is remembered, it is not
+ * read again.
  */
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -69,7 +69,7 @@ const fill = async (): Promise<void> => {
 }
 const names = ['a', 'b', 'c', 'x0-1', 'nowhere'].map(idOf)
 
-test('each keyed event is found at its place, from the end of the projection on, and nothing more', async () => {
+test('each keyed event after the end of the projection is found at its place, and nothing more', async () => {
   await fill()
   const { places, upTo } = await createKeyedEvents(counted).find(org, names, -1)
   expect(Object.fromEntries(places)).toEqual({ [idOf('a')]: 0, [idOf('b')]: 2_501, [idOf('c')]: 5_002 })
@@ -103,7 +103,7 @@ describe.each(['PostgreSQL', 'EventStoreDB (test double)'])('on %s', (engine) =>
     for (const close of closing.reverse()) await close()
   })
 
-  test('one process finds the events of another, and those of a ledger over it, up to the end', async () => {
+  test('one process finds the events of another, and those that a ledger appends through it, up to the end', async () => {
     const [another, own] = [open(), open()]
     closing.push(another.close, own.close)
     const events = createKeyedEvents(own, { ...keyedEventsLimits, pageMax: 5 })
@@ -135,7 +135,7 @@ describe('no event is read twice', () => {
     expect(eventsRead).toBeLessThan(5_003 + 10)
   })
 
-  test('that a ledger has read for an account, or appended', async () => {
+  test('if a ledger has read or appended it', async () => {
     await fill()
     const events = createKeyedEvents(counted)
     for (let from = 1_000; from <= 5_002; from += 1_000)
@@ -148,7 +148,7 @@ describe('no event is read twice', () => {
     expect(eventsRead).toBeLessThan(5)
   })
 
-  test('where the projection is behind the account', async () => {
+  test('if the projection is behind the account', async () => {
     await fill()
     const events = createKeyedEvents(counted)
     await events.eventLog.read(stream, { from: 4_500, max: 1_000 })
@@ -173,7 +173,7 @@ describe('events that are still found', () => {
       ...counted,
       read: async (name, options) => {
         const page = await counted.read(name, options)
-        // The page is already read, so events appended now are not in it.
+        // The page has been read already, so events appended now are not on it.
         if (page.length < 1_000 && asked === undefined) {
           await append([keyed('late')])
           asked = events.find(org, [idOf('late')], -1)
@@ -185,7 +185,7 @@ describe('events that are still found', () => {
     expect(await asked).toMatchObject({ places: new Map([[idOf('late'), 5_003]]) })
   })
 
-  test('forgotten to make room, in this ledger and in others', async () => {
+  test('removed from memory to make room, in this ledger and in others', async () => {
     const events = createKeyedEvents(counted, {
       ...keyedEventsLimits,
       placesMax: 2,
@@ -203,7 +203,7 @@ describe('events that are still found', () => {
     }
   })
 
-  test('asked for again after a failed read', async () => {
+  test('searched for again after a failed read', async () => {
     await fill()
     let away = true
     const events = createKeyedEvents({
@@ -218,7 +218,7 @@ describe('events that are still found', () => {
   })
 })
 
-test('a projection or a memory that is ahead of the log gets an error, and finds nothing', async () => {
+test('a projection or a memory that is ahead of the log causes an error, and nothing is found', async () => {
   await fill()
   const events = createKeyedEvents(counted)
   await expect(events.find(org, names, 6_000)).rejects.toBeInstanceOf(Unavailable)
@@ -231,7 +231,7 @@ test('a projection or a memory that is ahead of the log gets an error, and finds
   await expect(remembering.find(org, names, -1)).rejects.toBeInstanceOf(Unavailable)
 })
 
-test('any order of appending, reading, asking and forgetting finds exactly the existing events', async () => {
+test('any order of appending, reading, searching and forgetting finds exactly the existing events', async () => {
   for (let seed = 1; seed <= 8; seed++) {
     const random = seededRandom(seed)
     log = createMemoryEventLog()

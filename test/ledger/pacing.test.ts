@@ -1,4 +1,4 @@
-/** When a process leaves a ledger to other processes. Pure. */
+/** When a process pauses so that other processes can append to a ledger. Pure. */
 import { expect, test } from 'vitest'
 import { createPacing } from '../../src/ledger/write/writer.ts'
 
@@ -32,7 +32,7 @@ test('one pause in eight is long', () => {
   expect(pacing.waitMs(2)).toBe(3.5)
 })
 
-test('a process that lost tries again immediately, and notifies the others at most twice a second', () => {
+test('a process whose append lost tries again immediately, and notifies the others at most twice a second', () => {
   const pacing = createPacing(() => 0.5)
   pacing.competed(0)
   pacing.appended(1)

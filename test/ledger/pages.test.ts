@@ -1,4 +1,4 @@
-/** Reading a long ledger: every closing is known before the first event it makes a correction. */
+/** Reading a long ledger: every closing is known before the first event that it makes a correction. */
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { closingGapMax } from '../../src/billing/months.ts'
@@ -37,7 +37,7 @@ const eventAt = (revision: number, closing: { at: number; through: number }): Re
 
 const ledgerOf = (length: number, closing: { at: number; through: number }): Pick<EventLog, 'read'> => ({
   read: async (_, { from = 0, max }) => {
-    // Later than everything already running, so only awaited results are known.
+    // Resolves after everything that is already running, so only awaited results are known by then.
     await setImmediate()
     const count = Math.max(0, Math.min(max, length - from))
     return Array.from({ length: count }, (__, n) => eventAt(from + n, closing))
@@ -66,7 +66,7 @@ test('reading starts and ends at the given revisions', async () => {
   expect(revisions).toEqual(Array.from({ length: 4_000 }, (_, n) => 4_100 + n))
 })
 
-test('a page that cannot be read fails the reading, whether it was requested yet or not', async () => {
+test('if a page cannot be read, the reading fails, whether that page was already requested or not', async () => {
   const broken: Pick<EventLog, 'read'> = {
     read: async (stream, options) => {
       if ((options.from ?? 0) >= 6_000) throw new Error('the log is away')

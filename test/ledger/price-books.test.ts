@@ -1,4 +1,4 @@
-/** Which price book prices calls, as seen by each process: withdrawn books never do, and a book that cannot be trusted stops pricing. */
+/** Which price book prices calls in each process. A withdrawn book never does, and a book that cannot be trusted stops pricing. */
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
@@ -69,7 +69,7 @@ test('a proposed book prices nothing; an approved one prices from its effective 
   expect((await open()).at(fromMs + hourMs).version).toBe(1)
 })
 
-test('a book whose rules were changed in the log stops pricing, and is not skipped', async () => {
+test('a book whose rules were changed in the log stops pricing instead of being skipped', async () => {
   const live = await open()
   const book: PriceBookPublished = {
     ...defaultPriceBook,
@@ -93,7 +93,7 @@ test('a book whose rules were changed in the log stops pricing, and is not skipp
   await expect(open()).rejects.toThrow('price book 2 is not the one that was published')
 })
 
-test('two people: the proposer, a label and the command line cannot approve', async () => {
+test('with two people, the proposer, a label and the command line cannot approve', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   await expect(approve(proposal, 'user:ada')).rejects.toThrow('ada proposed it: another person')
   await expect(approve(proposal, 'cli:bob')).rejects.toThrow('"cli:bob" is only a label')
@@ -107,7 +107,7 @@ test('two people: the proposer, a label and the command line cannot approve', as
   expect((await approve(proposal)).approver).toBe('user:bob')
 })
 
-test('alone: an explicit consent approves, and the book shows that the approver is a label', async () => {
+test('alone, an explicit consent approves, and the book shows that the approver is a label', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
   await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(

@@ -1,6 +1,6 @@
 /**
- * The ledger protocol over the EventStoreDB adapter and a double of the server. Whatever the server and the network do, two
- * processes that charge one organization never charge twice, never overdraw, and never lose a confirmed charge.
+ * The ledger protocol over the EventStoreDB adapter and a double of the server. Whatever server and network do, two processes
+ * that charge one organization never charge a call twice, never overdraw, and never lose a confirmed charge.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
@@ -28,9 +28,9 @@ import {
 import { call, command, grantOf, org, registration } from '../support/ledger-commands.ts'
 
 const credits = 40
-/** Distinct calls. Some reach both processes, like a client's own retries. */
+/** Distinct calls. Some are sent to both processes, like a client's own retries. */
 const calls = 120
-/** Short limits, so that faults end soon. A busy machine sometimes exceeds them. */
+/** Short limits, so faults end soon. A busy machine sometimes exceeds them. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 250,
@@ -77,7 +77,7 @@ const chargeUnder = async (
     let requests = 0
     const submit = async (ledger: Ledger, key: string): Promise<boolean> => {
       try {
-        // A second attempt, or the same call at another process, is a new request with the same key, like a partner's retry.
+        // A second attempt, or the same call at another process, is a new request with the same key, as a partner would retry.
         const requestId = `${key}/${requests++}`
         const committed = await ledger.submit(
           org,
@@ -130,7 +130,7 @@ const expectSound = async (
   if (first === undefined || second === undefined) throw new Error('not two processes')
   const stored = double.eventsOf(ledgerStream(org))
   const ids = stored.map(({ id }) => id)
-  // No event exists twice, so no call is charged twice: the id of a charge derives from its call.
+  // The id of a charge derives from its call, so if no event exists twice, no call is charged twice.
   expect(new Set(ids).size).toBe(ids.length)
   const standing = new Set(ids)
   const reversed = stored.filter(({ type }) => type === 'CreditAdjusted').length
@@ -140,7 +140,7 @@ const expectSound = async (
   for (const [key, answers] of confirmed) {
     expect(standing, key).toContain(eventIdOf(org, key, 0))
     const charged = standing.has(eventIdOf(org, key, 1))
-    // Every process gives the same answer, however often it is asked.
+    // Every process gives the same answer, however often a call is repeated.
     for (const { events } of answers)
       expect(
         events.some(({ type }) => type === 'CreditCharged'),
@@ -157,7 +157,7 @@ const expectSound = async (
   expect(new Set(balances)).toEqual(new Set([String(credits - charges + reversed)]))
 }
 
-/** Retries, like a caller who is asked to retry. */
+/** Retries, like a caller who is told to retry. */
 const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
   for (let tries = 1; ; tries++, await sleep(20)) {
     try {
@@ -173,7 +173,7 @@ const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
 }
 const accountOf = (ledger: Ledger) => insist(() => ledger.account(org))
 
-/** About every third append meets the fault. */
+/** Applies the fault to about every third append. */
 const often = (fault: DoubleAppendFault) => (double: EventStoreDouble) => {
   let appends = 0
   double.onAppend = () => (appends++ % 3 === 1 ? fault : undefined)
@@ -224,7 +224,7 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
     }
   })
 
-  test('and the server restarts again and again, and forgets the ids it saw recently', async () => {
+  test('and the server restarts again and again, and loses the ids that it saw recently', async () => {
     await chargeUnder((double) => every(40, double.restart))
   })
 

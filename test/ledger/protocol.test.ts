@@ -1,6 +1,6 @@
 /**
- * The ledger protocol, rule by rule. Several ledgers over one log represent several processes. Every ledger a test writes
- * must verify afterwards.
+ * The ledger protocol, rule by rule. Several ledgers over one log represent several processes. After each test, every ledger that
+ * it wrote must pass verification.
  */
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
@@ -118,7 +118,7 @@ const call = (key: string, facts?: CallFacts): LedgerCommand => callAt(key, { at
 const grant = (key: string, amount: string, expiresAt: string | null = null): LedgerCommand =>
   command(key, { ...grantOf(amount), expiresAt })
 
-/** Writes off the lot of a grant after its expiry. */
+/** Writes off a grant's lot after its expiry. */
 const sweep = (grantKey: string, organizationId = org): LedgerCommand =>
   command(`expire/${grantKey}`, { kind: 'expire', grantId: eventIdOf(organizationId, grantKey, 0) })
 
@@ -139,7 +139,7 @@ const standing = (organizationId = org) =>
 
 const typesOf = (organizationId = org): string[] => standing(organizationId).map(({ type }) => type)
 
-/** All events of a command key, in the order of the stream. */
+/** All events with a command key, in the order of the stream. */
 const eventsOfKey = (key: string, organizationId = org): string[] => {
   const ids = new Set([0, 1, 2].map((index) => eventIdOf(organizationId, key, index)))
   return standing(organizationId)
@@ -153,14 +153,14 @@ const balanceNow = async (organizationId = org): Promise<string> =>
 const attemptsBy = (client: string): AppendAttempt[] =>
   log.attempts.filter((attempt) => attempt.client === client)
 
-/** Settles with the error's name, or 'committed'. */
+/** Resolves with 'committed' or the error's name. */
 const outcomeOf = (submitted: Promise<unknown>): Promise<string> =>
   submitted.then(
     () => 'committed',
     (error: unknown) => (error instanceof Error ? error.name : 'not an error'),
   )
 
-/** Holds appends (or reads) until opened. */
+/** Blocks appends (or reads) until opened. */
 const gate = () => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const reached = Promise.withResolvers<void>()
@@ -174,7 +174,7 @@ const gate = () => {
   }
 }
 
-/** The account after the first `count` events: the state of a projection that stopped there. */
+/** The account after the first `count` events, as in a projection that stopped there. */
 const folded = (count: number, organizationId = org): Account => {
   const account = newAccount(organizationId)
   for (const { type, data, revision, metadata } of standing(organizationId).slice(0, count)) {
@@ -216,7 +216,7 @@ describe('a log that does not answer', () => {
     }
   }
 
-  test('while its gate is closed no command is taken or sent; once it opens, commands are taken again', async () => {
+  test('while its gate is closed no command is accepted or sent; once it opens, commands are accepted again', async () => {
     await opened()
     const { gate, shut, open } = shutting()
     const ledger = processOf('a', { gate })
@@ -225,7 +225,7 @@ describe('a log that does not answer', () => {
     expect(await outcomeOf(ledger.submit(org, call('meanwhile')))).toBe('LedgerUnavailable')
     expect(await outcomeOf(ledger.account(org))).toBe('LedgerUnavailable')
     expect(await outcomeOf(processOf('b', { gate }).figures(org, { atMs: nowMs }))).toBe('LedgerUnavailable')
-    // It still returns what it has in memory.
+    // The figures in memory are still available.
     expect((await ledger.figures(org, { atMs: nowMs })).balance).toBe(parseCredits('99'))
     expect(attemptsBy('a')).toHaveLength(1)
     open()
@@ -233,7 +233,7 @@ describe('a log that does not answer', () => {
     expect(eventsOfKey('meanwhile')).toEqual([])
   })
 
-  test('commands that wait for a decision are refused when the gate closes; sent commands are completed', async () => {
+  test('commands that wait for a decision are refused when the gate closes, but commands that were sent are completed', async () => {
     await opened()
     const { gate: shutGate, shut, open } = shutting()
     const network = gate()
@@ -252,7 +252,7 @@ describe('a log that does not answer', () => {
 })
 
 describe('rule 2: batches', () => {
-  test('a call and its charge are one append, adjacent, cause before charge', async () => {
+  test('a call and its charge are adjacent in one append, the call before the charge', async () => {
     await opened()
     const committed = await processOf('a').submit(org, call('one'))
     expect(attemptsBy('a').map(({ expected, events }) => [expected, events.map(({ type }) => type)])).toEqual(
@@ -311,7 +311,7 @@ describe('rule 2: batches', () => {
     expect(await outcomeOf(other)).toBe('committed')
   })
 
-  test('an append holds at most 256 commands and 512 KiB', async () => {
+  test('an append contains at most 256 commands and 512 KiB', async () => {
     expect(ledgerLimits).toMatchObject({ batchCommandsMax: 256, batchBytesMax: 512 * 1024 })
     await opened({ credits: '1000' })
     const ledger = processOf('a')
@@ -320,7 +320,7 @@ describe('rule 2: batches', () => {
     expect(await balanceNow()).toBe('400')
   })
 
-  test('the command that reaches the size limit closes the batch', async () => {
+  test('the command that reaches the size limit is the last one in its batch', async () => {
     await opened()
     const ledger = processOf('a', { limits: { batchBytesMax: 2_000 } })
     await Promise.all(Array.from({ length: 30 }, (_, i) => ledger.submit(org, call(`call-${i}`))))
@@ -333,7 +333,7 @@ describe('rule 2: batches', () => {
     expect(await balanceNow()).toBe('70')
   })
 
-  test('a batch never holds more events than one append may', async () => {
+  test('a batch never contains more events than an append can', async () => {
     await opened()
     const ledger = processOf('a')
     const many = (key: string): LedgerCommand =>
@@ -353,7 +353,7 @@ describe('rule 2: batches', () => {
     for (const { events } of attemptsBy('a')) expect(events.length).toBeLessThanOrEqual(appendEventsMax)
   })
 
-  test('a command the rules forbid is refused alone and leaves no events', async () => {
+  test('a command that the rules forbid is refused alone and writes no events', async () => {
     await opened()
     const ledger = processOf('a')
     const outcomes = await Promise.all([
@@ -374,7 +374,7 @@ describe('rule 2: batches', () => {
     expect(log.eventsOf(ledgerStream(otherOrg))).toEqual([])
   })
 
-  test('a command that decides nothing is answered without an append', async () => {
+  test('a command whose decision writes nothing is answered without an append', async () => {
     await opened()
     const ledger = processOf('a')
     const { events, revision } = await ledger.submit(org, sweep('no such grant'))
@@ -424,7 +424,7 @@ describe('rule 2: batches', () => {
     }
   })
 
-  test('the queue of an organization is bounded: further commands are refused immediately, and nothing of them is written', async () => {
+  test("an organization's queue is bounded: more commands are refused immediately, and nothing of them is written", async () => {
     await opened()
     const network = gate()
     const ledger = processOf('a', {
@@ -458,7 +458,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(typesOf()).toEqual(['OrganizationRegistered', 'CreditGranted', 'KeyUsed', 'CreditCharged'])
   })
 
-  test('calls that arrive while the outcome is unknown wait and follow it', async () => {
+  test('calls that arrive while the outcome is unknown wait, and are written after it', async () => {
     await opened()
     const network = gate()
     let sent = 0
@@ -480,7 +480,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 1, 1, 1, 1, 3])
   })
 
-  test('a known failure after an unknown outcome does not make it known: resending continues past the shorter limit', async () => {
+  test('a known failure after an unknown outcome does not decide it: resending continues past the shorter limit', async () => {
     await opened()
     let sent = 0
     const ledger = processOf('a', {
@@ -498,7 +498,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('past the deadline the stream is read: the append was written, so the answer is that of the events', async () => {
+  test('past the deadline the stream is read: the append was written, so the answer comes from its events', async () => {
     await opened()
     let unheard = true
     const ledger = processOf('a', {
@@ -523,7 +523,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(typesOf().filter((type) => type === 'CreditCharged')).toHaveLength(3)
   })
 
-  test('past the deadline its place is empty: a fence takes it, and the call is decided again after the fence', async () => {
+  test('past the deadline its place is empty: a fence takes the place, and the call is decided again after the fence', async () => {
     await opened()
     let sent = 0
     const ledger = processOf('a', {
@@ -585,7 +585,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  test('another event is at its place: it can never be written, and is decided again after that event', async () => {
+  test('another event is in its place: the append can never be written, and is decided again after that event', async () => {
     await opened()
     const foreign = processOf('b')
     let sent = 0
@@ -608,7 +608,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  /** Process `a`, with `append` deciding the outcome of its appends. */
+  /** Process `a`, with `append` deciding the outcomes of its appends. */
   const meeting = async (append: (sent: number, own: () => Promise<Appended>) => Promise<Appended>) => {
     await opened()
     const client = log.client('a')
@@ -631,7 +631,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('the log is rewritten and the place is empty: the outcome stays unknown, and the process logs it when it stops', async () => {
+  test('the log is rewritten and the place is empty: the outcome stays unknown, and the process logs this when it stops', async () => {
     const ledger = await meeting(async (sent) => {
       throw sent === 1 ? new UnknownOutcome('the request was lost') : new LogRewritten('a standby took over')
     })
@@ -650,7 +650,7 @@ describe('rule 3: unknown outcomes', () => {
   })
 
   describe('the place cannot be decided while the caller waits', () => {
-    /** Process `a` does not know the outcome of `keys`, whose append is still on its way. It has no network to find out. */
+    /** Process `a` does not know the outcome of `keys`, because their append is still on its way and it has no network to find out. */
     const unknown = async (
       keys: readonly string[],
       { snapshot, more = {} }: { snapshot?: AccountSnapshot; more?: Partial<LedgerCommand> } = {},
@@ -690,7 +690,7 @@ describe('rule 3: unknown outcomes', () => {
         },
       }
     }
-    /** Keys that another request may also have. */
+    /** Keys that another request can also have. */
     const keyed = { more: { requestId: 'a request' } } as const
 
     const adjustedCharges = (): unknown[] =>
@@ -702,7 +702,7 @@ describe('rule 3: unknown outcomes', () => {
       await expect.poll(() => ledger.drain().then(() => 'rested', String)).toBe('rested')
     }
 
-    test('it was written: a call that cannot be repeated is given back', async () => {
+    test('it was written: the charge for a call that cannot be repeated is reversed', async () => {
       const { ledger, reach } = await unknown(['first', 'second'])
       reach()
       expect(log.deliverLate()).toBe(true)
@@ -714,7 +714,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(adjustedCharges()).toHaveLength(2)
     })
 
-    test('it was written, and an operator refunds a part of it first: the rest is given back, once', async () => {
+    test('it was written, and an operator refunds a part of it first: the rest is reversed, once', async () => {
       const { ledger, reach } = await unknown(['first'])
       log.deliverLate()
       const operator = processOf('operator')
@@ -752,7 +752,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(await balanceNow()).toBe('100')
     })
 
-    test('calls that arrive in the meantime were never sent: their refusal is final', async () => {
+    test('calls that arrive in the meantime were never sent, so their refusal is final', async () => {
       const { ledger, reach } = await unknown(['first'])
       const later = outcomeOf(ledger.submit(org, call('later')))
       nowMs += 10_000
@@ -763,7 +763,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(eventsOfKey('later')).toEqual([])
     })
 
-    test('a repetition at the same process whose caller stops waiting is also unknown, because the earlier request may be charged', async () => {
+    test('a repetition at the same process whose caller stops waiting also has an unknown outcome, because the earlier request might be charged', async () => {
       const { ledger, reach } = await unknown(['first'], keyed)
       const again = { ...call('first'), requestId: 'another request', absentUpTo: 1 }
       const repeated = outcomeOf(ledger.submit(org, again))
@@ -776,7 +776,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(await balanceNow()).toBe('99')
     })
 
-    test('a repetition that waits at the same process while the append arrives does not write it a second time', async () => {
+    test('a repetition that waits at the same process when the append arrives is not written a second time', async () => {
       const { ledger, reach } = await unknown(['first'], keyed)
       const repeated = outcomeOf(
         ledger.submit(org, { ...call('first'), requestId: 'another request', absentUpTo: 1 }),
@@ -803,7 +803,7 @@ describe('rule 3: unknown outcomes', () => {
       },
     )
 
-    test('it is also given back if the reversal cannot be written at first', async () => {
+    test('the charge is also reversed if the reversal cannot be written at first', async () => {
       const { ledger, reach, failAppends } = await unknown(['first'])
       failAppends(8)
       reach()
@@ -814,7 +814,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(logged.filter(({ msg }) => msg.includes('reversing it'))).toHaveLength(1)
     })
 
-    test('a process that stops logs the requests that may stay charged, and fails', async () => {
+    test('a process that stops logs the requests that might stay charged, and fails', async () => {
       const { ledger, reach } = await unknown(['first', 'second'])
       const told = () =>
         logged.flatMap(({ level, organizationId, requestIds }) =>
@@ -853,7 +853,7 @@ describe('rule 4: conflicts', () => {
     })
   }
 
-  test('its own charge exists already: answered from the ledger, not charged twice', async () => {
+  test('its own charge exists already: the answer comes from the ledger, and the call is not charged twice', async () => {
     await opened()
     const b = processOf('b')
     const ledger = interrupted(() => Promise.all([b.submit(org, call('other')), b.submit(org, call('same'))]))
@@ -883,7 +883,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  /** Commands decided together, in a log that does not report whether an append was already there, with another process ahead of it. */
+  /** Commands decided together, with another process ahead, in a log that does not report whether an append was already there. */
   const inUntellingLog = async (keyed: string[], alone: string[]) => {
     await opened()
     const b = processOf('b')
@@ -924,7 +924,7 @@ describe('rule 4: conflicts', () => {
     for (const key of ['same', 'too']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('a call that no other process has, in a log that does not report duplicates: nothing is read, because the log refuses to mix it with ids it has', async () => {
+  test('a call that no other process has, in a log that does not report duplicates: nothing is read, because the log refuses an append that also contains ids it already has', async () => {
     const { ledger, looks, committed } = await inUntellingLog(['same'], ['alone'])
     expect(committed).toMatchObject([
       { revision: 3, repeated: true },
@@ -935,7 +935,7 @@ describe('rule 4: conflicts', () => {
     for (const key of ['same', 'alone']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('a queued call whose charge already exists is also dropped, not only those of the refused batch', async () => {
+  test('a queued call whose charge already exists is also dropped, not only those in the refused batch', async () => {
     await opened()
     const b = processOf('b')
     const network = gate()
@@ -963,7 +963,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('charges of other processes: decided again against the new balance, in the order of arrival', async () => {
+  test('charges by other processes: calls are decided again with the new balance, in the order of arrival', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
     const ledger = interrupted(() => Promise.all([b.submit(org, call('f1')), b.submit(org, call('f2'))]))
@@ -975,7 +975,7 @@ describe('rule 4: conflicts', () => {
     expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 5])
   })
 
-  test('a charge that can no longer be paid is refused and recorded at zero', async () => {
+  test('a call that can no longer be paid is refused and recorded at zero', async () => {
     await opened({ credits: '1' })
     const b = processOf('b')
     const ledger = interrupted(() => b.submit(org, call('foreign')))
@@ -987,7 +987,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('mine')).toEqual(['KeyUsed'])
   })
 
-  test('a price set by another process in the meantime applies', async () => {
+  test('a price that another process has set in the meantime applies', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
     const dearer = command('price', {
@@ -1023,7 +1023,7 @@ describe('rule 4: conflicts', () => {
     expect(await balanceNow()).toBe('959')
   })
 
-  test('a lost request whose place another process took: known to be absent, decided again, written once', async () => {
+  test('a lost request whose place another process took: it is certainly absent, decided again, and written once', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
     let sent = 0
@@ -1057,7 +1057,7 @@ describe('rule 4: conflicts', () => {
     expect(await balanceNow()).toBe('91')
   })
 
-  test('the tail cannot be read: refused, and nothing of the batch is written', async () => {
+  test('the tail cannot be read: the calls are refused, and nothing of the batch is written', async () => {
     await opened()
     const b = processOf('b')
     let readable = true
@@ -1110,7 +1110,7 @@ describe('the same command key in one process', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  test('a key that is repeated while the ledger is searched for another: one charge', async () => {
+  test('a key repeated while the ledger is searched for another key: one charge', async () => {
     await opened()
     await processOf('b').submit(org, call('same'))
     await processOf('b').submit(org, call('later'))
@@ -1121,7 +1121,7 @@ describe('the same command key in one process', () => {
     expect((await ledger.account(org)).revision).toBe(5)
     const another = ledger.submit(org, { ...call('another'), requestId: 'another-request', absentUpTo: 3 })
     await reading.reached
-    // Known to be absent up to the revision before its first events, and not searched for after that.
+    // It is certainly absent up to the revision before its first events, and after that it is not searched for.
     const again = ledger.submit(org, { ...call('same'), requestId: 'same-request', absentUpTo: 1 })
     reading.open()
     expect(await again).toMatchObject({ revision: 3, repeated: true })
@@ -1130,7 +1130,7 @@ describe('the same command key in one process', () => {
     expect(await balanceNow()).toBe('97')
   })
 
-  test('again while the first is being written: one charge, and both get the answer', async () => {
+  test('repeated while the first is being written: one charge, and both get the answer', async () => {
     await opened()
     const network = gate()
     const ledger = processOf('a', { faults: { onAppend: network.wait } })
@@ -1197,7 +1197,7 @@ describe('known failures', () => {
     for (const attempt of attempts) expect(attempt).toEqual(attempts[0])
   })
 
-  test('past their limit the batch is refused, nothing of it is written, and the next one works', async () => {
+  test('past their limit the batch is refused, nothing of it is written, and the next batch succeeds', async () => {
     await opened()
     let failing = true
     const ledger = processOf('a', {
@@ -1289,7 +1289,7 @@ describe('rule 6: loading the account', () => {
     })
     await ledger.submit(org, call('next'))
     await ledger.submit(org, call('after'))
-    // The last event of the snapshot is also read, and compared.
+    // The snapshot's last event is also read, and compared.
     expect(from).toEqual([5])
   })
 
@@ -1305,7 +1305,7 @@ describe('rule 6: loading the account', () => {
     expect(formatCredits(balance)).toBe(await balanceNow())
   })
 
-  test('a command of which the snapshot holds half is answered completely', async () => {
+  test('a command of which the snapshot contains half is answered completely', async () => {
     await opened()
     const { events } = await processOf('b').submit(org, call('same'))
     expect(events).toHaveLength(2)
@@ -1315,7 +1315,7 @@ describe('rule 6: loading the account', () => {
     ).toMatchObject({ events, revision: 3, repeated: true })
   })
 
-  test('`account` includes the writes of other processes; `lastSeen` needs no read', async () => {
+  test('`account` includes the writes of other processes; `lastSeen` reads nothing', async () => {
     await opened()
     let reads = 0
     const ledger = processOf('a', {
@@ -1359,7 +1359,7 @@ describe('rule 6: loading the account', () => {
     expect((await ledger.lastSeen(org)).revision).toBeGreaterThanOrEqual(revision)
   })
 
-  test('idle accounts beyond the limit are forgotten and loaded again', async () => {
+  test('idle accounts beyond the limit are removed from memory and loaded again', async () => {
     const ids = ['1', '2', '3', '4'].map((digit) => `org_01K9XXXXXXXXXXXXXXXXXXXXX${digit}`)
     for (const organizationId of ids) await opened({ organizationId })
     const ledger = processOf('a', { limits: { accountsMax: 2 } })
@@ -1370,7 +1370,7 @@ describe('rule 6: loading the account', () => {
 })
 
 describe('rule 7: the hash chain', () => {
-  test('names the first event with any change', async () => {
+  test('identifies the first event with any change', async () => {
     await opened()
     const ledger = processOf('a')
     for (const key of ['c1', 'c2', 'c3']) await ledger.submit(org, call(key))
@@ -1405,7 +1405,7 @@ describe('rule 7: the hash chain', () => {
   })
 })
 
-test('drain waits for everything queued', async () => {
+test('drain waits until everything in the queue is done', async () => {
   await opened()
   const ledger = processOf('a', {
     faults: { onAppend: () => new Promise((resolve) => setImmediate(() => resolve(undefined))) },

@@ -1,6 +1,6 @@
 /**
- * Charges are recomputed from the ledger's own events. Each case rewrites the whole chain, as the owner of the database could:
- * every digest is right, but the events are wrong.
+ * Charges are recomputed from the ledger's own events. Each case rewrites the whole chain, as the database's owner could, so
+ * every digest is right but the events are wrong.
  */
 import { pino } from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -36,7 +36,6 @@ const lookup = (success: boolean): CallFacts => ({
 })
 
 let events: readonly RecordedEvent[] = []
-/** Revisions in the scene. */
 const [free, cheapFact, cheapCharge, dearFact, dearCharge, ownCharge] = [2, 3, 4, 5, 6, 9]
 
 beforeAll(async () => {
@@ -100,11 +99,11 @@ const textOf = (revision: number, from: string, to: string) => (event: RecordedE
 const verdictOf = (change: (event: RecordedEvent) => RecordedEvent | null, of = books) =>
   verifyLedger(rewritten(change), org, { books: of })
 
-test('the recorded charges are those the rules give', async () => {
+test('the recorded charges are those that the rules produce', async () => {
   expect(await verdictOf((event) => event)).toMatchObject({ fault: null, events: 10, contradicted: [] })
 })
 
-describe('with every digest recomputed, the contradicting event is named', () => {
+describe('with every digest recomputed, the contradicting event is identified', () => {
   test.each([
     [
       'another amount',
@@ -174,7 +173,7 @@ describe('with every digest recomputed, the contradicting event is named', () =>
     expect(fault?.fault).toBe(`the call before it, ${events[cheapFact]?.id}, is neither charged nor free`)
   })
 
-  test('an event recorded before the event it follows', async () => {
+  test('an event with an earlier recording time than the event before it', async () => {
     const back = (event: RecordedEvent) => event
     const ledger = rewritten(back)
     const [one, ...rest] = await ledger.read(stream, { max: 100 })
@@ -200,7 +199,7 @@ describe('with every digest recomputed, the contradicting event is named', () =>
   })
 })
 
-test('a changed price book is reported with the charges it contradicts, and the ledger is not blamed', async () => {
+test('a changed price book is reported with the charges it contradicts, without a fault in the ledger', async () => {
   const cheaper = priceBookOf({
     ...defaultPriceBook,
     version: 2,

@@ -1,4 +1,4 @@
-/** The maximum cost of calls in progress, added up per organization. Each hold is released once. */
+/** The maximum cost of calls in progress, added up by organization. Each hold is released once. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { createReservations } from '../../src/ledger/write/reservations.ts'
@@ -19,7 +19,7 @@ test('holds add up for each organization separately', () => {
   ])
 })
 
-test('a hold is released once, however often it is let go', () => {
+test('a hold is released once, even if it is released repeatedly', () => {
   const reservations = createReservations()
   const release = reservations.hold('org_a', 3n)
   reservations.hold('org_a', 4n)

@@ -1,4 +1,4 @@
-/** The sources verification compares a ledger with, and which faults count as known. */
+/** The sources with which verification compares a ledger, and the faults that count as known. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { chain } from '../../src/event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
@@ -49,7 +49,7 @@ beforeEach(async () => {
   await log.client('writer').append(stream, 'none', chained)
 })
 
-/** The log with some events changed, or without its last ones. It still reports the original last revision. */
+/** The log with some events changed, or without its last events. It still reports the original last revision. */
 const reading = (change: (events: readonly RecordedEvent[]) => readonly RecordedEvent[]) => {
   const events = change(log.eventsOf(stream))
   return {
@@ -64,7 +64,7 @@ const changed = (at: number, text: (data: string) => string) => (events: readonl
   events.map((event, i) => (i === at ? { ...event, data: text(event.data) } : event))
 
 describe('other records of a ledger', () => {
-  test('agree: no fault', async () => {
+  test('agree: there is no fault', async () => {
     const witnesses = [
       { name: 'its row', revision: 3, digest: digests[3] ?? '' },
       { name: 'its statement', revision: 2 },
@@ -75,7 +75,7 @@ describe('other records of a ledger', () => {
     })
   })
 
-  test('the engine itself: a truncated end breaks no chain, but is found', async () => {
+  test("the engine's own record: a truncated end breaks no chain, but is found", async () => {
     const { fault } = await verifyLedger(
       reading((events) => events.slice(0, 3)),
       org,
@@ -101,7 +101,7 @@ describe('other records of a ledger', () => {
     })
   })
 
-  test('a read model with another event at the same revision', async () => {
+  test('a read model with a different event at the same revision', async () => {
     const witnesses = [{ name: 'its row', revision: 2, digest: 'x'.repeat(43) }]
     expect((await verifyLedger(reading(everything), org, { witnesses })).fault).toMatchObject({
       revision: 2,
@@ -119,7 +119,7 @@ describe('other records of a ledger', () => {
   })
 })
 
-describe('a fault an operator acknowledged', () => {
+describe('a fault that an operator acknowledged', () => {
   const cheaper = changed(2, (data) => data.replace('"amount":"5"', '"amount":"4"'))
 
   test('is known, and the events after it are checked', async () => {
@@ -178,7 +178,7 @@ describe('a lot that was written off', () => {
     return (await verifyLedger(log.client('auditor'), org)).fault
   }
 
-  test('after its expiry, by a clock that had reached it, is sound', async () => {
+  test('after its expiry, when the recording clock had reached it, is correct', async () => {
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt: expiresAt })).toBeNull()
   })
 
@@ -190,7 +190,7 @@ describe('a lot that was written off', () => {
     })
   })
 
-  test('and recorded before that time is a fault', async () => {
+  test('with a recording time before its expiry is a fault', async () => {
     const recordedAt = '2026-03-01T23:59:59.999Z'
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt })).toMatchObject({
       ...{ revision: 6, type: 'CreditExpired' },

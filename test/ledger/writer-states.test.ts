@@ -1,5 +1,5 @@
 /**
- * Every state of a ledger's writer with every event: the table is the specification, and the test brings a real writer into each
+ * Every state of a ledger's writer with every event. The table is the specification. The test brings a real writer into each
  * state and sends it each event. An event that the table does not list must throw.
  */
 import { pino } from 'pino'
@@ -60,14 +60,14 @@ const clock = { now: () => nowMs }
 
 const grant = (key: string): LedgerCommand => command(key, grantOf('1'), { actor: 'cli' })
 
-/** Every append and every read waits here until the test decides its outcome. */
+/** Every append and every read waits until the test decides its outcome. */
 type Held<Fault> = (fault: Fault | undefined) => void
 
 type Scene = {
   readonly writer: Writer
   readonly appends: Held<AppendFault>[]
   readonly reads: Held<'unavailable'>[]
-  /** The outcomes of the commands, in the order they were sent. */
+  /** The outcomes of the commands, in the order in which they were sent. */
   readonly told: string[]
   submit(key?: string, more?: Partial<LedgerCommand>): void
   /** Runs everything that is ready to run. */
@@ -76,7 +76,7 @@ type Scene = {
   settle(): Promise<void>
 }
 
-// The test ends pauses itself, so that no timer fires while it inspects a state.
+// The tests end the pauses themselves, so timers must not fire while a test inspects a state.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())
 
@@ -179,7 +179,7 @@ const enter: Record<StateKind, (scene: Scene) => Promise<void>> = {
   },
 }
 
-/** Lets a writer read the beginning and the end of the place it decides. */
+/** Answers a writer's reads of the beginning and the end of the place that it decides. */
 const readPlace = async (scene: Scene): Promise<void> => {
   for (let n = 0; n < 2; n++) await happen.loaded(scene)
 }
@@ -230,11 +230,11 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
 }
 
-/** The state the writer reaches if no other command waits. If the table does not lead to rest, the writer takes one more step. */
+/** The state that the writer reaches if no other command waits. If the table does not lead to rest, the writer takes one more step. */
 const arrivesAt = (event: WriterEvent, next: Next): StateKind => {
   if (next === 'restart') return 'unloaded'
   if (next !== 'onwards') return next
-  // The pending command is decided next, unless it was just written.
+  // The pending command is decided next, unless it has just been written.
   if (event === 'written') return 'idle'
   return 'writing'
 }
@@ -269,7 +269,7 @@ describe('events in the table', () => {
     return event === 'submit' ? [...first, 'committed'] : first
   }
 
-  test('every committed command is in the ledger once, and of the refused ones only the one that was being written', async () => {
+  test('every committed command is in the ledger once, and of the refused ones, only the one that was being written', async () => {
     for (const { state, event } of possible) {
       // In this case the log itself was truncated.
       if (state === 'deciding' && event === 'failed') continue
@@ -284,7 +284,7 @@ describe('events in the table', () => {
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
       const committed = scene.told.filter((told) => told === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
-      // Its caller got no outcome, but it was written.
+      // Its caller got no outcome, but the command was written.
       const arrived = state === 'writing' && event === 'late' ? 1 : 0
       const fences = standing.filter(({ type }) => type === 'LedgerFenced').length
       expect(standing.length - fences - 2, `${state}, ${event}`).toBe(committed + others + arrived)
@@ -300,7 +300,7 @@ describe('events not in the table', () => {
     },
   )
 
-  test('only an event that ends the current work leaves a state that has work', () => {
+  test('only an event that ends the current work leads out of a state that has work', () => {
     for (const state of states) {
       if (state === 'unloaded' || state === 'idle') continue
       for (const event of ['submit', 'ask', 'late'] as const)
