@@ -1,4 +1,4 @@
-/** Streams other than ledgers are chained too, by the function that appends to them. */
+/** Streams other than ledgers are also chained, by the function that appends to them. */
 import { describe, expect, test } from 'vitest'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
@@ -16,7 +16,7 @@ const event = (n: number): NewEvent => ({
 const recordedAts = (events: readonly NewEvent[]): string[] =>
   events.map(({ metadata }) => JSON.parse(metadata).recorded_at)
 
-/** Recomputes the chain independently; returns the revisions with a wrong digest. */
+/** Recomputes the chain independently. Returns the revisions with a wrong digest. */
 const broken = (events: readonly NewEvent[]): number[] => {
   let previous = ''
   return events.flatMap((one, revision) => {
@@ -38,7 +38,7 @@ describe('an append', () => {
     expect(recordedAts(all).toSorted()).toEqual(recordedAts(all))
   })
 
-  test('continues after an event without a digest as from the first event of a chain', async () => {
+  test('after an event without a digest continues as at the first event of a chain', async () => {
     const log = createMemoryEventLog().client('a')
     await log.append(stream, 'none', [event(0), event(1)])
     await appendNext(log, stream, [event(2)])
@@ -51,7 +51,7 @@ describe('an append', () => {
     expect(carried).toBe(computed)
   })
 
-  test('is never recorded before the previous event, even if the clock was set back', async () => {
+  test('is never recorded as earlier than the previous event, even if the clock was set back', async () => {
     const log = createMemoryEventLog().client('a')
     const later = '2999-01-01T00:00:00.000Z'
     await log.append(stream, 'none', [
@@ -61,7 +61,7 @@ describe('an append', () => {
     expect(recordedAts(await log.read(stream, { max: 10 }))).toEqual([later, later])
   })
 
-  test('that was made before changes nothing, even if its bytes would differ now', async () => {
+  test('that was already made changes nothing, even if its bytes would differ now', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0)])
     await appendNext(log, stream, [event(1)])
@@ -70,7 +70,7 @@ describe('an append', () => {
     expect(await log.read(stream, { max: 10 })).toEqual(before)
   })
 
-  test('at another revision than the last is a conflict', async () => {
+  test('at a revision other than the last is a conflict', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0)])
     await expect(appendChained(log, stream, 'none', [event(1)])).rejects.toThrow(AppendConflict)

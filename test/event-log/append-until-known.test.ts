@@ -1,4 +1,4 @@
-/** An identical append is sent until its outcome is known or the time is over. */
+/** An identical append is resent until its outcome is known or the time is over. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { appendUntilKnown } from '../../src/event-log/append-until-known.ts'
 import { AppendConflict, type NewEvent, Unavailable, UnknownOutcome } from '../../src/event-log/port.ts'
@@ -16,7 +16,7 @@ beforeEach(() => {
   nowMs = 0
 })
 
-/** Each send takes ten milliseconds of the test's clock. */
+/** Each send takes ten milliseconds on the test's clock. */
 const append = (faults: readonly (AppendFault | undefined)[], last?: AppendFault) => {
   const left = [...faults]
   const client = log.client('a', {
@@ -51,7 +51,7 @@ test.each<[string, AppendFault[]]>([
 })
 
 describe('after an unknown outcome', () => {
-  test('a refusal of the second copy does not decide it: it is sent for the longer time', async () => {
+  test('a refusal of the second copy decides nothing: the append is resent for the longer time', async () => {
     expect(await append(['lose-reply', ...Array<AppendFault>(7).fill('unavailable')])).toEqual({
       revision: 0,
       repeated: true,

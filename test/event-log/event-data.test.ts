@@ -67,7 +67,7 @@ test.each([
   ['reason: characters that change the direction of text are not allowed', 'bought\u202esold'],
   ['reason: characters that change the direction of text are not allowed', '\u2066bought'],
   ['reason: it contains half a character', 'bought\ud800'],
-])('no event is written with a text that displays as another text: %s', (sentence, reason) => {
+])('no event is written with a text that is displayed as another text: %s', (sentence, reason) => {
   expect(() => encode({ type: 'CreditGranted', data: { ...granted, reason } })).toThrow(sentence)
 })
 
@@ -92,7 +92,7 @@ test('the refusal does not repeat the refused text', () => {
   expect(refusal).not.toContain('somebody')
 })
 
-test('data at their limits are written unchanged', () => {
+test('data at its limits is written unchanged', () => {
   const data = { ...granted, reason: 'a'.repeat(200) }
   expect(encode({ type: 'CreditGranted', data })).toMatchObject({ data: JSON.stringify(data) })
 })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createOutage } from '../../src/event-log/outage.ts'
 
-/** A minute here is an assignment: the number of failures does not decide how often they are logged. */
+/** A minute here is an assignment to a variable. The number of failures does not decide how often they are logged. */
 const scene = () => {
   const logged: string[] = []
   let nowMs = 0

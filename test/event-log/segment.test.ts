@@ -1,4 +1,4 @@
-/** A segment opens to the events it was made of, and the dictionary of its frames never changes. */
+/** A segment unpacks to the events from which it was made, and the dictionary of its frames never changes. */
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createZstdDecompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
@@ -31,13 +31,13 @@ const rowOf = (
 })
 const ofEvent = { count: 1, bytes: text.length, ids: event.id.replaceAll('-', '') }
 
-test('the dictionary is the one that every segment was packed with', () => {
+test('the dictionary is the one with which every segment was packed', () => {
   const file = readFileSync(new URL('../../src/event-log/postgres/segment-dictionary.bin', import.meta.url))
   expect(hash('sha256', file, 'base64url')).toBe('jnPqacW1-KGOjyKRAtAlQZxjgcGXwhOQmJV6JJ89T_4')
 })
 
 describe('a segment', () => {
-  test('of 1.0.0 opens', () => {
+  test('from release 1.0.0 can be unpacked', () => {
     const frame =
       'KLUv/QAAPQYAkskjIyBpeAMAwpsMz1SRvsR+6d9PgYshq6uAQqFNUqNQEIEEgBQmCwaNDObFKAIZ4smLDyb4tdLAcqA1znqxR9/AB7Daisu/gOKJob3pbmTb99itVE/rPwhmnIkEYK8Ox3mQRSp4SEFyPdmcHw/Lx3NKgrB0IoCKyGvY/cHnV5a3RBINOo18JaMx3+LqskOTKCgRAAqEBUCATCGhVlkJ8gFtDJQEsGg3ttpcajAzvtCoutPgQBADyRcJZKvAo8AAwbv2TwkEAg=='
     expect(openSegment(rowOf(Buffer.from(frame, 'base64'), ofEvent))).toEqual([
@@ -45,12 +45,12 @@ describe('a segment', () => {
     ])
   })
 
-  test('a single call takes less than half of its text', () => {
+  test('with a single call takes less than half of the space of its text', () => {
     const { events } = packSegment([event])
     expect(events.length).toBeLessThan(text.length / 2)
   })
 
-  test('opens to its events, of any length and with any text', () => {
+  test('unpacks to its events, of any length and with any text', () => {
     const json = fc.json().filter((value) => !value.includes('\x1e'))
     const some = fc.record({
       id: fc.uuid(),
@@ -86,14 +86,14 @@ describe('the context that is reused for all segments', () => {
     ['is shorter than its row says', rowOf(packed.events, { ...ofEvent, bytes: text.length + 1 })],
     ['holds an empty frame', rowOf(zstdCompressSync(''), ofEvent)],
   ]
-  test.each(faults)('a segment that %s is refused, and the next one opens', (_, faulty) => {
+  test.each(faults)('a segment that %s is refused, and the next one is unpacked', (_, faulty) => {
     for (let n = 0; n < 2; n++) {
       expect(() => openSegment(faulty)).toThrow(EventsUnreadable)
       expect(openSegment(row)).toHaveLength(1)
     }
   })
 
-  test('packs the same text to the same bytes, no matter what it packed before', () => {
+  test('packs the same text to the same bytes, no matter what was packed before', () => {
     const others = [100_000, 1, 30_000].map((length) =>
       packSegment([{ ...event, data: JSON.stringify('x'.repeat(length)) }, event]),
     )
@@ -101,7 +101,7 @@ describe('the context that is reused for all segments', () => {
     expect(packSegment([event]).events).toEqual(packed.events)
   })
 
-  test('an incompressible text of the longest segment fits', () => {
+  test('an incompressible text for the longest segment fits', () => {
     const noise = hash('sha512', text, 'hex')
     let data = ''
     for (let n = 0; data.length < 900_000; n++) data += hash('sha512', `${noise}${n}`, 'base64')

@@ -13,7 +13,7 @@ import { headOf } from '../../../src/event-log/tree/signed-note.ts'
 import { checkpointStream } from '../../../src/events/streams.ts'
 import { type LogKind, openTreeScene, type TreeScene } from './tree-scene.ts'
 
-/** Checkpoints of event logs of each kind: the signatures and their keys, and how an event is proved to others. */
+/** Checkpoints of event logs of each kind: the signatures and their keys, and how the inclusion of an event is proved to others. */
 
 let scene: TreeScene
 afterEach(() => scene.close())
@@ -32,13 +32,13 @@ const eventsOf = async () => {
 }
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s', (kind) => {
-  test('every event up to a checkpoint is proved, none after it, and the next checkpoint extends it', async () => {
+  test('every event up to a checkpoint can be proved, later events cannot, and the next checkpoint extends it', async () => {
     scene = await openTreeScene(kind)
     await scene.write(600)
     const checkpoints = scene.checkpoints()
     expect(await checkpoints.last()).toBeNull()
     const first = await checkpoints.make()
-    // The key and the tree are announced before it.
+    // The key and the tree are announced first.
     expect(first.size).toBe(602)
     const events = await eventsOf()
     for (const { position } of [events[0], events[255], events[256], events[599]].filter(
@@ -62,7 +62,7 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s
 })
 
 describe('checkpoints', () => {
-  test('missing or changed tiles are rebuilt, and give the same roots', async () => {
+  test('missing or changed tiles are rebuilt, with the same roots', async () => {
     scene = await openTreeScene('memory')
     await scene.write(300)
     const checkpoints = scene.checkpoints()
@@ -82,7 +82,7 @@ describe('checkpoints', () => {
     }
   })
 
-  test('a changed tile away from the edge proves nothing until the tiles are rebuilt', async () => {
+  test('a changed tile away from the edge makes its proofs fail until the tiles are rebuilt', async () => {
     scene = await openTreeScene('memory')
     await scene.write(600)
     const checkpoints = scene.checkpoints()
@@ -109,7 +109,7 @@ describe('checkpoints', () => {
       .filter(({ type }) => type === 'LogCheckpointed')
       .map(({ data }) => JSON.parse(data).size)
     expect(new Set(sizes).size).toBe(sizes.length)
-    // Together they are one tree.
+    // All their events form one tree.
     await scene.checkpoints().make({ rebuild: true })
   })
 
@@ -129,14 +129,14 @@ describe('checkpoints', () => {
   })
 })
 
-test('for any number of requests one job is sent', async () => {
+test('any number of requests send only one job', async () => {
   scene = await openTreeScene('memory')
   const sent: unknown[] = []
   await requestCheckpoint({ send: async (...job) => void sent.push(job) })
   expect(sent).toEqual([[askedCheckpointJob, '', { afterSeconds: 20, key: 'checkpoint' }]])
 })
 
-test('every earlier size is proved to be a prefix of the last checkpoint', async () => {
+test('every earlier size can be proved to be a prefix of the last checkpoint', async () => {
   scene = await openTreeScene('memory')
   await scene.write(300)
   const checkpoints = scene.checkpoints()
@@ -156,7 +156,7 @@ test('every earlier size is proved to be a prefix of the last checkpoint', async
 })
 
 describe('the signing key', () => {
-  test('is created once, readable by its owner only, and announced', async () => {
+  test('is created once, readable only by its owner, and announced', async () => {
     scene = await openTreeScene('memory')
     const { note } = await scene.checkpoints().make()
     expect(await readdir(scene.keyDir)).toEqual(['checkpoint.key'])
@@ -194,14 +194,14 @@ describe('the signing key', () => {
       const { vouchedFor } = await lost.announceKey({ actor: 'user:ada', reason: 'the disk is gone' })
       expect(vouchedFor).toBe(false)
       await lost.make()
-      // The old key is back, but no longer the signing key.
+      // The old key is back, but it is no longer the signing key.
       await expect(scene.checkpoints().make()).rejects.toThrow('does not contain the key')
     } finally {
       await rm(elsewhere, { recursive: true, force: true })
     }
   })
 
-  test('a key in the log that was not announced by its predecessor ends the signing', async () => {
+  test('a key in the log that was not announced by its predecessor stops the signing', async () => {
     scene = await openTreeScene('memory')
     await scene.checkpoints().make()
     const [first] = await scene.eventLog.read(checkpointStream, { max: 1 })

@@ -21,7 +21,7 @@ import {
   tilesOf,
 } from '../../../src/event-log/tree/tiles.ts'
 
-/** The tree against the vectors of Certificate Transparency, and against the literal definition of RFC 6962. */
+/** The tree, tested with the vectors of Certificate Transparency and with the literal definition in RFC 6962. */
 
 const bytes = (hex: string): Buffer => Buffer.from(hex, 'hex')
 const leaves = [
@@ -45,7 +45,7 @@ const roots = [
   '5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328',
 ]
 
-/** MTH of RFC 6962 §2.1 over leaf hashes. */
+/** MTH from RFC 6962 §2.1, over leaf hashes. */
 const definedRoot = (hashes: readonly Buffer[]): Buffer => {
   const [first] = hashes
   if (first === undefined) return emptyRoot
@@ -63,7 +63,7 @@ const definedRoot = (hashes: readonly Buffer[]): Buffer => {
 
 const hashesOf = (count: number): Buffer[] => leaves.slice(0, count).map(leafHash)
 
-/** Tiles of a tree, as a store holds them. */
+/** A tree's tiles, as a store contains them. */
 const tilesOfTree = (hashes: readonly Buffer[]): { stack: TileStack; tiles: Map<string, Buffer> } => {
   const tiles = new Map<string, Buffer>()
   const keep = (tile: Tile): void => void tiles.set(tileName(tile), tile.hashes)
@@ -118,7 +118,7 @@ describe('the vectors of Certificate Transparency', () => {
         'bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b',
       ],
     ],
-  ])('leaf %i of %i is proved', (index, size, proof) => {
+  ])('leaf %i of %i has the expected proof', (index, size, proof) => {
     const hashes = hashesOf(size)
     const found = inclusionProof(index, size, tilesOfTree(hashes).tiles)
     expect(found?.map((one) => one.toString('hex'))).toEqual(proof)
@@ -153,7 +153,7 @@ describe('the vectors of Certificate Transparency', () => {
         'bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b',
       ],
     ],
-  ])('%i leaves are a prefix of %i', (before, size, proof) => {
+  ])('the proof that %i leaves are a prefix of %i is as expected', (before, size, proof) => {
     expect(
       fromDefinition(hashesOf(size), consistencyRanges(before, size)).map((one) => one.toString('hex')),
     ).toEqual(proof)
@@ -165,7 +165,7 @@ describe('the vectors of Certificate Transparency', () => {
   })
 })
 
-test('a leaf made from a digest text equals that of its 32 bytes', () => {
+test("a leaf made from a digest's text equals a leaf made from its 32 bytes", () => {
   const digest = hash('sha256', 'an event', 'base64url')
   const target = Buffer.alloc(40)
   writeLeafHash(digest, target, 8)
@@ -177,7 +177,7 @@ const treeSize = fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 250
 const many = Array.from({ length: 70_000 }, (_, i) => leafHash(Buffer.from(String(i))))
 
 describe('for every size', () => {
-  test('tiles give the root of the definition, proofs of both kinds hold, and no other leaf, size or root is accepted', () => {
+  test('tiles give the root of the definition, proofs of both kinds are valid, and no other leaf, size or root is accepted', () => {
     fc.assert(
       fc.property(treeSize, fc.nat(), fc.nat(), (size, a, b) => {
         const hashes = many.slice(0, size)
@@ -220,7 +220,7 @@ describe('for every size', () => {
     )
   })
 
-  test('three levels: 70,000 leaves', () => {
+  test('a tree with three levels and 70,000 leaves is correct', () => {
     const { stack, tiles } = tilesOfTree(many)
     const root = definedRoot(many)
     expect(stack.root()).toEqual(root)

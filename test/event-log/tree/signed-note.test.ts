@@ -9,7 +9,7 @@ import {
   verifierKey,
 } from '../../../src/event-log/tree/signed-note.ts'
 
-/** Signed notes against the key and note that C2SP's reference implementation publishes, and checkpoints against its example. */
+/** Signed notes, tested with the key and note that C2SP's reference implementation publishes, and checkpoints, tested with its example. */
 
 const named = 'PeterNeumann'
 const publishedKey = 'PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW'
@@ -29,7 +29,7 @@ const privateKey = createPrivateKey({
 const signer = { publicKey, sign: (text: string) => sign(null, Buffer.from(text), privateKey) }
 
 describe('the published note', () => {
-  test('its key is written the same way, its text is found, and its signature is valid', () => {
+  test('its key is encoded in the same way, its text is found, and its signature is valid', () => {
     expect(verifierKey(named, publicKey)).toBe(publishedKey)
     expect(partsOf(publishedNote).text).toBe(publishedText)
     expect(signerOf(publishedNote, named, [signer])).toBe(signer)
@@ -50,7 +50,7 @@ describe('checkpoints', () => {
     'example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n' +
     '— example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n'
 
-  test('the example of C2SP tlog-checkpoint is read', () => {
+  test('the example from C2SP tlog-checkpoint is read', () => {
     expect(headOf(example)).toEqual({
       origin: 'example.com/behind-the-sofa',
       size: 20_852_163,
@@ -58,7 +58,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('a signed checkpoint can be read back unchanged, and its key is found', () => {
+  test('a signed checkpoint can be read again unchanged, and its key is found', () => {
     const head = { origin: 'enrichment-ledger/test', size: 7, root: Buffer.alloc(32, 7) }
     const note = signedNote(head, signer)
     expect(headOf(note)).toEqual(head)

@@ -26,7 +26,7 @@ export type TreeScene = {
   readonly database: TestDatabase
   readonly store: TreeStore
   readonly keyDir: string
-  /** As a process has them. */
+  /** The checkpoints as in a new process. */
   checkpoints(keyDir?: string): Checkpoints
   /** Appends events to an operator stream, some at a time. */
   write(count: number, stream?: string): Promise<void>
@@ -42,7 +42,7 @@ const logger = pino({ level: 'silent' })
 export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
   const database = await testDatabase()
   const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  // The server ends connections that are still closing when the database is dropped.
+  // When the database is dropped, the server ends connections that are still closing.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const keyDir = await mkdtemp(join(tmpdir(), 'signing-key-'))
   const double = kind === 'eventstoredb' ? await startEventStoreDouble({ systemEventEvery: 7 }) : null

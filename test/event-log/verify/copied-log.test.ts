@@ -6,7 +6,7 @@ import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
 import { checkpointStream } from '../../../src/events/streams.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** A copied log: its order and its tree are new, and the last checkpoint of the old log is its first leaf. */
+/** A copied log has a new order and a new tree, whose first leaf is the last checkpoint of the old log. */
 
 const scenes: TreeScene[] = []
 const opened = async (kind: LogKind): Promise<TreeScene> => {
@@ -36,7 +36,7 @@ test('a copy begins its own tree with the last checkpoint of the old log, and bo
     ['LogTreeBegun', 4, last.note],
   ])
 
-  // The installation moves with its keys; the tiles are rebuilt.
+  // The installation moves with its keys, and the tiles are rebuilt.
   const moved = target.checkpoints(source.keyDir)
   const first = await moved.make()
   expect(first.origin).not.toBe(last.origin)
@@ -55,7 +55,7 @@ test('a copy begins its own tree with the last checkpoint of the old log, and bo
   })
   expect((await verifyLog(source, { against: older.note })).faults).toEqual([])
 
-  // A proof that a partner got before the move is still valid against its own note.
+  // A proof that a partner got before the move is still valid with its own note.
   const { size, root } = headOf(receipt?.note ?? '')
   const proved = rootFromInclusion(
     leafHash(Buffer.from(receipt?.leaf ?? '', 'base64url')),

@@ -1,4 +1,4 @@
-/** The event log's table on another disk, as the guide to scaling moves it while calls continue. */
+/** The event log's table is moved to another disk, as in the scaling guide, while calls continue. */
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { afterEach, expect, test } from 'vitest'
@@ -8,7 +8,7 @@ import { openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 let scene: TreeScene
 afterEach(() => scene.close())
 
-/** The statements of the guide, with another name for the tablespace and the server's own directory. */
+/** The guide's statements, with another name for the tablespace and with the server's own directory. */
 const statementsOfGuide = async (name: string): Promise<string[]> => {
   const guide = await readFile('src/guides/scaling.md', 'utf8')
   const [, section = ''] = guide.split('\n## How do I move the event log to another disk?\n')
@@ -20,7 +20,7 @@ const statementsOfGuide = async (name: string): Promise<string[]> => {
     .map((line) => line.replaceAll('large', name).replace(/location '[^']*'/, `location ''`))
 }
 
-test('verifies as before against a checkpoint from before the move; appends that waited are written', async () => {
+test('a moved log is intact with a checkpoint from before the move, and appends that waited are written', async () => {
   scene = await openTreeScene('postgres')
   const { pool } = scene
   await scene.write(2_000)
@@ -53,7 +53,7 @@ test('verifies as before against a checkpoint from before the move; appends that
     await scene.write(100)
     await scene.checkpoints().make()
     const verdict = await verifyLog(scene, { against: note })
-    // With two checkpoints, and the key and the tree they started with.
+    // Includes two checkpoints, and the announcements of the key and the tree.
     expect(verdict).toMatchObject({ events: 2_124, faults: [] })
     await client.query('alter table log_segments set tablespace pg_default')
     await client.query('alter table log_tree_tiles set tablespace pg_default')

@@ -9,7 +9,7 @@ import { verifyLogOnward } from '../../../src/jobs/run.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** The daily run: it continues from what was verified before, and believes only its own signature for that. */
+/** The daily run continues from the events that were verified before. It trusts its own signature only to tell which those are. */
 
 const logger = pino({ level: 'silent' })
 const prices = 'pricebook'
@@ -38,7 +38,7 @@ const newest = async (): Promise<LogVerified> => {
   return found.data
 }
 
-/** Like anyone with access to the database. */
+/** Writes the event as anyone with access to the database could. */
 const record = (data: LogVerified): Promise<unknown> =>
   appendNext(scene.eventLog, operatorStream, [
     encodeEvent(
@@ -48,7 +48,7 @@ const record = (data: LogVerified): Promise<unknown> =>
   ])
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) => {
-  test('the first run reads the whole log, the next one the events since the last checkpoint it passed', async () => {
+  test('the first run reads the whole log, and the next run reads the events since the last checkpoint that the first one passed', async () => {
     await opened(kind)
     const first = await run()
     expect(first).toMatchObject({ after: 0, events: 403, streams: 3, checkpoints: 1, returned: 0 })
@@ -57,16 +57,16 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) =
     await scene.write(7, prices)
     const { size } = await scene.checkpoints().make()
     const second = await run()
-    // Its own earlier event, the twelve, and the two checkpoints, the first of which is after the leaves it covers.
+    // Its own earlier event, the twelve, and the two checkpoints, the first of which comes after the leaves that it covers.
     expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
     expect(second.through?.size).toBe(size)
-    // Without a new checkpoint there is nothing to continue to.
+    // Without a new checkpoint, the next run cannot start any later.
     expect((await run()).through).toEqual(second.through)
     expect((await verifyLog(scene)).faults).toEqual([])
   })
 })
 
-test('a run without more time stops at the last checkpoint it passed, and several runs reach the end', async () => {
+test('a run that has no more time stops at the last checkpoint it passed, and several runs reach the end', async () => {
   scene = await openTreeScene('postgres')
   for (let n = 0; n < 3; n++) {
     await scene.write(4_000, prices)
@@ -79,7 +79,7 @@ test('a run without more time stops at the last checkpoint it passed, and severa
   expect(first.events + second.events).toBeGreaterThanOrEqual((await verifyLog(scene)).events)
 })
 
-test('a change after the last verified checkpoint is found, and found again by the next run', async () => {
+test('a change after the last verified checkpoint is found, also by the next run', async () => {
   await opened('postgres')
   const { through } = await run()
   await scene.write(5, prices)
@@ -93,7 +93,7 @@ test('a change after the last verified checkpoint is found, and found again by t
   }
 })
 
-test('an event that does not continue the last verified one of its stream is found', async () => {
+test('an event that does not continue the last verified event of its stream is found', async () => {
   await opened('postgres')
   await run()
   await scene.write(2, prices)
@@ -140,7 +140,7 @@ describe('the whole log is read again', () => {
     expect((await claimed((through) => Object.assign(through, { [member]: value }))).after).toBe(0)
   })
 
-  test('if the stored tree does not give the signed root', async () => {
+  test('if the stored tree does not have the signed root', async () => {
     await opened('postgres')
     await run()
     await scene.pool.query(

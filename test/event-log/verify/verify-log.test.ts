@@ -8,7 +8,7 @@ import { restorePostgresLog } from '../../support/postgres.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** What `event-log verify` reports for an intact log, and for one that was changed without the service. */
+/** The report of `event-log verify` for an intact log, and for logs that were changed without the service. */
 
 let scene: TreeScene
 afterEach(() => scene.close())
@@ -31,8 +31,8 @@ const written = async (kind: LogKind): Promise<string[]> => {
   return notes
 }
 
-describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('a sound log in %s', (kind) => {
-  test('every chain, checkpoint and tile is intact, and the log extends each checkpoint kept outside', async () => {
+describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('an intact log in %s', (kind) => {
+  test('every chain, checkpoint and tile is intact, and the log extends each checkpoint stored elsewhere', async () => {
     const notes = await written(kind)
     await scene.write(3)
     const verdict = await verified(notes[0])
@@ -64,7 +64,7 @@ describe('a log that grows while it is read', () => {
   })
 })
 
-/** Rewrites a stream's chain from a revision on, as the owner of the database can. */
+/** Rewrites a stream's chain from a revision on, as the database's owner can. */
 const rechained = async (stream: string, from: number, change: (text: string) => string): Promise<void> => {
   const events = await scene.eventLog.read(stream, { from: from - 1, max: 1_000 })
   const digestOf = ({ metadata }: RecordedEvent): string => /"digest":"(.{43})"/.exec(metadata)?.[1] ?? ''
@@ -228,13 +228,13 @@ describe('every change is reported', () => {
   })
 })
 
-describe('a checkpoint kept outside', () => {
+describe('a checkpoint stored elsewhere', () => {
   test('shows that a log was rewritten completely', async () => {
     const notes = await written('postgres')
     const other = scene
     await written('postgres')
     try {
-      // Another log with the same events, and with its own checkpoints.
+      // A different log with the same events, but with its own checkpoints.
       const { faults, against } = await verified(notes[2])
       expect(against).toMatchObject({ verdict: 'refuted' })
       expect(faults).toMatchObject([{ fault: expect.stringContaining('no key that this log announced') }])
