@@ -1,4 +1,4 @@
-/** Rows from plain objects: PostgreSQL stores the values of the objects, for every kind of statement. */
+/** Rows from plain objects: PostgreSQL stores the objects' values, with every kind of statement. */
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -98,7 +98,7 @@ const text = fc.oneof(
 test.each([
   ['copied into an empty table', insert],
   ['merged into it', upsert],
-])('any text and value is read back unchanged: %s', async (_, into) => {
+])('any text and value can be read back unchanged: %s', async (_, into) => {
   const row = fc.record({
     note: fc.option(text),
     words: fc.array(text, { maxLength: 3 }),
@@ -123,7 +123,7 @@ test.each([
   )
 })
 
-test('inserting an existing row is an error, and so is a value that a constraint refuses', async () => {
+test('inserting an existing row is an error, and so is a value that violates a constraint', async () => {
   await write(insert(things, [thing(1)]))
   await expect(write(insert(things, [thing(2), thing(1)]))).rejects.toMatchObject({ code: '23505' })
   await expect(write(insert(things, [thing(3, { amount: 1_000_000n })]))).rejects.toMatchObject({
@@ -133,7 +133,7 @@ test('inserting an existing row is an error, and so is a value that a constraint
   expect(await held()).toEqual([shown(thing(1))])
 })
 
-test('an upsert replaces every value, only some of them, or the named ones', async () => {
+test('an upsert replaces all values, some of them, or only the named ones', async () => {
   await write(insert(things, [thing(1, { note: 'old', amount: 1n }), thing(2, { note: 'old', amount: 1n })]))
   const fresh = [thing(1, { note: 'new', amount: 5n, given: true }), thing(3, { note: 'new' })]
   await write(upsert(things, fresh, { amount: 't.amount + excluded.amount' }))
@@ -164,7 +164,7 @@ test('an update changes the given columns of existing rows; a removal matches th
   expect(await held()).toEqual([shown(thing(2, { amount: -4n }))])
 })
 
-test('no rows cause no statement', async () => {
+test('without rows there is no statement', async () => {
   const silent = { query: () => expect.unreachable() } as unknown as pg.ClientBase
   for (const change of [insert(things, []), upsert(things, []), update(things, []), remove(things, [])])
     await writeChanges(silent, [change], (name) => name)

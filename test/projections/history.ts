@@ -1,6 +1,6 @@
 /**
- * The base of the projection tests: their own database, a long and valid history written through the real
- * deciders into the real log, and rows to compare.
+ * The base of the projection tests: their own database, a long and valid history written through the real deciders into the real
+ * log, and rows to compare.
  */
 import { Writable } from 'node:stream'
 import pg from 'pg'
@@ -38,34 +38,34 @@ const startMs = Date.parse('2026-02-27T20:00:00.000Z')
 export const projectionNames = projections.map(({ name }) => name)
 const book = priceBookOf(defaultPriceBook)
 const hmac = 'A'.repeat(43)
-/** The seal of the rows in these tests. */
+/** The seal for the rows in these tests. */
 export const seal = createSecrets('s'.repeat(40)).rowSeal
 
 export type House = {
   readonly url: string
   readonly pool: pg.Pool
   readonly eventLog: EventLog
-  /** A running projector, until it is stopped or the house closes, and its log messages. */
+  /** A projector that runs until it is stopped or the house closes, and its log messages. */
   start(options?: { owner?: string; only?: readonly Projection[]; eventLog?: EventLog }): {
     readonly messages: readonly string[]
     stop(): Promise<void>
   }
   rebuild(projection: Projection): Promise<Rebuilt>
   verify(projection: Projection): Promise<Verdict>
-  /** Verifies many in one pass over the log. */
+  /** Verifies several projections in one pass over the log. */
   verifyAll(only?: readonly Projection[]): Promise<Verdict[]>
   checkpointOf(projection: Projection): Promise<Checkpoint>
-  /** The rows of its live tables. */
+  /** The rows in its live tables. */
   live(projection: Projection): Promise<Record<string, string[]>>
   close(): Promise<void>
 }
 
 const silent = pino({ level: 'silent' })
 
-/** Shorter versions of the projector's own waits; everything works the same way. */
+/** Shorter versions of the projector's own waits. Everything else works in the same way. */
 const brief = { leaseRetryMs: 50, failurePauseMs: 25, batchIntervalMs: 10, revivalCheckMs: 100 }
 
-/** A logger that keeps its messages. */
+/** A logger that collects its messages. */
 const listening = (): { logger: Logger; messages: string[] } => {
   const messages: string[] = []
   const sink = new Writable({
@@ -131,7 +131,7 @@ export const openHouse = async (database = preparedDatabase): Promise<House> => 
   }
 }
 
-/** Waits for a condition. The error names the condition if it is never met. */
+/** Waits for a condition. The error names the condition if it is not met in time. */
 export const until = async (
   what: string,
   met: () => Promise<boolean> | boolean,
@@ -206,7 +206,7 @@ export const appendTo = async (
         }
       : encodeEvent(event as DomainEvent, { id, actor: 'cli', effectiveAt: new Date(at).toISOString() })
   await eventLog.append(stream, revision === -1 ? 'none' : revision, [
-    // Like a writer's metadata; a test may override it.
+    // As a writer sets it. A test can override it.
     {
       ...encoded,
       metadata: metadata ?? encoded.metadata.replace(/}$/, `,"recorded_at":"${new Date(at).toISOString()}"}`),
@@ -267,7 +267,7 @@ export const openOrganizations = async (ledger: Ledger): Promise<void> => {
     })
 }
 
-/** A charged lookup of a located address. */
+/** A charged lookup of an address with a location. */
 export const plainCall = (key: string, atMs = startMs): LedgerCommand => ({
   key,
   atMs,
@@ -294,12 +294,7 @@ export const plainGrant = (key: string, amount: string): LedgerCommand => ({
   reason: 'test',
 })
 
-/**
- * Writes a history with everything that can happen: grants that expire or repay overdraft, prices that change,
- * calls that are charged, free, unpaid, idempotent or of several lines, reversals and negative corrections, rate
- * limits, and the lives of keys; several organizations in parallel, over three days.
- */
-/** Three people: one fetched twice, one deleted, one erased; and a name that leads to no one. */
+/** Three people, of which one is fetched twice, one deleted and one erased; and a name that leads to no person. */
 const writeProfiles = async (eventLog: EventLog): Promise<void> => {
   const at = new Date(startMs).toISOString()
   const subjects = ['A', 'B', 'C', 'D'].map((letter) => `sub_01J8ZQ5V7N3K2M4P6R8T0W1X2${letter}`)
@@ -341,6 +336,11 @@ const writeProfiles = async (eventLog: EventLog): Promise<void> => {
   })
 }
 
+/**
+ * Writes a history with everything that can happen: grants that expire or repay overdraft, prices that change, calls that are charged,
+ * free, unpaid, idempotent or charged in several lines, reversals and negative corrections, rate limits, and keys from issue to
+ * revocation. Several organizations are active in parallel, over three days.
+ */
 export const writeHistory = async (
   eventLog: EventLog,
   { seed, steps }: { seed: number; steps: number },
@@ -414,7 +414,7 @@ export const writeHistory = async (
     for (const { organizationId, grantId } of lots) {
       const command = { key: `expire/${grantId}/${++sequence}`, atMs, actor: 'system' }
       await ledger.submit(organizationId, { ...command, kind: 'expire', grantId }).catch((error: unknown) => {
-        // It has not expired yet.
+        // The lot has not expired yet.
         if (!(error instanceof CommandRefused)) throw error
       })
     }
@@ -436,7 +436,7 @@ export const writeHistory = async (
     })
   }
 
-  /** A correction of the partner's cost, as made by re-rating. */
+  /** A correction of the partner's cost, as re-rating makes it. */
   const correct = (organizationId: string) => {
     const amount = parseCredits(`0.${1 + random.integer(8)}`)
     const atMs = nowMs

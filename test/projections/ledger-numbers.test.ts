@@ -1,4 +1,4 @@
-/** The rows of the statement refer to their ledger by a number. */
+/** The statement's rows refer to their ledger by a number. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
@@ -45,7 +45,7 @@ test('a line is found through its index', async () => {
   )
 })
 
-test('the number of a ledger is the same in the database and in the code', async () => {
+test('a ledger has the same number in the database and in the code', async () => {
   for (const organizationId of [...organizationIds, '', 'org_Ünïcode', String.raw`org_\x41'--`]) {
     const { rows } = await house.pool.query<{ ledger: string }>('select ledger_key($1)::text as ledger', [
       organizationId,
@@ -54,7 +54,7 @@ test('the number of a ledger is the same in the database and in the code', async
   }
 })
 
-test('a ledger with the number of another ledger is halted, and none of its lines appear in the other one', async () => {
+test('a ledger with the same number as another is halted, and none of its lines appear in the other ledger', async () => {
   await house.pool.query('delete from ledger_lines_v2 where ledger = ledger_key($1)', [org])
   await house.pool.query(
     `update statement_ledgers_v2 set organization_id = 'org_other' where ledger = ledger_key($1)`,

@@ -1,4 +1,4 @@
-/** The rows `pixel_days` makes from calls: the same for any batches. */
+/** The rows of `pixel_days` for a series of calls are the same for any division into batches. */
 import { expect, test } from 'vitest'
 import { pixelDays } from '../../projections/pixel-days.ts'
 import type { ProjectedEvent } from '../../projections/projection.ts'
@@ -27,7 +27,7 @@ const events = [
   call('2027-01-01T00:00:01.000Z', { domain: 'a.example.com', fire: false }),
   call('2027-01-01T00:00:02.000Z', { domain: null, fire: false }),
   call('2027-01-01T00:00:03.000Z', { domain: 'a.example.com', fire: true }, other),
-  // Without a hit.
+  // This call is not a hit.
   call('2027-01-01T00:00:04.000Z', { action: 'blocked', domain: 'a.example.com' }),
 ]
 
@@ -44,7 +44,7 @@ const summed = (batches: readonly (readonly ProjectedEvent[])[]) => {
   return rows
 }
 
-test('hits are counted by organization, UTC day and the deciding domain, the same for any batches', () => {
+test('hits are counted by organization, UTC day and the domain that decided, the same for any batches', () => {
   const expected = new Map([
     [`${organization} 2026-12-31 a.example.com`, [1, 0]],
     [`${organization} 2027-01-01 a.example.com`, [1, 2]],

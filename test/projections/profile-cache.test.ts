@@ -1,4 +1,4 @@
-/** The rows of the profile cache for a history: one per person, the same for any split into batches. */
+/** The rows of the profile cache for a history: one per person, and the same for any division into batches. */
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -211,7 +211,7 @@ const stored = async () => {
 const inOrder = (rows: readonly Record<string, string | null>[]): string[] =>
   rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort()
 
-test('the events of these histories are valid events of the log', () => {
+test('the events in these histories are valid events of the log', () => {
   const schemas = {
     ProfileFetched: profileFetchedV1,
     ProfileMissed: profileMissedV1,
@@ -229,7 +229,7 @@ test('the events of these histories are valid events of the log', () => {
   expect([...seen].sort()).toEqual(Object.keys(schemas).sort())
 })
 
-test('the rows are those the events describe, for any split into batches', async () => {
+test('the rows are those that the events describe, for any division into batches', async () => {
   const history = fc.array(fc.tuple(profileEvent, fc.boolean()), { maxLength: 24 })
   await fc.assert(
     fc.asyncProperty(history, async (steps) => {
@@ -294,8 +294,8 @@ const ask = async <Row extends pg.QueryResultRow>({ text, values }: Query<Row>):
 
 const found = async (hmac: string): Promise<ProfileAliasRow | undefined> => (await ask(profileOf(hmac)))[0]
 
-describe('where an identifier leads', () => {
-  test('nowhere, if it was never requested', async () => {
+describe('an identifier leads', () => {
+  test('to no person if it was never requested', async () => {
     await fold([fetched()])
     expect(await found(b)).toBeUndefined()
   })
@@ -310,7 +310,7 @@ describe('where an identifier leads', () => {
     })
   })
 
-  test('after a miss, to a miss that keeps the person', async () => {
+  test('after a miss, to a miss that remembers the person', async () => {
     await fold([fetched(), missed()])
     expect(await found(a)).toMatchObject({
       subject_id: one,
@@ -320,7 +320,7 @@ describe('where an identifier leads', () => {
     })
   })
 
-  test('of several people it led to, to the one of the latest event', async () => {
+  test('if it led to several people, to the one of the latest event', async () => {
     await fold([
       fetched({ subject_id: other, fetched_at: '2026-03-04T00:00:00.000Z' }),
       fetched({ subject_id: one, fetched_at: '2026-03-03T00:00:00.000Z' }),
@@ -330,13 +330,13 @@ describe('where an identifier leads', () => {
     expect(await found(a)).toMatchObject({ subject_id: one, missed_reason: 'mismatch' })
   })
 
-  test('if a person had it before, to no one; an erasure of that person still covers it', async () => {
+  test('to no person if a person had it earlier; an erasure of that person still covers it', async () => {
     await fold([fetched({ former_aliases: [{ kind: 'lid', hmac: c }] })])
     expect(await found(c)).toMatchObject({ subject_id: one, verified_at: null, missed_at: null })
     expect((await ask(subjectsOf([c]))).map(({ hmac }) => hmac).sort()).toEqual([a, c])
   })
 
-  test('after an erasure, nowhere; the sealed payload has been removed from the rows', async () => {
+  test('after an erasure, to no person; the sealed payload has been removed from the rows', async () => {
     await fold([fetched(), fetched({ subject_id: other, aliases: [{ kind: 'urn', hmac: b }] }), erased(one)])
     expect(await found(a)).toBeUndefined()
     expect((await found(b))?.subject_id).toBe(other)
@@ -345,7 +345,7 @@ describe('where an identifier leads', () => {
 })
 
 describe('the scope of an erasure', () => {
-  test('is every person any of the identifiers ever led to, with all their identifiers', async () => {
+  test('is every person to whom any of the identifiers ever led, with all their identifiers', async () => {
     await fold([
       fetched({ aliases: [a, b].map((hmac) => ({ kind: 'lid' as const, hmac })) }),
       missed({ subject_id: other, aliases: [a, c].map((hmac) => ({ kind: 'urn' as const, hmac })) }),

@@ -1,4 +1,4 @@
-/** The projector: every event becomes rows exactly once, even if projectors die or lag, or an event cannot be folded. */
+/** Every event becomes rows exactly once, even if projectors die or lag, or an event cannot be folded. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -87,7 +87,7 @@ const stopped = async (): Promise<unknown[]> =>
 const parked = async (): Promise<unknown[]> =>
   (await house.pool.query('select projection, stream from parked_events order by projection, position')).rows
 
-/** Every projection's rows equal those of a rebuild from the log. */
+/** Compares every projection's rows with those of a rebuild from the log. */
 const expectSound = async (only: readonly Projection[] = projections): Promise<void> => {
   const verdicts = await house.verifyAll(only)
   expect(verdicts.map(({ name }) => name).sort()).toEqual(only.map(({ name }) => name).sort())
@@ -101,7 +101,7 @@ const allRows = async (): Promise<Record<string, string[]>> => {
 }
 
 describe('following', () => {
-  test('earlier events in the log and events appended later become rows; a restart changes nothing', async () => {
+  test('earlier events in the log and later events become rows; a restart changes nothing', async () => {
     await calls('before', 20)
     const first = house.start()
     await untilProjected(house)
@@ -173,7 +173,7 @@ describe('fencing', () => {
     expect(await count('parked_events')).toBe(0)
   })
 
-  test('one of several checkpoints is at another position: Fenced', async () => {
+  test('if one of several checkpoints is at another position: Fenced', async () => {
     const { stop } = house.start()
     await untilProjected(house)
     await stop()
@@ -251,7 +251,7 @@ describe('fencing', () => {
     },
   )
 
-  test('a projector of an older release does not move the checkpoint of a newer version', async () => {
+  test("a projector of an older release does not move a newer version's checkpoint", async () => {
     const raised: Projection = { ...ledgerLines, version: ledgerLines.version + 1 }
     house.start()
     await calls('old', 5)
@@ -319,7 +319,7 @@ describe('the lease', () => {
     await expectSound()
   })
 
-  test('the lease of a dead projector is taken when it expires, not earlier', async () => {
+  test("a dead projector's lease is taken when it expires, not earlier", async () => {
     await house.pool.query(
       `insert into leases (name, owner, epoch, expires_at) values ('projector', 'dead', 41, now() + interval '1500 ms')`,
     )
@@ -334,7 +334,7 @@ describe('the lease', () => {
     expect(epochs.rows).toEqual([{ lease_epoch: '42' }])
   })
 
-  test('free, held, renewed, expired, released', async () => {
+  test('can be free, held, renewed, expired or released', async () => {
     const name = 'tested'
     const acquire = (owner: string) => acquireLease(house.pool, { name, owner })
     expect(await acquire('a')).toBe(1n)
@@ -366,7 +366,7 @@ describe('events that cannot be folded', () => {
   const brokenCharge = { type: 'CreditCharged', data: '{"amount":"many","lines":[],"allocations":[]}' }
   const unknown = { type: 'SomethingOfTomorrow', data: '{"a":1}' }
 
-  test('money: the rows of the ledger stop before the event, and those of all others continue', async () => {
+  test("money: the ledger's rows stop before the event, and those of all other ledgers continue", async () => {
     await calls('before', 5)
     await appendTo(house.eventLog, ledgerStream(org), brokenCharge)
     const broken = await house.eventLog.head()
@@ -414,7 +414,7 @@ describe('events that cannot be folded', () => {
     expect(await count(`ledger_lines where kind = 'call' and organization_id = '${otherOrg}'`)).toBe(4)
   })
 
-  test('an unknown event type stops the rows of money and is parked in other projections', async () => {
+  test('an event of an unknown type stops the rows of money, and is parked in other projections', async () => {
     await calls('before', 2)
     await appendTo(house.eventLog, ledgerStream(org), unknown)
     await calls('after', 2, otherOrg)
@@ -429,7 +429,7 @@ describe('events that cannot be folded', () => {
     ])
     expect(await parked()).toEqual([
       { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
-      // Someone may have changed the event.
+      // Someone could have changed the event.
       { projection: 'audit', stream: ledgerStream(org) },
       { projection: 'audit', stream: keyStream('K9abcdefghijklmn') },
       { projection: 'key_usage', stream: ledgerStream(org) },
@@ -440,7 +440,7 @@ describe('events that cannot be folded', () => {
     expect(await callsUsed()).toBe(4)
   })
 
-  test('an unknown event of a stream that no projection reads stops none of them', async () => {
+  test('an unknown event in a stream that projections do not read stops none of them', async () => {
     await appendTo(house.eventLog, referenceStream(org, 'x'), unknown)
     await calls('after', 2)
     house.start()
@@ -448,7 +448,7 @@ describe('events that cannot be folded', () => {
     expect(await parked()).toEqual([])
   })
 
-  test('a ledger that breaks its own rules, and rows the database refuses: both keep the earlier rows', async () => {
+  test('if a ledger breaks its own rules, or the database refuses rows, the earlier rows stay', async () => {
     house.start()
     await untilProjected(house)
     await calls('before', 3)
@@ -506,7 +506,7 @@ describe('events that cannot be folded', () => {
   })
 })
 
-describe('rows of a read model that someone changed', () => {
+describe('rows of a read model that someone has changed', () => {
   const snapshot = () => snapshotFrom(house.pool, seal)
   const lots = (): Promise<unknown[]> =>
     house.pool
@@ -532,7 +532,7 @@ describe('rows of a read model that someone changed', () => {
     ],
   ] as const
 
-  test('are not a snapshot after any change, and the next write of the projector does not make them one', async () => {
+  test("are not a snapshot, and the projector's next write does not make them one", async () => {
     await calls('before', 5)
     let { stop } = house.start()
     await untilProjected(house)
@@ -544,7 +544,7 @@ describe('rows of a read model that someone changed', () => {
       await calls(`while ${what}`, 1)
       await untilProjected(house)
       const held = await snapshot()(org)
-      // A row the projector has rewritten is correct. Until then it is not a snapshot.
+      // A row is correct once the projector has rewritten it. Until then it is not a snapshot.
       if (held !== 'not sealed') expect([what, held]).toMatchObject([what, { revision: revision + 2 }])
       await stop()
       await house.pool.query(change)
@@ -563,7 +563,7 @@ describe('rows of a read model that someone changed', () => {
 
 describe('an event log restored from an older copy', () => {
   let reopened: EventLog | undefined
-  /** Calls continue through a log opened later, because the previous one refuses appends to a log shorter than it has read. */
+  /** Calls continue with a newly opened log, because the previous one refuses to append to a log that is shorter than what it has read. */
   const restoreTo = async (position: bigint): Promise<void> => {
     await restorePostgresLog(house.url, position)
     reopened = openPostgresEventLog({ url: house.url, logger: pino({ level: 'silent' }) })
@@ -577,7 +577,7 @@ describe('an event log restored from an older copy', () => {
   test.each([
     ['shorter than the rows', 0],
     ['outgrown the rows', 30],
-  ])('%s: no projector folds anything onto them until they are rebuilt', async (_, more) => {
+  ])('%s: projectors fold nothing onto the existing rows until these are rebuilt', async (_, more) => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)
@@ -617,7 +617,7 @@ describe('an event log restored from an older copy', () => {
     expect(await allRows()).toEqual(before)
   })
 
-  test('under a running projector: it halts, and folds no event of the new history', async () => {
+  test('under a running projector: it halts, and folds no event from the new history', async () => {
     await calls('before', 5)
     const { messages } = house.start()
     await untilProjected(house)
@@ -631,7 +631,7 @@ describe('an event log restored from an older copy', () => {
     )
   })
 
-  test('checkpoints at the same position are each checked against their own event', async () => {
+  test('each of several checkpoints at the same position is checked against its own event', async () => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)

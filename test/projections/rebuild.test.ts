@@ -1,4 +1,4 @@
-/** Rebuilding read models from the log: next to the live ones, compared, switched, and never visible half-built. */
+/** Read models are rebuilt from the log next to the live ones, compared, switched, and never visible half-built. */
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -43,7 +43,7 @@ const openEmpty = async (): Promise<void> => {
   ledger = ledgerOver(house.eventLog)
 }
 
-/** The projector's messages about problems. */
+/** The projector's warnings and errors. */
 const troubles = (messages: readonly string[]): string[] =>
   messages.filter((message) => /stopped|again|halted|cannot/.test(message))
 
@@ -75,11 +75,11 @@ const leftovers = async (): Promise<string[]> =>
     )
   ).rows.map(({ name }) => name)
 
-describe('rebuild', () => {
+describe('a rebuild', () => {
   beforeEach(openEmpty)
   afterEach(() => house.close())
 
-  test('gives the same rows as the live projector, for the same history', async () => {
+  test('results in the same rows as the live projector, for the same history', async () => {
     await writeHistory(house.eventLog, { seed: 3, steps: 40 })
     house.start()
     await untilProjected(house)
@@ -94,7 +94,7 @@ describe('rebuild', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test('twice in a row, and with the same index names each time', async () => {
+  test('works twice in a row, with the same index names each time', async () => {
     await open()
     for (const keyId of ['K9abcdefghijklmn', 'K9abcdefghijklmo']) await issueKey(house.eventLog, keyId)
     house.start()
@@ -121,7 +121,7 @@ describe('rebuild', () => {
           failures.push(error instanceof Error ? error.message : String(error))
           stopping.abort()
         })
-        // Without a pause the readers would take the processor from the rebuild.
+        // Without a pause, the readers would leave too little processor time for the rebuild.
         await setTimeout(5)
       }
     }
@@ -157,7 +157,7 @@ describe('rebuild', () => {
     let round = 0
     const writer = looping(async () => {
       await calls(`live-${round++}`, 30)
-      // Without a pause the log would grow faster than a busy machine can fold it.
+      // Without a pause, the log would grow faster than a busy machine can fold it.
       await setTimeout(20)
     })
     const snapshot = snapshotFrom(house.pool, seal)
@@ -178,12 +178,12 @@ describe('rebuild', () => {
     expect(round).toBeGreaterThan(2)
   })
 
-  test('a rebuild and the projector never deadlock', async () => {
+  test('does not deadlock with the projector', async () => {
     await open()
     const { messages } = house.start()
     await calls('before', 10)
     await untilProjected(house)
-    // Moving a checkpoint takes long, so that a batch is running most of the time.
+    // Moving a checkpoint takes long, so a batch is running most of the time.
     await house.pool.query(`
       create function linger() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return null; end $$;
       create trigger linger before update of position on projection_checkpoints for each statement execute function linger()`)
@@ -204,7 +204,7 @@ describe('rebuild', () => {
     })
   })
 
-  test('a cancelled rebuild leaves the live tables unchanged, and the next one continues', async () => {
+  test('leaves the live tables unchanged if it is cancelled, and the next one continues', async () => {
     await open()
     house.start()
     await calls('c', 30)
@@ -229,14 +229,14 @@ describe('rebuild', () => {
     await expect(given).rejects.toThrow(/abort/i)
     expect(await house.live(ledgerLines)).toEqual(before)
     expect(await seen(ledgerLines)).toEqual(before)
-    // The next rebuild may continue with existing rows; this rebuild had not written any.
+    // The next rebuild can continue with existing rows. This rebuild had not written any.
     expect(await leftovers()).toEqual(['ledger_lines', 'statement_ledgers'].map(nextTable(ledgerLines)))
     expect(await house.rebuild(ledgerLines)).toMatchObject({ resumed: false, differences: [] })
     expect(await leftovers()).toEqual([])
     expect(await house.live(ledgerLines)).toEqual(before)
   })
 
-  test('the tables of a killed rebuild are dropped at the next start, but none of a running rebuild', async () => {
+  test('drops, at the next start, the tables of a killed rebuild, but none of a running one', async () => {
     await open()
     const left = nextTable(keyUsage)('key_usage')
     const running = new pg.Client({ connectionString: house.url })
@@ -259,7 +259,7 @@ describe('rebuild', () => {
     })
   })
 
-  test('two concurrent rebuilds of one projection: the second is refused and does not disturb the first', async () => {
+  test('is refused if another rebuild of the projection is running, and does not disturb that one', async () => {
     await open()
     house.start()
     await calls('c', 20)
@@ -315,7 +315,7 @@ describe('verify', () => {
   })
   afterAll(() => house.close())
 
-  test('unchanged rows are equal', async () => {
+  test('reports unchanged rows as equal', async () => {
     const verdicts = new Map((await house.verifyAll()).map((verdict) => [verdict.name, verdict]))
     const position = await house.eventLog.head()
     for (const projection of projections) {
@@ -363,7 +363,7 @@ describe('verify', () => {
   )
 })
 
-/** Every projection, with `other` in place of the one with its name. */
+/** All projections, with `other` in place of the one with its name. */
 const inPlace = (other: Projection): readonly Projection[] =>
   projections.map((one) => (one.name === other.name ? other : one))
 
@@ -371,7 +371,7 @@ describe('a raised version', () => {
   beforeEach(openEmpty)
   afterEach(() => house.close())
 
-  /** The same figures under another column, and one additional column. */
+  /** The same figures in a column with another name, and one additional column. */
   const usageV2: Projection = {
     ...keyUsage,
     version: keyUsage.version + 1,
@@ -382,7 +382,7 @@ describe('a raised version', () => {
     ),
   }
 
-  test('is built next to the old one and switched; the old tables are dropped', async () => {
+  test('is built next to the old version and switched; the old tables are dropped', async () => {
     await open()
     const old = house.start()
     await calls('old', 30)
@@ -408,7 +408,7 @@ describe('a raised version', () => {
     expect((await house.verify(usageV2)).differences).toEqual([])
   })
 
-  test('readers get the old version until the new version is complete', async () => {
+  test('is not visible to readers until it is complete', async () => {
     await open()
     const old = house.start()
     await calls('old', 60)
@@ -457,7 +457,7 @@ describe('a raised version', () => {
     expect((await house.pool.query('select count(*)::integer as n from api_keys')).rows).toEqual([{ n: 1 }])
   })
 
-  test('of a read model that parks: an event the database refuses is parked too; of money, the rows of its stream stop', async () => {
+  test('an event that the database refuses is parked if the read model parks; if the rows are money, those of its stream stop', async () => {
     await open()
     await calls('c', 5)
     const [bad, unread, good] = ['K9abcdefghijklmn', 'K9abcdefghijklmo', 'K9abcdefghijklmp'] as const
@@ -512,7 +512,7 @@ describe('a raised version', () => {
     expect(await parked()).toEqual([{ projection: 'api_keys', stream: keyStream(key) }])
   })
 
-  test('of money that cannot be built: the old one stays and the others continue', async () => {
+  test('of money that cannot be built: the old version stays and the others continue', async () => {
     await open()
     const old = house.start()
     await untilProjected(house)

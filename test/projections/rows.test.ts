@@ -1,4 +1,4 @@
-/** The rows of each projection for a history, which are the same for any split into batches. */
+/** The rows of each projection for a history. They are the same for any division into batches. */
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -83,7 +83,7 @@ type Plan = {
   readonly Plans?: readonly Plan[]
 }
 
-/** The rows that every step of a query read or passed on. */
+/** The rows that all steps of a query read or passed on. */
 const rowsRead = (plan: Plan): number =>
   (plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)) * plan['Actual Loops'] +
   (plan.Plans ?? []).reduce((sum, below) => sum + rowsRead(below), 0)
@@ -180,7 +180,7 @@ describe('batches', () => {
     }
   })
 
-  test('a fold does not change its input, and gives the same changes again', () => {
+  test('a fold does not change its input, and returns the same changes again', () => {
     const decoded = decodeBatch(recorded)
     const before = structuredClone(decoded.events)
     for (const projection of projections) {
@@ -235,7 +235,7 @@ describe('accounts', () => {
     }
   })
 
-  test('granted, charged, expired and adjusted are the sums of their events, and together the balance', async () => {
+  test('granted, charged, expired and adjusted are the sums of their events, and add up to the balance', async () => {
     for (const organizationId of organizationIds) {
       const sums = { granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
       const account = eachLedgerEvent(organizationId, ({ type, data }) => {
@@ -278,7 +278,7 @@ describe('ledger_lines', () => {
       )
     ).rows
 
-  test('one line per call with its cost, one per movement, and none for other events', async () => {
+  test('one line for each call with its cost, one for each movement, and none for other events', async () => {
     for (const organizationId of organizationIds) {
       const expected = new Map<number, Record<string, unknown>>()
       eachLedgerEvent(organizationId, ({ type, data, recorded: { id, revision }, metadata }) => {
@@ -374,7 +374,7 @@ describe('ledger_lines', () => {
     }
   })
 
-  test('the movements add up to the balance of the account, and a changed line is detected', async () => {
+  test("the movements add up to the account's balance, and a changed line is detected", async () => {
     const { rows } = await house.pool.query<{ organization_id: string; micro: string }>(
       'select organization_id, sum(amount_micro)::text as micro from ledger_lines group by 1 order by 1',
     )
@@ -400,7 +400,7 @@ describe('ledger_lines', () => {
     await client.query('rollback')
   })
 
-  test('an idempotent call is found by its event id, and for a call only in its own ledger; other calls are not found', async () => {
+  test('an idempotent call is found by its event id, and only in its own ledger; other calls are not found', async () => {
     const used = history.filter(({ type }) => type === 'KeyUsed')
     let found = 0
     for (const {
@@ -424,7 +424,7 @@ describe('ledger_lines', () => {
     expect(found).toBeGreaterThan(5)
   })
 
-  test('queries of calls and pages in a long ledger read a few of its lines, not all', async () => {
+  test('queries for calls and pages in a long ledger read a few of its lines, not all', async () => {
     const [organizationId = ''] = organizationIds
     const lines = liveTable(ledgerLines)('ledger_lines')
     await client.query('begin')
@@ -501,7 +501,7 @@ describe('api_keys', () => {
     expect(rows.filter((row) => row.successor_id !== null)).toHaveLength(1)
   })
 
-  test('keys of one organization only', async () => {
+  test('only the keys of one organization are listed', async () => {
     for (const organizationId of organizationIds) {
       const { text, values } = keysOf(organizationId)
       const { rows } = await house.pool.query<{ key_id: string }>(text, [...values])
@@ -516,7 +516,7 @@ describe('api_keys', () => {
 })
 
 describe('key_usage', () => {
-  test('calls per key, UTC day, capability and outcome, and refusals by rate limits', async () => {
+  test('calls are counted by key, UTC day, capability and outcome, and so are refusals by rate limits', async () => {
     const expected: Record<string, number> = {}
     const add = (cell: string, count: number) => {
       expected[cell] = (expected[cell] ?? 0) + count
@@ -537,7 +537,7 @@ describe('key_usage', () => {
     expect(new Set(Object.keys(expected).map((cell) => cell.split(' ')[1])).size).toBeGreaterThan(2)
   })
 
-  test('a key was last used at its latest call, in any recording order', async () => {
+  test('a key was last used by its latest call, in any recording order', async () => {
     const latest = new Map<string, string>()
     for (const { type, data, metadata } of history)
       if (type === 'KeyUsed' && metadata.effective_at > (latest.get(data.key_id) ?? ''))
@@ -632,7 +632,7 @@ describe('usage_buckets', () => {
     expect(hours).toEqual(days)
   })
 
-  test('the minutes of an hour add up to it', async () => {
+  test('the minutes of an hour add up to its usage', async () => {
     const of = (table: string) =>
       house.pool.query(
         `select date_trunc('hour', at) as hour, organization_id, code, sum(calls)::text as calls,
@@ -645,7 +645,7 @@ describe('usage_buckets', () => {
     expect(rows).toEqual((await of('usage_hours')).rows)
   })
 
-  test('a call that arrives late for a removed minute is only in its hour, for any batches', async () => {
+  test('a call that arrives after its minute was removed is only in its hour, for any batches', async () => {
     const call = (at: string): ProjectedEvent => ({
       ...{ id: '', position: 1n, stream: ledgerStream('org_late'), revision: 1, recordedAtMs: 0 },
       metadata: {
@@ -698,7 +698,7 @@ describe('usage_buckets', () => {
   })
 })
 
-test('every projection has its test, here or in its own file', () => {
+test('every projection has a test, here or in its own file', () => {
   expect(projections).toEqual([
     accounts,
     ledgerLines,

@@ -1,4 +1,4 @@
-/** Rebuilt rows of money replace the live ones only if they have the totals of the log. A killed rebuild can be continued. */
+/** Rebuilt rows of money replace the live ones only if their totals match the log. A killed rebuild can be continued. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
@@ -54,7 +54,7 @@ describe('a switch', () => {
   beforeEach(open)
   afterEach(() => house.close())
 
-  test('repairs live rows without the totals of the log, and reports every figure', async () => {
+  test('repairs live rows whose totals differ from the log, and reports every figure', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -121,7 +121,7 @@ describe('a switch', () => {
     },
   )
 
-  test('does not take place if it would stop the rows of a ledger that have not stopped', async () => {
+  test('is not made if it would stop a ledger whose rows have not stopped', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -160,13 +160,13 @@ describe('a rebuild that ends before its switch', () => {
   beforeAll(async () => {
     await open()
     house.start()
-    // More than is folded while the live projector waits for the switch.
+    // More than the rebuild folds while the live projector waits for the switch.
     await calls('before', 1_500)
     await untilProjected(house)
   })
   afterAll(() => house.close())
 
-  test('is continued by the next one, which gives the same rows', async () => {
+  test('is continued by the next one, with the same rows as a result', async () => {
     const before = await house.live(ledgerLines)
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     const left = await leftRows()
@@ -180,7 +180,7 @@ describe('a rebuild that ends before its switch', () => {
     expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 
-  test('of several projections, each continues where its own rows end', async () => {
+  test('of several projections is continued for each where its own rows end', async () => {
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     const { resumed, differences } = await rebuildProjections({
       ...{ url: house.url, eventLog: house.eventLog, seal, projections: [accounts, ledgerLines] },
@@ -210,7 +210,7 @@ describe('a rebuild that ends before its switch', () => {
     expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 
-  test('leaves nothing after it was cancelled', async () => {
+  test('leaves nothing if it was cancelled', async () => {
     await expect(attempt(new Cancelled('by user:ann'))).rejects.toThrow('by user:ann')
     await expect(leftRows()).rejects.toThrow('does not exist')
     expect((await house.pool.query('select from projection_builds')).rows).toEqual([])
