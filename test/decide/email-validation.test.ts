@@ -183,7 +183,7 @@ describe('the decision table', () => {
     expect([...new Set(table.map(([row]) => row))]).toEqual(Array.from({ length: 17 }, (_, n) => n + 1))
   })
 
-  test('4.1.1 only an accepted recipient and a refused random one make an address valid, no matter what other evidence shows', () => {
+  test('4.1.1 an address is valid only if the server accepts the recipient and refuses a random one, no matter what other evidence shows', () => {
     const outcomes = Object.values(table).flatMap(([, , { mailbox: seen }]) => (seen === null ? [] : [seen]))
     fc.assert(
       fc.property(
@@ -227,7 +227,7 @@ describe('answer and facts', () => {
   }
   const request = { email: 'Ada@Example.com', companyRequested: false, didYouMean: null }
 
-  test.each(table)('of row %i (%s) fit the contract and agree', (row, _signal, evidence) => {
+  test.each(table)('for row %i (%s) fit the contract and agree', (row, _signal, evidence) => {
     const decision = decide({ ...findings, ...evidence }, request)
     if ('refusal' in decision) throw new Error('refused')
     expect(emailValidationResult.parse(decision.result)).toEqual(decision.result)
@@ -241,14 +241,14 @@ describe('answer and facts', () => {
     expect(decision.result.billing.billable, 'before the tariff has decided').toBe(false)
   })
 
-  test('the address is in the answer and not in the facts', () => {
+  test('the address is in the answer but not in the facts', () => {
     const decision = decide(findings, request)
     if ('refusal' in decision) throw new Error('refused')
     expect(JSON.stringify(decision.facts)).not.toMatch(/ada@|"ada"/i)
     expect(decision.facts).toMatchObject({ domain: 'example.com', address_hmac: hmac })
   })
 
-  test('null, never false, is the value of a check that could not be made', () => {
+  test('a check that could not be made has the value null, never false', () => {
     const decision = decide(
       { ...findings, ...replied('timeout', { connected: false, code: null, enhancedCode: null }) },
       request,
@@ -266,7 +266,7 @@ describe('answer and facts', () => {
     })
   })
 
-  test('a server that was never dialled counts as not attempted; one that did not answer counts as attempted', () => {
+  test('a server that was never contacted counts as not attempted; a server that did not answer counts as attempted', () => {
     const smtpOf = (connected: boolean | null) => {
       const noReply = { connected, code: null, enhancedCode: null, retryAfterSeconds: 60 }
       const decision = decide({ ...findings, ...replied('temporary_failure', noReply) }, request)
@@ -294,7 +294,7 @@ describe('company enrichment', () => {
   const applies = (own: Partial<ListEvidence>, evidence: EmailEvidence = accepted): boolean =>
     companyApplies({ ...lists, ...own }, verdictOf(evidence))
 
-  test('is for business domains', () => {
+  test('is made for business domains', () => {
     expect(applies({})).toBe(true)
     expect(applies({ freeProvider: true })).toBe(false)
     expect(applies({ disposable: true })).toBe(false)
@@ -302,7 +302,7 @@ describe('company enrichment', () => {
     expect(applies({ registrableDomain: null })).toBe(false)
   })
 
-  test('is for valid and risky addresses, but not for disposable ones, and never for unknown ones', () => {
+  test('is made for valid and risky addresses, but not for disposable ones, and never for unknown ones', () => {
     const applying = table.filter(([, , evidence]) => applies({}, evidence)).map(([row]) => row)
     expect([...new Set(applying)]).toEqual([11, 15, 16, 17])
   })

@@ -1,4 +1,4 @@
-/** Ledger decisions: given a history, when a command arrives, then exactly these events. */
+/** Given a history, when a command arrives, then the ledger decides exactly these events. */
 import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, type PriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { NoRule } from '../../src/billing/tariff.ts'
@@ -24,12 +24,12 @@ const [charge1, grantA, grantB, grantC] = [uuid(1), uuid(0xa), uuid(0xb), uuid(0
 
 const day = (n: number): string => new Date(Date.UTC(2026, 8, n)).toISOString()
 const ms = (n: number): number => Date.UTC(2026, 8, n)
-/** Gives a charge back in full. */
+/** Reverses a charge in full. */
 const adjust = (
   account: Account,
   { chargeId, ...rest }: { adjustmentId: string; chargeId: string; amount: bigint; reason: string },
 ): Decision => adjustCredits(account, { ...rest, adjusts: chargeId, rerateRun: null, atMs: noon })
-/** Every command below arrives at noon of the 14th unless it gives another time. */
+/** Every command below arrives at noon on the 14th unless it has another time. */
 const noon = Date.UTC(2026, 8, 14, 12)
 
 const book = priceBookOf(defaultPriceBook)
@@ -39,8 +39,6 @@ const bookAt = (amount: string): PriceBook =>
     version: 2,
     rules: defaultPriceBook.rules.map((rule) => (rule.sku === null ? rule : { ...rule, amount })),
   })
-
-// ---- history ----
 
 const registered = (overdraftLimit = '0'): LedgerEvent => ({
   type: 'OrganizationRegistered',
@@ -120,8 +118,6 @@ const used = (call: CallToRecord, freeBy?: string): LedgerEvent => ({
   },
 })
 
-// ---- commands ----
-
 const located = {
   kind: 'ip_lookup',
   success: true,
@@ -143,7 +139,6 @@ const call =
       { book: by.book ?? book, chargeId: () => charge1, atMs: by.atMs ?? noon },
     )
 
-/** Folds events from the ledger's beginning. */
 const fold = (events: readonly LedgerEvent[]): Account => {
   const account = newAccount(organizationId)
   events.forEach((event, revision) => {
@@ -152,7 +147,7 @@ const fold = (events: readonly LedgerEvent[]): Account => {
   return account
 }
 
-/** `given(events).when(command).then(events)`; a refusal is compared by its text. */
+/** `given(events).when(command).then(events)`. A refusal is compared by its text. */
 const given = (...history: LedgerEvent[]) => ({
   when: (command: (account: Account) => Decision) => {
     const account = fold(history)
@@ -160,18 +155,16 @@ const given = (...history: LedgerEvent[]) => ({
     const decision = command(account)
     expect(account, 'deciding changes nothing').toEqual(before)
     return {
-      // biome-ignore lint/suspicious/noThenProperty: given, when, then; no code awaits it.
       then: (...events: LedgerEvent[]) => {
         expect(decision).toEqual(events)
         for (const { type, data } of events)
           expect(checkEventData(type, currentVersion(type), data), 'fits its schema').toEqual(data)
-        // Decided events can always be folded: the ledger accepts what it decides.
+        // The ledger must accept the events that it decides.
         fold([...history, ...events])
       },
       refused: (why: string) => expect(decision).toEqual({ refused: why }),
     }
   },
-  /** The balance at an instant, as text. */
   balance: (atMs = noon): bigint => balanceOf(fold(history), atMs),
 })
 
@@ -220,7 +213,7 @@ describe('a call that costs something', () => {
       .then(used(lookup), charged('1', [[grantA, '1']]))
   })
 
-  test("remembers the caller's Idempotency-Key", () => {
+  test("includes the caller's Idempotency-Key", () => {
     given(registered(), granted(grantA, '10'))
       .when(call({ idempotent: true }))
       .then(used({ ...lookup, idempotent: true }), charged('1', [[grantA, '1']]))
@@ -235,7 +228,7 @@ describe('a call that costs something', () => {
       )
   })
 
-  test('draws the lot with the lowest priority number first, no matter what expires when', () => {
+  test('uses the lot with the lowest priority number first, no matter when lots expire', () => {
     given(
       registered(),
       granted(grantA, '10', { priority: 5, expires: day(15) }),
@@ -245,7 +238,7 @@ describe('a call that costs something', () => {
       .then(used(lookup), charged('1', [[grantB, '1']]))
   })
 
-  test('draws the lot that expires first if priorities are equal', () => {
+  test('uses the lot that expires first if priorities are equal', () => {
     given(
       registered(),
       granted(grantA, '10'),
@@ -256,7 +249,7 @@ describe('a call that costs something', () => {
       .then(used(lookup), charged('1', [[grantC, '1']]))
   })
 
-  test('draws the older lot if priority and expiry are equal', () => {
+  test('uses the older lot if priority and expiry are equal', () => {
     given(
       registered(),
       granted(grantB, '10', { expires: day(20) }),
@@ -266,7 +259,7 @@ describe('a call that costs something', () => {
       .then(used(lookup), charged('1', [[grantB, '1']]))
   })
 
-  test('draws several lots in order, each until it is empty', () => {
+  test('uses several lots in order, each until it is empty', () => {
     given(
       registered(),
       granted(grantA, '10'),
@@ -284,7 +277,7 @@ describe('a call that costs something', () => {
       )
   })
 
-  test('draws what earlier charges left', () => {
+  test('uses the credits that earlier charges left', () => {
     given(
       registered(),
       granted(grantA, '1.5'),
@@ -302,7 +295,7 @@ describe('a call that costs something', () => {
       )
   })
 
-  test('draws no credits from a lot after its expiry, swept or not', () => {
+  test('uses no credits from a lot after its expiry, whether it was written off or not', () => {
     const history = [
       registered(),
       granted(grantA, '10', { expires: day(14) }),
@@ -347,13 +340,13 @@ describe('a call that cannot be paid', () => {
     })
   })
 
-  test('keeps its Idempotency-Key', () => {
+  test('includes its Idempotency-Key', () => {
     given(registered())
       .when(call({ idempotent: true }))
       .then({ ...unpaid, data: { ...unpaid.data, idempotent: true } } as LedgerEvent)
   })
 
-  test('does not ask for a charge id', () => {
+  test('needs no charge id', () => {
     const account = fold([registered()])
     const chargeId = (): string => {
       throw new Error('a charge id was asked for')
@@ -374,7 +367,7 @@ describe('an overdraft', () => {
     given(registered('1')).when(call()).then(used(lookup), charged('1'))
   })
 
-  test('is refused if it would exceed the limit by one micro-credit', () => {
+  test('is refused if the call would exceed the limit by one micro-credit', () => {
     given(registered('0.5'), granted(grantA, '0.499999')).when(call()).then(unpaid)
     given(registered('0.999999')).when(call()).then(unpaid)
     given(registered('1.999999'), charged('1')).when(call()).then(unpaid)
@@ -465,13 +458,13 @@ describe('an organization', () => {
       'rate limit',
       (account) => recordRateLimit(account, { key_id: keyId, policy: 'day', window: day(1), count: 1 }),
     ],
-  ])('that is not registered gets no %s', (_, command) => {
+  ])('that is not registered is refused: %s', (_, command) => {
     given().when(command).refused(`organization ${organizationId} is not registered`)
   })
 })
 
 describe('a grant', () => {
-  test('creates a lot on its terms, with all credits left', () => {
+  test('creates a lot on its terms, with all its credits left', () => {
     given(registered())
       .when((account) =>
         grantCredits(account, {
@@ -540,7 +533,7 @@ describe("an organization's own price", () => {
       .then(used(lookup), charged(amount, [[grantA, amount]]))
   })
 
-  test('applies by its date, not by when it was set; if two have the same date, the later one applies', () => {
+  test('applies by its date, not by the time when it was set; if two have the same date, the later one applies', () => {
     given(registered(), granted(grantA, '100'), overridden('0.25', day(12)), overridden('0.5', day(10)))
       .when(call())
       .then(used(lookup), charged('0.25', [[grantA, '0.25']]))
@@ -555,7 +548,7 @@ describe("an organization's own price", () => {
       .then(used(lookup), charged('1', [[grantA, '1']]))
   })
 
-  test('of zero makes the call free under the rule that would have charged', () => {
+  test('of zero makes the call free under the rule that would have charged it', () => {
     given(registered(), overridden('0', day(10)))
       .when(call())
       .then(used(lookup, 'ip_lookup.located'))
@@ -572,7 +565,7 @@ describe('a reversal', () => {
   const reverse = (amount: bigint) => (account: Account) =>
     adjust(account, { adjustmentId: uuid(0xad), chargeId: charge1, amount, reason: 'correction' })
 
-  test('returns a charge as credits that never expire and are drawn first', () => {
+  test('returns a charge as credits that never expire and are used first', () => {
     const history = [
       registered(),
       granted(grantA, '10', { priority: 0, expires: day(20) }),
@@ -596,7 +589,7 @@ describe('a reversal', () => {
 })
 
 describe('folding adjustments', () => {
-  test('a negative adjustment takes from the lots it names; the rest becomes overdraft', () => {
+  test('a negative adjustment takes credits from the lots that it names; the rest becomes overdraft', () => {
     const history = [registered('5'), granted(grantA, '2'), adjusted('-3', { allocations: [[grantA, '2']] })]
     expect(given(...history).balance()).toBe(-1_000_000n)
     expect(fold(history)).toMatchObject({ lots: [], overdrawn: 1_000_000n })
@@ -653,7 +646,7 @@ describe('expiry', () => {
     expect(given(...history, expired(grantA, '6'), expired(grantB, '5')).balance(ms(14))).toBe(7_000_000n)
   })
 
-  test('writes nothing off from a lot that is used up, that expired earlier, or that never existed', () => {
+  test('writes nothing off from a lot that is used up, that has already been written off, or that never existed', () => {
     const spent = [registered(), granted(grantA, '1', { expires: day(10) }), charged('1', [[grantA, '1']])]
     given(...spent)
       .when(expire(grantA, noon))
@@ -669,7 +662,7 @@ describe('expiry', () => {
 })
 
 describe('folding', () => {
-  test('refuses an impossible history: more taken from a lot than it has, or from a lot that does not exist', () => {
+  test('refuses an impossible history: more credits taken from a lot than it has, or from a lot that does not exist', () => {
     const history = [registered(), granted(grantA, '1')]
     expect(() => fold([...history, charged('2', [[grantA, '1.000001']])])).toThrow(grantA)
     expect(() => fold([...history, charged('1', [[grantB, '1']])])).toThrow(grantB)
@@ -679,7 +672,7 @@ describe('folding', () => {
     )
   })
 
-  test('deciding against a draft does not change the account', () => {
+  test('deciding with a draft of the account does not change the account', () => {
     const account = fold([registered('5'), granted(grantA, '10'), overridden('2', day(1))])
     const before = fold([registered('5'), granted(grantA, '10'), overridden('2', day(1))])
     const draft = draftOf(account)
@@ -691,7 +684,7 @@ describe('folding', () => {
     expect(draft.revision).toBe(6)
   })
 
-  test('facts and rate limits move no credit, only the revision', () => {
+  test('facts and rate limits change no credits, only the revision', () => {
     const history = [registered(), granted(grantA, '10')]
     const limited: LedgerEvent = {
       type: 'RateLimitExceeded',
@@ -701,7 +694,7 @@ describe('folding', () => {
   })
 })
 
-test('the outcome of a call can be read from its events', () => {
+test("a call's outcome can be read from its events", () => {
   expect(outcomeOfCall([used(lookup), charged('1.5', [])])).toEqual({ charged: 1_500_000n, unpaid: false })
   expect(outcomeOfCall([used(lookup, 'whoami')])).toEqual({ charged: 0n, unpaid: false })
   expect(outcomeOfCall([unpaid])).toEqual({ charged: 0n, unpaid: true })
