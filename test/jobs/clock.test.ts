@@ -1,4 +1,4 @@
-/** Scheduled jobs: started by a person, retried, failed as dead letters, requested again, and visible in metrics. */
+/** Scheduled jobs can be started by a person, are retried, become dead letters when they fail, and appear in metrics. */
 import pino from 'pino'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
@@ -22,7 +22,7 @@ let runs = 0
 let underWay = 0
 let underWayMax = 0
 
-/** It never becomes due while the test runs. */
+/** A schedule that never becomes due while the test runs. */
 const yearly = { cron: '0 0 29 2 *', expireSeconds: 60 } as const
 
 beforeAll(async () => {
@@ -68,7 +68,7 @@ const operations = async () =>
     .filter(({ stream }) => stream === 'operator')
     .map(({ type, data, metadata }) => ({ type, data: JSON.parse(data), actor: JSON.parse(metadata).actor }))
 
-test('a schedule of the previous release that this release does not know is removed', async () => {
+test("a previous release's schedule that this release does not have is removed", async () => {
   const schedules = async (): Promise<unknown[]> =>
     (await house.query('select name from pgboss.schedule')).map(({ name }) => name)
   await house.query(
@@ -86,7 +86,7 @@ test('a schedule of the previous release that this release does not know is remo
   expect(await schedules()).toContain('leap')
 })
 
-test('a run that a person requests is done immediately by the process that runs jobs, and its outcome is returned', async () => {
+test('a run that a person requests is executed immediately by the process that runs jobs, and its outcome is returned', async () => {
   const states: string[] = []
   const result = await runNow(house.foundation, {
     job: await leap(),
@@ -103,7 +103,7 @@ test('a run that a person requests is done immediately by the process that runs 
   expect(await leap()).toMatchObject({ state: 'completed', active: 0, failed_24h: 0, expire_seconds: 60 })
 })
 
-test('a requested run that fails gives the reason, is not retried, and becomes a dead letter', async () => {
+test('a requested run that fails returns the reason, is not retried, and becomes a dead letter', async () => {
   work = fails
   expect(await runLeap()).toMatchObject({ succeeded: false, error: 'no room left', result: null })
   expect(runs).toBe(1)
@@ -137,7 +137,7 @@ test('a scheduled run is tried three times before it becomes a dead letter', asy
         return run?.state === 'retry' && run.retry_count === tried - 1
       })
       expect(await dead()).toEqual([])
-      // Its pause is over, and the worker is notified: it would check again after 30 s.
+      // Its pause is over, and the worker is notified, because it would check again only after 30 s.
       await house.query(`update pgboss.job set start_after = now() where id = $1`, [id])
       await wakeWorkers(house.foundation.pool, ['leap'])
     }
@@ -149,7 +149,7 @@ test('a scheduled run is tried three times before it becomes a dead letter', asy
   }
 })
 
-test('all dead letters are retried: one run for all with the same data, and one for each with different data', async () => {
+test('all dead letters are retried: with one run if their data are the same, and with one run each if they differ', async () => {
   work = fails
   for (let n = 0; n < 3; n++) await runLeap()
   expect(await dead()).toHaveLength(3)
@@ -176,7 +176,7 @@ test('one dead letter is retried by its id; an unknown id is refused', async () 
   ])
   expect(await dead()).toMatchObject([{ id: oldest?.id }])
   await until('it has succeeded', async () => (await leap()).state === 'completed')
-  // The retry also did the work of the older run, which no longer counts.
+  // The retry also did the work of the older run, so that dead letter no longer counts.
   expect(await dead()).toMatchObject([{ id: oldest?.id, done_since: true }])
   expect(await leap()).toMatchObject({ dead_letters: 0 })
   await expect(retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).rejects.toThrow(
@@ -184,7 +184,7 @@ test('one dead letter is retried by its id; an unknown id is refused', async () 
   )
 })
 
-test('without dead letters, retrying all is refused', async () => {
+test('retrying all is refused if there are no dead letters', async () => {
   await expect(retryDeadLetters(house.foundation, { id: null, ...by })).rejects.toThrow(
     'there are no dead letters',
   )
@@ -201,7 +201,7 @@ test('the newest twenty dead letters of each job are kept', async () => {
   expect(Math.max(...kept.map(({ age_ms }) => age_ms))).toBeLessThan(20.5 * 60_000)
 })
 
-test('two runs of a job that are requested together run one after the other', async () => {
+test('two runs of a job that are requested together are executed one after the other', async () => {
   underWayMax = 0
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   work = () => released.then(() => 1)
@@ -217,7 +217,7 @@ test('two runs of a job that are requested together run one after the other', as
   expect({ runs, underWayMax }).toEqual({ runs: 2, underWayMax: 1 })
 })
 
-test('metrics count runs by job and outcome, with the time of the last success and the failed runs', async () => {
+test('metrics count runs by job and outcome, and include the time of the last success and the failed runs', async () => {
   await runLeap()
   work = fails
   await runLeap()
@@ -230,12 +230,12 @@ test('metrics count runs by job and outcome, with the time of the last success a
   expect(samples(written, 'jobs_dead_letters')['{name="leap"}']).toBe(1)
   const ages = samples(written, 'jobs_success_age_seconds')
   expect(ages['{name="leap"}']).toBeLessThan(60)
-  // It never ran: its age counts since it was scheduled. A job that only runs on request is never late.
+  // It never ran, so its age counts from the time it was scheduled. A job that only runs on request is never late.
   expect(ages['{name="reconcile-ledgers"}']).toBeLessThan(3_600)
   expect(Object.keys(ages)).not.toContain('{name="checkpoint-asked"}')
 })
 
-test('every scheduled job has its dead letters, three attempts, and a maximum time', async () => {
+test('every scheduled job has dead letters, three attempts, and a maximum time', async () => {
   const queues = await house.query(
     `select q.name, q.retry_limit, q.dead_letter, q.expire_seconds from pgboss.queue q join pgboss.schedule s on s.name = q.name`,
   )
@@ -258,8 +258,8 @@ test.each([
   expect(found.get('x')?.toISOString()).toBe(next)
 })
 
-// The last test: no process runs jobs afterwards.
-test('a requested run that no process takes is cancelled, and the reason names the remedy', async () => {
+// Must be the last test, because no process runs jobs afterwards.
+test('a requested run that processes do not take is cancelled, and the reason says how to fix this', async () => {
   const job = await leap()
   await jobs.stop()
   const parts = { job, ...by, onProgress: () => undefined, takenWithinMs: 1_000 }

@@ -1,4 +1,7 @@
-/** Expired lots are written off by a scheduled job, and have no value before that: according to this process's clock, not the database's. */
+/**
+ * A scheduled job writes off expired lots. They have no value after their expiry, according to this process's clock, not the
+ * database's.
+ */
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
@@ -17,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** An organization with only a lot of two credits that expires. */
+/** An organization whose only lot has two credits and expires. */
 const withLot = async (expiresAt: string): Promise<string> => {
   const { organizationId } = await house.partner({ credits: '0' })
   await house.foundation.ledger.submit(organizationId, {
@@ -77,7 +80,7 @@ test('every list of organizations shows the balance that the ledger has at that 
   expect(await balancesAt(expiresAtMs)).toEqual({ ledger: '0', rows: ['0', '0', '0'], past: true })
 })
 
-test('a ledger that cannot be read delays no other one, and is named', async () => {
+test('a ledger that cannot be read does not delay others, and is named', async () => {
   const { ledger, eventLog } = house.foundation
   const partners = [await house.partner(), await house.partner()]
   for (const [n, { organizationId }] of partners.entries()) {

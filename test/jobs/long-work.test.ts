@@ -1,4 +1,4 @@
-/** Long work that people request: the rights it needs, its outcome if its process ends, and the data that are stored about it. */
+/** Long-running work that people request: the rights it needs, its outcome if its process ends, and the stored data about it. */
 import { randomUUID } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
 import pino from 'pino'
@@ -97,9 +97,9 @@ test.each([
   await gone.start()
   expect((await gone.fetch(longWorkQueue)).map((job) => job.id)).toEqual([id])
   expect((await longWork(foundation.pool, id))?.state).toBe('running')
-  // Its heartbeats are missing, and another process looks.
+  // Its heartbeats are missing, and another process checks.
   await query(`update pgboss.job set heartbeat_on = now() - interval '2 minutes' where id = $1`, [id])
-  // Whenever another process last looked.
+  // Makes a check due, no matter when another process last checked.
   await query(`update pgboss.queue set monitor_on = null, monitor_claim_on = null where name = 'long-work'`)
   await gone.supervise(longWorkQueue)
   await gone.stop({ graceful: false })
@@ -107,7 +107,7 @@ test.each([
   await withWorker(async () => expect((await ended(id)).state).toBe(state))
 })
 
-test('keeps any text, and refuses what the command refuses', async () => {
+test('accepts any text, and refuses the same input as the command', async () => {
   const hostile = 'org_\u0000\ud800"</pre>'
   const id = await request('ledger verify', { organization: hostile })
   const work = await withWorker(() => ended(id))
@@ -115,7 +115,7 @@ test('keeps any text, and refuses what the command refuses', async () => {
   expect(() => answerOf(work)).toThrow('U+0000')
 })
 
-test('a change of the command line is done by the process that runs jobs, if there is one and --here is not given', async () => {
+test('a command-line change is executed by the process that runs jobs, if there is one and --here is not given', async () => {
   const { foundation } = house
   const command = commandOf(declarationNamed('projection rebuild'))
   const worked = async (...args: string[]) => {
@@ -143,7 +143,7 @@ test('a change of the command line is done by the process that runs jobs, if the
   })
 })
 
-test('is requested once under one id, and may be taken back until it begins', async () => {
+test('is requested once under one id, and can be cancelled until it begins', async () => {
   const { foundation } = house
   const id = randomUUID()
   const asked = { id, declared: declarationNamed('ledger verify'), given: {}, operator: label }

@@ -1,4 +1,4 @@
-/** A mailbox with a temporary failure is asked again: which answers are kept, for how long, and which are not. */
+/** A mailbox with a temporary failure is checked again: which answers are kept, for how long, and which are not. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
@@ -93,7 +93,7 @@ describe('the new answer', () => {
   })
 
   test.each([
-    // Accepted, but not known whether every recipient is: keeping it would hide that for a day.
+    // The recipient is accepted, but it is unknown whether all others are too. A kept answer would hide that for a day.
     evidence({ catchAll: null }),
     evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
     evidence({ outcome: 'cannot_verify', catchAll: null, code: 252, enhancedCode: null }),
@@ -102,13 +102,13 @@ describe('the new answer', () => {
     evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'timeout', connected: null, catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
-  ])('is not kept if the next call may learn more: $outcome', async (evidenceNow) => {
+  ])('is not kept if the next call might learn more: $outcome', async (evidenceNow) => {
     const { hmac, data } = await jobOf()
     expect(await ask(data, evidenceNow)).toBe(false)
     expect(await rowsOf(hmac)).toEqual([])
   })
 
-  test('is not requested if the domain has no mail servers any more', async () => {
+  test('is not requested if the domain no longer has mail servers', async () => {
     const { hmac, data } = await jobOf()
     const seen: string[] = []
     for (const mx of [{ kind: 'domain_not_found' }, { kind: 'dns_error', code: 'ESERVFAIL' }] as const)
@@ -163,7 +163,7 @@ describe('a kept answer', () => {
     expect(await checks.find(hmac)).toEqual(kept)
   })
 
-  test('is used for a day and then deleted; younger ones stay', async () => {
+  test('is used for a day and then deleted; newer ones stay', async () => {
     const [old, young] = [(await jobOf()).hmac, (await jobOf()).hmac]
     const hourMs = 3_600_000
     const agoMs = (ms: number): string => new Date(Date.now() - ms).toISOString()

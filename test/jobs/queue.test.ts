@@ -1,4 +1,4 @@
-/** Work requested by one process and done by another: how much of it waits, when it is done, and how often. */
+/** Work that one process requests and another executes: how much of it waits, when it is executed, and how often. */
 import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -48,7 +48,7 @@ const noted = (): { notes: string[]; note: Run } => {
   return { notes, note: async (data) => notes.push(data) }
 }
 
-test('while a job with a key is queued, another one adds nothing; other keys and other names have their own jobs', async () => {
+test('while a job with a key is queued, a second request adds nothing; other keys and other names have their own jobs', async () => {
   for (const [name, key] of [
     ['one-waits', 'a'],
     ['one-waits', 'a'],
@@ -86,7 +86,7 @@ test('a job runs when it is due, with its data, and not earlier', async () => {
   ])
 })
 
-test('after a run, the same key may be requested again', async () => {
+test('after a run, the same key can be requested again', async () => {
   const { notes, note } = noted()
   for (const data of ['first', 'second']) {
     await queue.send('again', data, { afterSeconds: 0, key: 'one' })
@@ -109,7 +109,7 @@ test('a job that fails is not retried', async () => {
   expect((await jobsOf('fails'))[0]?.retry_limit).toBe(0)
 })
 
-test('several jobs run at a time, and no more than allowed', async () => {
+test('several jobs run at the same time, but no more than allowed', async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const { notes, note } = noted()
   let underWay = 0
@@ -132,7 +132,7 @@ test('several jobs run at a time, and no more than allowed', async () => {
   })
   await running(slow, async () => {
     await until('two are under way', async () => underWay >= 2 && notes.length === 1)
-    // The workers of the same queue would have checked before the one of the other queue.
+    // The workers of this queue would have checked before the worker of the other queue.
     expect(underWayMax).toBe(2)
     release()
     await until('all are done', async () => done === 4)
@@ -140,17 +140,17 @@ test('several jobs run at a time, and no more than allowed', async () => {
   expect(underWayMax).toBe(2)
 })
 
-test('a full queue is worked off without the pauses of a nearly empty one', async () => {
+test('a full queue is processed without the pauses of a nearly empty one', async () => {
   const { notes, note } = noted()
   const count = 20
   for (let n = 0; n < count; n++) await queue.send('many', String(n), { afterSeconds: 0, key: String(n) })
   // pg-boss counts once a minute, and reads the stored count when it starts.
   await house.query(`update pgboss.queue set ready_count = $1 where name = 'many'`, [count])
-  // At one every five seconds, two or three would be done when the time is over.
+  // At one job every five seconds, two or three would be done when the time is over.
   await running(start('many', note), () => until('all are done', async () => notes.length === count))
 })
 
-test('the maximum time of a job is set by its runner, even if the requesting process created the queue', async () => {
+test("a job's maximum time is set by its runner, even if the requesting process created the queue", async () => {
   const { notes, note } = noted()
   await queue.send('expires', 'x', { afterSeconds: 0, key: 'one' })
   await running(start('expires', note, { expireSeconds: 7 }), () =>
@@ -163,7 +163,7 @@ test('the maximum time of a job is set by its runner, even if the requesting pro
   ).toEqual([{ data: 'y', expire_seconds: 7 }])
 })
 
-test('a queue without requests opens no connection, and closes', async () => {
+test('a queue without requests opens no connection, and can be closed', async () => {
   const unused = openJobQueue('postgres://nobody@127.0.0.1:1/none', logger)
   await unused.close()
 })

@@ -1,4 +1,4 @@
-/** The end of an epoch: data that are still needed are sealed again, and the key is destroyed. */
+/** At the end of an epoch, data that are still needed are sealed again, and the key is destroyed. */
 import { randomUUID } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
 import pg from 'pg'
@@ -77,7 +77,7 @@ const addPeople = async (count: number): Promise<void> => {
     [ids, sealed],
   )
 }
-/** The people in the data set, according to a process that has just started. */
+/** The people in the data set, as seen by a process that has just started. */
 const people = async (): Promise<string[]> => {
   const sealer = processKeys({ pool, dir: database.keyDir, clock }).sealer(purposes.person)
   const { rows } = await pool.query('select lid_hmac, sealed from profile_dataset order by lid_hmac')
@@ -104,7 +104,7 @@ describe('within an epoch', () => {
 })
 
 describe('after an epoch', () => {
-  test('needed data are sealed again immediately; the key stays for data that live for a day, and is then destroyed', async () => {
+  test('needed data are sealed again immediately; the key stays for data with a lifetime of one day, and is then destroyed', async () => {
     nowMs += 20 * dayMs
     const kept = await keep('somebody')
     await addPeople(1_201)
@@ -127,7 +127,7 @@ describe('after an epoch', () => {
     expect(await renew()).toEqual({ resealed: 0, destroyed: [] })
   })
 
-  test('data that a process with a late clock writes under the old key are found too', async () => {
+  test('data that a process with a late clock writes under the old key are also found', async () => {
     const lateMs = (epoch + 1) * epochMs - 1_000
     await keep('somebody')
     nowMs = lateMs + 2_000
@@ -140,7 +140,7 @@ describe('after an epoch', () => {
     expect(await vaultOf().open({ subjectId: 'sub_late', keyId: '', sealed: '', ...sealed })).toBe('too late')
   })
 
-  test('payloads older than 30 days end with their key: they are not sealed again', async () => {
+  test('payloads older than 30 days are not sealed again, so they end with their key', async () => {
     nowMs = epoch * epochMs + hourMs
     const [old, young] = [await keep('old'), await keep('young')]
     await pool.query('update profile_keys set created_at = $1 where key_id = $2', [
@@ -169,7 +169,7 @@ describe('after an epoch', () => {
     expect(await people()).toEqual(['person-00000', 'person-00002'])
   })
 
-  test('a damaged value delays no other', async () => {
+  test('a damaged value does not delay others', async () => {
     await addPeople(2)
     await pool.query(`update profile_dataset set sealed = sealed || 'x' where lid_hmac = 'person-00000'`)
     nowMs += epochMs + 26 * hourMs
@@ -188,7 +188,7 @@ describe('after an epoch', () => {
     expect(await people()).toHaveLength(700)
   })
 
-  test('after months without a process the result is the same as after one epoch', async () => {
+  test('after months without a process, the result is the same as after one epoch', async () => {
     await addPeople(2)
     nowMs += 7 * epochMs
     expect(await renew()).toMatchObject({ resealed: 2, destroyed: [expect.stringMatching(/^716-/)] })
@@ -228,7 +228,7 @@ test('data sealed with a clock far ahead are sealed again under the current key'
   expect(await vaultOf().open({ subjectId: 'sub_ahead', keyId: '', sealed: '', ...sealed })).toBe('somebody')
 })
 
-test('an old key that a restored database does not know is destroyed too', async () => {
+test('an old key that a restored database does not contain is also destroyed', async () => {
   await addPeople(1)
   const before = await pool.query('select key_id, epoch from epoch_keys')
   nowMs += epochMs
