@@ -3,20 +3,20 @@ import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** `answers`: the outcome of each attempt, either 200 or the error. */
+/** `answers` has the outcome of each attempt, either 200 or the error. */
 export type Call = { readonly key: string; readonly answers: string[] }
 
 export type Calls = {
   readonly made: readonly Call[]
-  /** The first failures of the calls made from the `from`th on, with their counts. */
+  /** Counts the first failures of the calls from number `from` on. */
   lostSince(from: number): Readonly<Record<string, number>>
-  /** Makes no further call, and resolves when every call was answered, or tried for the last time. */
+  /** Makes no more calls. Resolves when every call was answered, or tried for the last time. */
   stop(): Promise<void>
 }
 
 const callsMax = 10_000
 const triesMax = 20
-/** Doubled after every attempt: repeating all calls every second would exceed their key's limit. */
+/** The pause doubles after every attempt. If all calls were repeated every second, they would exceed their key's limit. */
 const pauseMs = 500
 const pauseMaxMs = 8_000
 const silentMs = 20_000
@@ -58,7 +58,7 @@ export const oneCall = async (options: { url: string; apiKey: string }): Promise
   return ask({ ...options, key: randomUUID(), agent }).finally(() => agent.destroy())
 }
 
-/** With `again`, a failed call is repeated with its key until it is answered with 200. */
+/** With `again`, a failed call is repeated with its key until the answer is 200. */
 export const startCalls = (options: {
   readonly url: string
   readonly apiKey: string

@@ -1,6 +1,6 @@
 /**
- * docker-compose.yml on a real engine, from the first command of the guide on. The tests follow each other like the days of an
- * installation. A double of its protocol plays EventStoreDB, so nothing here proves EventStoreDB.
+ * docker-compose.yml on a real engine, from the guide's first command on. Each test continues from the previous one, like the
+ * days of an installation. A protocol double takes the place of EventStoreDB, so these tests do not test EventStoreDB.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -61,7 +61,7 @@ const answersAgain = async (calls: Calls): Promise<void> => {
     .toBeGreaterThan(perSecond)
 }
 
-/** The output to look at first when a test has failed. */
+/** If a test fails, prints the output to look at first. */
 const tellWhenFailed = ({ onTestFailed }: TestContext): void =>
   onTestFailed(async () => {
     console.log(await compose('ps', '--all'), await compose('logs', '--no-color', '--tail', '20'))
@@ -70,7 +70,7 @@ const tellWhenFailed = ({ onTestFailed }: TestContext): void =>
 describe.skipIf(skipped)('one node', () => {
   beforeEach(tellWhenFailed)
   let partner: Partner
-  /** Calls that were answered, each once. */
+  /** The number of answered calls, each counted once. */
   let answered = 0
 
   beforeAll(async () => {
@@ -84,7 +84,7 @@ describe.skipIf(skipped)('one node', () => {
     await compose('down', '--volumes', '--timeout', '60')
   })
 
-  test('the first commands of the guide start everything, healthy, from a checkout that only its owner can read', async () => {
+  test("the guide's first commands start everything, healthy, from a checkout that only its owner can read", async () => {
     for (const { service, state, health, exitCode } of await containers())
       expect([service, state, health, exitCode]).toEqual(
         setUp.includes(service) ? [service, 'exited', undefined, 0] : [service, 'running', 'healthy', 0],
@@ -101,7 +101,7 @@ describe.skipIf(skipped)('one node', () => {
       [...line.matchAll(/(\S+):\d+->/g)].map(([, host]) => [line.split(' ')[0], host]),
     )
     expect(new Set(places.map(String))).toEqual(new Set(['enrichment-ledger-edge-1,127.0.0.1']))
-    // In the kernel's table the state 0A is listening, and 0100007F is 127.0.0.1.
+    // In the kernel's table, the state 0A is listening, and 0100007F is 127.0.0.1.
     const listening = [
       ...(await readFile('/proc/net/tcp', 'utf8')).matchAll(/^ *\d+: (\w+):\w+ \w+:\w+ 0A/gm),
     ]
@@ -109,7 +109,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(await readFile('/proc/net/tcp6', 'utf8')).not.toMatch(/ 0A /)
   })
 
-  test('all calls of a key reach one process', async () => {
+  test('all calls with a key reach one process', async () => {
     const count =
       "fetch('http://127.0.0.1:9464/metrics').then((r) => r.text()).then((text) => console.log(/^enrichment_calls_total.*ip_lookup.*answered.* (\\d+)$/m.exec(text)[1]))"
     const counts = async (): Promise<number[]> =>
@@ -125,13 +125,13 @@ describe.skipIf(skipped)('one node', () => {
     expect(after.map((all, at) => all - (before[at] ?? 0)).sort()).toEqual([0, 20])
   })
 
-  test('a command ends when its work is done, and services that are already up are ready again soon', async () => {
+  test('a command ends when its work is done, and services that are already up are soon ready again', async () => {
     const [first, second] = [performance.now(), performance.now()]
     await compose('run', '--rm', '-T', '--no-deps', 'migrate', 'org', 'list')
     show('run --rm --no-deps migrate org list', seconds(first))
     await compose('up', '--detach')
     show('org list, and up without a change', seconds(second))
-    // Each used to take 28 s, waiting for a DNS look-up.
+    // Each used to take 28 s, because it waited for a DNS look-up.
     expect(performance.now() - second).toBeLessThan(50_000)
   }, 300_000)
 
@@ -153,7 +153,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(await charged(partner)).toBe(answered)
   }, 600_000)
 
-  test('the upgrade of the guide loses no call', async () => {
+  test("the guide's upgrade loses no call", async () => {
     await writeFile(join(checkout, 'src/release.ts'), 'export const release = 2\n')
     const old = new Set(
       (await containers())
@@ -200,7 +200,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(await charged(partner)).toBe(answered)
   }, 600_000)
 
-  test('the backup of the guide, restored onto an empty host, has every call', async () => {
+  test("the guide's backup, restored onto an empty host, has every call", async () => {
     await type(await guide.backUp())
     await compose('down', '--volumes')
     expect(await docker('volume', 'ls', '--quiet')).toBe('')
@@ -225,7 +225,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(found.map(([name]) => name)).toEqual([])
   })
 
-  test('a missing or invalid secret is refused by name and not shown', async () => {
+  test('a missing or invalid secret is refused with its name, without its value', async () => {
     const given = await secrets()
     try {
       for (const missing of Object.keys(given)) {
@@ -273,7 +273,7 @@ describe.skipIf(skipped)('three nodes', () => {
     await compose('down', '--volumes', '--timeout', '60')
   })
 
-  test('three nodes run, and no fourth one', async () => {
+  test('exactly three nodes run', async () => {
     const nodes = (await containers())
       .filter(({ service }) => service.startsWith('eventstore'))
       .map(({ service }) => service)
@@ -296,7 +296,7 @@ describe.skipIf(skipped)('three nodes', () => {
     expect(await charged(partner)).toBe(calls.made.length)
   }, 600_000)
 
-  test('esdb+discover with several hosts is refused, with the form that works', async () => {
+  test('esdb+discover with several hosts is refused, and the message shows the format that works', async () => {
     const { EVENT_LOG_URL = '' } = await secrets()
     const env = { EVENT_LOG_URL: EVENT_LOG_URL.replace('esdb:', 'esdb+discover:') }
     const { code, stderr } = await composeRan(['run', '--rm', '-T', '--no-deps', 'migrate'], { env })

@@ -14,7 +14,7 @@ export const compose = (...args: readonly string[]): Promise<string> =>
 export const composeRan = (args: readonly string[], options: RunOptions = {}): Promise<Ran> =>
   ran(['docker', 'compose', ...args], { cwd: checkout, ...options })
 
-/** The exact text of the nth block of shell commands below a heading of the guide to deployment. */
+/** The exact text of the nth block of shell commands below a heading in the deployment guide. */
 const block = async (heading: string, n: number): Promise<string> => {
   const guide = await readFile(join(checkout, 'src/guides/deployment.md'), 'utf8')
   const section = guide.split(/^##+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ''
@@ -30,7 +30,7 @@ export const guide = {
   restore: () => block('How do I restore in Docker Compose?', 0),
 }
 
-/** Runs commands of the guide in a shell, in the checkout. The tests run as root, and have no sudo. */
+/** Runs commands from the guide in a shell, in the checkout. The tests run as root and have no sudo. */
 export const type = async (commands: string): Promise<string> =>
   run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], { cwd: checkout, timeoutMs: commandsMs })
 
@@ -88,7 +88,7 @@ export const only = async (service: string): Promise<Container> => {
   return first
 }
 
-/** Ends the program in a container as a crash does. The container's first process is a small init, which ends when the program does. */
+/** Kills the program in a container as a crash does. The container's first process is a small init, which ends when the program does. */
 export const crash = async (container: Container): Promise<void> => {
   const children = await readFile(`/proc/${container.pid}/task/${container.pid}/children`, 'utf8')
   const [program] = children

@@ -1,6 +1,7 @@
 /**
- * A Docker engine for these tests, and the images that docker-compose.yml names, built from the files that `test/compose/run` put in
- * COMPOSE_WORK. The engine ends with the tests, and everything it started ends with the namespaces of that script.
+ * A Docker engine for these tests, and the images that docker-compose.yml names. They are built from the files that
+ * `test/compose/run` puts into COMPOSE_WORK. The engine ends with the tests, and the namespaces of that script end everything
+ * that it started.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, openSync, readFileSync } from 'node:fs'
@@ -13,7 +14,7 @@ import { docker, ran, run } from './docker.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Why these tests are skipped, or null. */
+    /** The reason why these tests are skipped, or null. */
     composeSkipped: string | null
     /** A checkout of the project, made with a strict umask. */
     composeCheckout: string
@@ -46,7 +47,7 @@ const skip = (project: TestProject, reason: string): undefined => {
   project.provide('composeSkipped', reason)
 }
 
-/** The reason why it does not start, if any. */
+/** Starts the engine, or returns the reason why it does not start. */
 const startEngine = async (work: string): Promise<ChildProcess | string> => {
   const settings = {
     'data-root': join(work, 'engine'),
@@ -86,9 +87,9 @@ const targets: Readonly<Record<string, RegExp>> = {
   prometheus: /prometheus:/,
 }
 
-/** Under the names in docker-compose.yml. */
+/** Builds the images, with the names from docker-compose.yml. */
 const makeImages = async (work: string, checkout: string): Promise<void> => {
-  // Left over in a kept folder from an interrupted run.
+  // Removes containers that an interrupted run left in a kept folder.
   await run(['sh', '-c', 'docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes'])
   for (const kind of ['volume', 'network']) await docker(kind, 'prune', '--force')
   const composeFile = readFileSync(join(root, 'docker-compose.yml'), 'utf8')
@@ -126,7 +127,7 @@ const makeImages = async (work: string, checkout: string): Promise<void> => {
   await run(['docker', 'compose', '--file', file, '--project-name', 'stand-ins', 'build', '--quiet'])
 }
 
-/** Compose requires every secret to build an image. */
+/** Compose requires all secrets even to build an image. */
 const throwAway = Object.fromEntries(
   [
     ...['POSTGRES_PASSWORD', 'DATABASE_PASSWORD', 'REDIS_PASSWORD', 'EVENTSTORE_ADMIN_PASSWORD'],

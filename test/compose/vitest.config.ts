@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config'
 import { common, root } from '../vitest.config.ts'
 
-/** Tests of docker-compose.yml on a Docker engine that `test/compose/run` prepares. All share one engine, so files run one at a time. */
+/** Tests of docker-compose.yml on a Docker engine that `test/compose/run` prepares. They share one engine, so files run one at a time. */
 export default defineConfig({
   root,
   test: {

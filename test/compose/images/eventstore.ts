@@ -1,7 +1,7 @@
 /**
- * Stands in for the EventStoreDB image: the protocol double, configured by the server's own variables. It keeps events and users in the
- * server's data directory. Three of them only pretend to be a cluster: the second always acts as the leader, and the others merely report it
- * as such.
+ * Stands in for the EventStoreDB image: the protocol double, configured by the server's own variables. It stores events and users
+ * in the server's data directory. Three of them only pretend to be a cluster: the second always acts as the leader, and the
+ * others merely report it as such.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
@@ -34,7 +34,7 @@ const fromLine = (json: string): StoredEvent => {
 }
 const read = (path: string): string => (existsSync(path) ? readFileSync(path, 'utf8') : '')
 
-/** One write for each append, before it is answered, so that an answered append survives a kill. */
+/** Writes each append once, before it is answered, so that an answered append survives a kill. */
 const journal: Journal = {
   events: read(eventsFile).split('\n').slice(0, -1).map(fromLine),
   users: JSON.parse(read(usersFile) || '[]') satisfies Users,
