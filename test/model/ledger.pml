@@ -4,20 +4,20 @@
  * Two processes with one writer each, and one stream with exact expected revisions. Operation K has an Idempotency-Key: it is request 0, and
  * its repetitions are requests 1 and 3. Operation U has none: it is request 2. Each costs 1 credit.
  *
- * An entry of the stream is (id, who). Ids: 0 the call K and its charge, 1 the call U and its charge, 2 the reversal of U, 15 a fence.
- * KeyUsed and CreditCharged are one entry, because they are one append. who: the request whose bytes the entry has, or 8.
+ * An entry in the stream is (id, who). Ids: 0 the call K and its charge, 1 the call U and its charge, 2 the reversal of U, 15 a fence.
+ * KeyUsed and CreditCharged are one entry, because they are one append. who is the request whose bytes the entry has, or 8.
  *
- * Every fault has a budget, which may be left unused. So every run ends, and "eventually" means "at the end": the monitor runs
+ * Every fault has a budget, which need not be used up, so every run ends, and "eventually" means "at the end". The monitor runs
  * when nothing else can (timeout).
  */
 #ifndef BAL
 #define BAL 1        /* credits at the start */
 #endif
 #ifndef DELAYS
-#define DELAYS 1     /* appends that the network holds: they may arrive at any later moment, or never */
+#define DELAYS 1     /* appends that the network delays: they can arrive at any later moment, or never */
 #endif
 #ifndef LOST
-#define LOST 1       /* appends that are written and whose reply is lost */
+#define LOST 1       /* appends that are written but whose reply is lost */
 #endif
 #ifndef LATES
 #define LATES 1      /* callers whose wait ends while their append is in progress: 504 */
@@ -32,10 +32,10 @@
 #define LOSTOK_N 1   /* 200s that do not reach the client */
 #endif
 #ifndef CRASH
-#define CRASH 0      /* kill -9 */
+#define CRASH 0      /* processes killed with kill -9 */
 #endif
 #ifndef TERM
-#define TERM 0       /* SIGTERM */
+#define TERM 0       /* processes stopped with SIGTERM */
 #endif
 #ifndef TRIES
 #define TRIES 2      /* requests with the key K */
@@ -83,7 +83,7 @@ typedef Proc { bit up; bit term; byte st; byte rev; Bat b; bit due }
 
 byte llen; byte lid[LMAX]; byte lwho[LMAX];
 Proc P[2];
-Bat late[2];         /* appends held by the network */
+Bat late[2];         /* appends that the network delays */
 byte rst[NQ], rp[NQ];
 byte claim;
 byte delays = DELAYS, losts = LOST, lates = LATES, qlates = QLATES, rfail = RFAIL, lostok = LOSTOK_N, crash = CRASH, term = TERM;
@@ -110,11 +110,11 @@ inline sums(upto) { bal = BAL; nk = 0; nu = 0; nr = 0; j = 0;
          :: else fi;
       j++
      :: else -> break od }
-/* The same bytes at its place: the digest of the last event covers all earlier ones. */
+/* The same bytes are at its place. One comparison is enough, because the last event's digest covers all earlier events. */
 inline isThere(B) { res = 1; i = 0;
   do :: i < B.n -> if :: B.base + i >= llen -> res = 0 :: else -> if :: lid[B.base+i] != B.id[i] || lwho[B.base+i] != B.who[i] -> res = 0 :: else fi fi; i++
      :: else -> break od }
-/* The log's answer to an append. res 1: it is there; 0: conflict (also if the ids are there with other bytes). */
+/* The log's answer to an append. res 1: written; 0: conflict (also if the ids are there with other bytes). */
 inline append(B) {
   if :: llen == B.base || MUT == 3 -> i = 0;
         do :: i < B.n -> assert(llen < LMAX); lid[llen] = B.id[i]; lwho[llen] = B.who[i]; llen++; i++ :: else -> break od;
@@ -131,7 +131,7 @@ inline noreply(x) { rst[x] = NOREPLY; if :: isK(x) -> claim = STALE :: else fi }
 /* key-lookup.ts: looks for the key in the ledger. A charged call is answered free; otherwise the call is made. */
 inline lookup(x) { findId(idOf(x), llen); if :: fx == NONE -> rst[x] = WAIT :: else -> ok(x) fi }
 
-/* The batch is durable: callers who still wait are answered. U is given back if its caller got 504. */
+/* The batch is durable: callers who still wait are answered. The charge for U is reversed if its caller got 504. */
 inline written(p) { k = 0;
   do :: k < P[p].b.n -> n = P[p].b.who[k];
       if :: n < 8 -> if :: rst[n] == INB -> ok(n)
@@ -139,7 +139,7 @@ inline written(p) { k = 0;
                         :: else fi
          :: else -> P[p].due = 0 fi; k++
      :: else -> break od }
-/* It can never be written: calls that still wait are decided again. */
+/* The batch can never be written: calls that still wait are decided again. */
 inline requeue(p) { k = 0; do :: k < P[p].b.n -> n = P[p].b.who[k]; if :: n < 8 && rst[n] == INB -> rst[n] = WAIT :: else fi; k++ :: else -> break od }
 inline rest(p, r) { clear(P[p].b); P[p].st = IDLE; P[p].rev = r }
 inline outcome(p) { append(P[p].b);
@@ -183,12 +183,12 @@ proctype Writer(byte p) {
             if :: fx != NONE -> P[p].due = 0 :: else -> P[p].b.id[sl] = idR; P[p].b.who[sl] = 8; sl++ fi
          :: else fi;
       if :: sl > 0 -> P[p].b.n = sl; P[p].b.base = P[p].rev; P[p].st = WRITING :: else -> clear(P[p].b) fi }
-  /* the append: written and answered; written, and the reply is lost; held by the network */
+  /* the append: written and answered; written, but the reply is lost; delayed by the network */
   :: d_step { P[p].up && P[p].st == WRITING -> outcome(p) }
   :: d_step { P[p].up && P[p].st == WRITING && losts > 0 -> losts--; append(P[p].b); P[p].st = UNKNOWN }
   :: d_step { P[p].up && P[p].st == WRITING && delays > 0 -> delays--;
       if :: late[0].n == 0 -> copy(late[0], P[p].b) :: else -> assert(late[1].n == 0); copy(late[1], P[p].b) fi; P[p].st = UNKNOWN }
-  /* send the identical append again */
+  /* resend the identical append */
   :: d_step { undecided(p) -> outcome(p) }
   /* a caller whose wait ends */
 #if MUT == 1
@@ -217,7 +217,7 @@ proctype Writer(byte p) {
   :: d_step { reid(0) -> lookup(0) }
   :: d_step { reid(1) -> lookup(1) }
   :: d_step { reid(3) -> lookup(3) }
-  /* SIGTERM: callers are answered first. Calls not decided or not given back by then are logged. */
+  /* SIGTERM: callers are answered first. Calls that are not decided or not reversed by then are logged. */
   :: d_step { P[p].up && P[p].term && P[p].st == IDLE && !anyBusy(p) && !P[p].due -> forget(p) }
   :: d_step { P[p].up && P[p].term && !anyBusy(p) && owesU(p) -> told = 1; forget(p) }
   :: d_step { P[p].up && P[p].term && !anyBusy(p) && P[p].st == UNKNOWN && !owesU(p) -> forget(p) }
@@ -255,7 +255,7 @@ proctype Env() {
   :: d_step { term > 0 && open(1) -> term--; P[1].term = 1 }
   :: d_step { !P[0].up -> P[0].up = 1 }
   :: d_step { !P[1].up -> P[1].up = 1 }
-  /* what was not used may be left */
+  /* unused faults need not happen */
   :: d_step { lostok + crash + term > 0 -> lostok = 0; crash = 0; term = 0 }
   od
 }
@@ -268,25 +268,25 @@ proctype Env() {
 proctype Monitor() {
   atomic { timeout -> d_step {
     sums(llen);
-    /* P5: everyone is answered, and every writer comes to rest */
+    /* P5: every request is answered, and every writer comes to rest */
     assert(ended(0) && ended(1) && ended(2) && ended(3));
     assert((!P[0].up || P[0].st == IDLE && !P[0].due) && (!P[1].up || P[1].st == IDLE && !P[1].due));
-    /* P3: who was answered is charged once, and it stays */
+    /* P3: an answered call is charged once, and stays charged */
     assert(!(good(0) || good(1) || good(3)) || nk == 1);
     assert(!good(2) || (nu == 1 && nr == 0));
     /* P4: a refusal is final */
     assert(!(rst[2] == R503 || rst[2] == R402) || nu == 0);
     assert(!(refusedOnly(0) && refusedOnly(1) && refusedOnly(3)) || nk == 0);
-    /* P6: U with an unknown outcome is given back, unless its process was killed, or stopped and said so */
+    /* P6: U with an unknown outcome is reversed, unless its process was killed, or stopped and logged it */
     assert(!(rst[2] == R504) || nu == nr || killed || told);
     assert(nr == 0 || rst[2] == R504);
 #ifdef REACH /* not a property: the run must be possible */
 #if REACH == 1
-#define GOAL rst[2] == R504 && nr == 1                                  /* given back */
+#define GOAL rst[2] == R504 && nr == 1                                  /* reversed */
 #elif REACH == 2
 #define GOAL rst[0] == R504 && rst[1] == OK && nk == 1 && lwho[0] == 0  /* a repetition finds the charge */
 #elif REACH == 3
-#define GOAL rst[0] == OK && llen > 1 && lid[0] == fenceId              /* decided again behind a fence */
+#define GOAL rst[0] == OK && llen > 1 && lid[0] == fenceId              /* decided again after a fence */
 #elif REACH == 4
 #define GOAL rst[2] == R504 && told
 #endif
