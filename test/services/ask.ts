@@ -9,7 +9,7 @@ export type Answer = {
   readonly text: string
 }
 
-/** One request from a loopback address. Trusts a single certificate, under a single name. */
+/** Sends one request from a loopback address. Trusts a single certificate, under a single name. */
 export const ask = (
   url: string,
   from: string,

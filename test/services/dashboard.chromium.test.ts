@@ -1,4 +1,4 @@
-/** Every page of the dashboard in a real Chromium: no console errors, no findings of axe, nothing wider than the window. */
+/** Every page of the dashboard in a real Chromium: no console errors, no axe findings, nothing wider than the window. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -47,7 +47,7 @@ afterAll(async () => {
 type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>
 let signedInCookies: Cookies | undefined
 
-/** Uses the form once, and its cookies afterwards: an address may sign in ten times a minute, and there are more windows. */
+/** Uses the form once, and its cookies for later windows, because an address can sign in only ten times a minute. */
 const signIn = async (window: Window): Promise<void> => {
   const context = window.page.context()
   if (signedInCookies === undefined) {
@@ -59,7 +59,7 @@ const signIn = async (window: Window): Promise<void> => {
   await window.page.goto('/')
 }
 
-/** The other routes of the table: `GET /users/:user/disable` as `users-user-disable`. */
+/** The routes in the table that have no name here: `GET /users/:user/disable` as `users-user-disable`. */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
   const known = new Set(Object.values(named).map((path) => path.split('?')[0]))
   const pages = pageRoutes.map((route): [string, string] => [
@@ -69,7 +69,7 @@ const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<strin
   return Object.fromEntries(pages.filter(([, path]) => !known.has(path)))
 }
 
-/** By the name of their pictures. */
+/** Paths by the names of their screenshots. */
 const paths = (): Readonly<Record<string, string>> => {
   const organization = `/organizations/${scene.organizationId}`
   return {
@@ -158,7 +158,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   )
 })
 
-test('clicks issue and copy a key, and the shown command lines make calls with it', async () => {
+test('clicks issue and copy a key, and the shown commands make calls with it', async () => {
   const window = await chromium.open({ scheme: 'light', width: 390 })
   const { page } = window
   await signIn(window)
@@ -187,7 +187,7 @@ test('clicks issue and copy a key, and the shown command lines make calls with i
   await window.close()
 })
 
-test('a plot is drawn from its table, which closes, and can be opened again', async () => {
+test('a plot is drawn from its table, which is closed and can be opened again', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   await window.page.goto(`/organizations/${scene.organizationId}/usage`)
@@ -229,7 +229,7 @@ test('a notice above the page says when rows are out of date, at every width', a
   }
 })
 
-test('a statement loads more rows in place, to its end', async () => {
+test('a statement loads more rows in place, up to its end', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const { page } = window
@@ -259,7 +259,7 @@ test('a time in UTC shows its local equivalent', async () => {
   await window.close()
 })
 
-test('times are local if the person chooses that, and can be switched back to UTC', async () => {
+test('times are local if the person chooses this, and can be switched back to UTC', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const { page } = window
@@ -304,7 +304,7 @@ test('a button copies an id', async () => {
   await window.close()
 })
 
-test('organizations are suggested while their name is typed, and can be found without scripts too', async () => {
+test('organizations are suggested while their name is typed, and can also be found without scripts', async () => {
   const window = await chromium.open({ scheme: 'dark', width: 390 })
   await signIn(window)
   const { page } = window
@@ -320,7 +320,7 @@ test('organizations are suggested while their name is typed, and can be found wi
   await page.getByRole('button', { name: 'See what will happen' }).click()
   await page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
   expect(await page.locator('main').textContent()).toContain(scene.organizationId)
-  // A whole key is a secret, and must not be in any address.
+  // A whole key is a secret, and must not be in any URL.
   await page.goto('/commands/key/revoke')
   const asked: string[] = []
   page.on('request', (request) => asked.push(request.url()))

@@ -1,4 +1,4 @@
-/** The pages for partners in a real Chromium, and calls made from them. */
+/** The pages for partners in a real Chromium, and the calls that people make from them. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { permission } from '../../src/events/capabilities.ts'
@@ -34,7 +34,7 @@ const guides = [
 const paths = ['', ...guides.map((name) => `/${name}`), '/changelog']
 
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
-  test('no page has console errors, is wider than the window, or has findings of axe', async () => {
+  test('pages have no console errors and no axe findings, and fit the window', async () => {
     const window = await chromium.open({ scheme, width })
     for (const path of paths) {
       await window.page.goto(`/docs${path}`)
@@ -78,7 +78,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   })
 })
 
-test('a second body is a second call: no Idempotency-Key is sent unless it is typed', async () => {
+test('a second body is a second call, because no Idempotency-Key is sent unless it is typed', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   const { page } = window
   const keys: (string | undefined)[] = []

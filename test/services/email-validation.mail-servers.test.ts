@@ -1,4 +1,4 @@
-/** The decision table of e-mail validation, row by row, against real mail servers and a real resolver. */
+/** The decision table of e-mail validation, row by row, with real mail servers and a real resolver. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../support/house.ts'
@@ -29,7 +29,7 @@ afterEach(async () => {
 
 type Row = readonly [what: string, address: string, row: number, verdict: string, found?: string]
 
-/** `found` is the reply that decided, or the resolver's error. */
+/** `found` is the decisive reply, or the resolver's error. */
 const table: readonly Row[] = [
   ['no domain', 'known@nxdomain', 3, 'invalid/domain_not_found'],
   ['a null MX', 'known@null-mx', 4, 'invalid/null_mx'],
@@ -111,7 +111,7 @@ describe('a sender with an unknown host name', () => {
   test.each([
     ['strict-helo', '450 4.7.1'],
     ['strict-sender', '450 4.1.8'],
-  ])('is refused by %s for now, for every recipient: row 12', async (domain, reply) => {
+  ])('is temporarily refused by %s, for every recipient: row 12', async (domain, reply) => {
     const unknown = 'no-such-host.example.net'
     const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}` })
     for (const name of [known, 'nobody'])
@@ -124,7 +124,7 @@ describe('a sender with an unknown host name', () => {
   })
 })
 
-/** Retries until the deferral is over, and gives the verdict of the next call. */
+/** Retries until the deferral is over, and returns the verdict of the next call. */
 const retried = async (asking: Validation, address: string): Promise<Judged> => {
   for (let retries = 0; retries < retriesMax; retries++) {
     await sleep(retryEveryMs)
@@ -137,7 +137,7 @@ const retriesMax = 9
 const retryEveryMs = (2 * greylistedSeconds * 1_000) / retriesMax
 
 describe('a mailbox that was deferred', () => {
-  test('by Postgrey gets the verdict of the retry: row 17', async () => {
+  test("by Postgrey gets the retry's verdict: row 17", async () => {
     const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
     const address = fullAddress('known@greylisting')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300, cached: false })
@@ -173,7 +173,7 @@ describe('a mailbox that was deferred', () => {
     },
   )
 
-  test('by a Postgrey that also defers missing mailboxes is found missing at the second attempt: row 14', async () => {
+  test('by a Postgrey that also defers missing mailboxes is found to be missing at the second attempt: row 14', async () => {
     const asking = await openOwn({ mailFrom: 'third@sender.example.net' })
     const address = fullAddress('nobody@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
@@ -181,7 +181,7 @@ describe('a mailbox that was deferred', () => {
     expect(await asking.ask(address)).toMatchObject({ row: 14, reply: '550 5.1.1' })
   })
 
-  test('by postscreen, which expects a client to come back: row 17', async () => {
+  test('by postscreen, which expects a client to connect again: row 17', async () => {
     const asking = await openOwn()
     const address = fullAddress('known@postscreen-deep')
     expect(await asking.ask(address)).toMatchObject({
@@ -194,7 +194,7 @@ describe('a mailbox that was deferred', () => {
   })
 })
 
-describe('many simultaneous addresses of one host', () => {
+describe('many simultaneous addresses at one host', () => {
   const numbers = Array.from({ length: knownMax }, (_, n) => n)
   const askAll = async (domain: string, { missingMax = knownMax } = {}) => {
     const asking = await openValidation(hosts)
@@ -209,7 +209,7 @@ describe('many simultaneous addresses of one host', () => {
     await asking.close()
     return { present: [...new Set(present)], missing: [...new Set(missing)] }
   }
-  /** How many recipients were refused in each session, according to Postfix, once all sessions have ended. */
+  /** How many recipients Postfix refused in each session, once all sessions have ended. */
   const refusalsPerSession = async (name: string): Promise<number[]> => {
     const endings = async (): Promise<string[]> =>
       (await hosts.postfix.log())
@@ -220,7 +220,7 @@ describe('many simultaneous addresses of one host', () => {
       async () => (await endings()).length === (await hosts.postfix.connections(name)),
     )
     return (await endings()).map((line) => {
-      // Postfix logs both numbers if it refused some recipients, and none in a session without recipients.
+      // Postfix logs both numbers if it refused some recipients, and neither in a session without recipients.
       const [, accepted = 0, asked = accepted] = / rcpt=(\d+)(?:\/(\d+))?/.exec(line) ?? []
       return Number(asked) - Number(accepted)
     })
@@ -230,31 +230,31 @@ describe('many simultaneous addresses of one host', () => {
     missing: ['14 invalid/mailbox_not_found 550 5.1.1'],
   }
 
-  test('each get their own verdict, in a few sessions, and Postfix never refuses a session for its errors', async () => {
+  test('get their own verdicts, in a few sessions, and Postfix never ends a session because of its errors', async () => {
     expect(await askAll('busy', { missingMax: 75 })).toEqual(right)
     const refusals = await refusalsPerSession('busy')
     expect(refusals.length).toBeLessThanOrEqual(20)
-    // Postfix delays answers by a second from the eleventh refusal on.
+    // From the eleventh refusal on, Postfix delays answers by a second.
     expect(Math.max(...refusals)).toBeLessThanOrEqual(10)
     expect(await hosts.postfix.log()).not.toMatch(/too many errors/)
   })
 
-  test('get the same without pipelining', async () => {
+  test('get the same results without pipelining', async () => {
     expect(await askAll('one-at-a-time')).toEqual(right)
   })
 
-  test('get the same at Exim, which ends a session after ten commands without mail', async () => {
+  test('get the same results from Exim, which ends a session after ten commands without mail', async () => {
     expect(await askAll('exim')).toEqual({
       present: ['17 valid/accepted 250'],
       missing: ['14 invalid/mailbox_not_found 550'],
     })
   })
 
-  test('get the same at a server that allows a single connection at a time', async () => {
+  test('get the same results from a server that allows a single connection at a time', async () => {
     expect(await askAll('one-connection')).toEqual(right)
   })
 
-  test('at a server that defers all recipients: all deferred, at most ten in a session', async () => {
+  test('at a server that defers all recipients are all deferred, with at most ten in a session', async () => {
     const asking = await openValidation({ ...hosts, helo: 'no-such-host.example.net' })
     const judged = await Promise.all(numbers.map((n) => asking.ask(fullAddress(`${known}-${n}@put-off`))))
     await asking.close()
@@ -271,7 +271,7 @@ describe('many simultaneous addresses of one host', () => {
   })
 })
 
-test('a host on loopback is not contacted unless SMTP_ALLOW has its address: row 6, and no connection', async () => {
+test('a host on loopback is not contacted unless SMTP_ALLOW contains its address: row 6, and no connection', async () => {
   const address = fullAddress('known@unwanted')
   const strict = await openOwn({ allow: [] })
   expect(await strict.ask(address)).toMatchObject({ row: 6, verdict: 'invalid/mx_unroutable', reply: null })
@@ -281,11 +281,11 @@ test('a host on loopback is not contacted unless SMTP_ALLOW has its address: row
   expect(await hosts.postfix.connections('unwanted')).toBe(1)
 })
 
-test('no server received a message', async () => {
+test('mail servers never received a message', async () => {
   await validation.ask(fullAddress('known@second'))
   const said = (await hosts.postfix.log()) + (await hosts.exim.log())
   expect(said).toMatch(/rejected RCPT/)
   expect(said).not.toMatch(/message-id=|queue active|<= /)
-  // Postfix counts the commands of each session.
+  // Postfix counts the commands in each session.
   expect(said).not.toMatch(/ (?:data|bdat)=/)
 })

@@ -1,4 +1,4 @@
-/** From the first start to a plotted call, with no other help than the terminal and the overview. */
+/** From the first start to a plotted call, with the terminal and the overview as the only help. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ test('the first start leads from its password to a call that is plotted, priced 
       expect(await overhang(page)).toBeLessThanOrEqual(0)
     }
     expect(await pasted(curl)).toMatch(/^HTTP\/1\.1 200 /)
-    // The overview refreshes itself: its chart is drawn again, and the link keeps the focus.
+    // When the overview refreshes itself, it draws the chart again, and the link must still have the focus.
     await steps.getByRole('link', { name: 'Issue a key' }).focus()
     await page.locator('dl.today dd strong', { hasText: /^2$/ }).first().waitFor()
     await page.locator('figure.plot canvas').waitFor()

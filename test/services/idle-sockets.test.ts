@@ -1,4 +1,4 @@
-/** A stranger holds as many silent connections as a machine can open, and no other client notices. */
+/** A stranger opens as many silent connections as a machine can, and other clients do not notice. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
@@ -43,7 +43,7 @@ const open = (url: string, localAddress: string): Promise<unknown> => {
   return new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
 }
 
-/** Calls, each over its own connection. Gives the status, or how the connection broke. */
+/** Makes calls, each over its own connection. Returns the status, or how the connection broke. */
 const lookUp = (url: string, localAddress: string): Promise<number | string> =>
   new Promise((resolve) => {
     const call = request(
@@ -68,7 +68,7 @@ const lookUp = (url: string, localAddress: string): Promise<number | string> =>
 const percentile = (values: readonly number[], share: number): number =>
   values.toSorted((a, b) => a - b)[Math.ceil(values.length * share) - 1] ?? 0
 
-/** Some hosts allow a process no more than this. */
+/** Some hosts limit a process to this number of open files. */
 const fewFiles: Launch = {
   command: ['/bin/sh', '-c', 'ulimit -n 1024 && exec "$0" "$@"', ...serviceCommand],
 }

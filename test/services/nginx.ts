@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { accepts, freePort, startProcess } from './mail/process.ts'
 
-/** Debian's nginx in front of the service, as a process of the test on loopback ports. */
+/** Debian's nginx in front of the service, as a process of the test, on loopback ports. */
 export type Nginx = {
-  /** TLS is terminated here; the service is next. */
+  /** nginx with TLS, directly in front of the service. */
   readonly secure: string
   /** The same without TLS. */
   readonly plain: string
-  /** TLS is terminated here; another nginx is next, and then the service. */
+  /** nginx with TLS, in front of another nginx, which is in front of the service. */
   readonly twoHops: string
   close(): Promise<void>
 }

@@ -51,9 +51,9 @@ const wrongWith = async (page: Page, complaints: () => string[]) => {
   return found.said.length > 0 || found.beyond > 0 || found.axe.length > 0 ? found : null
 }
 
-// Must come before the first user: afterwards the page no longer shows visitors the commands.
+// Must come before the first user, because after that the page no longer shows the commands to visitors.
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
-  test('the sign-in page with first steps and a provider, an invitation and an invalid link are complete and clean', async () => {
+  test('the sign-in page with first steps and a provider, an invitation and an invalid link are complete and without faults', async () => {
     const { page, complaints, close } = await chromium.open({ scheme, width })
     for (const [name, path, says] of [
       ['first-steps', '/login', 'user create ada'],
@@ -73,7 +73,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   }, 60_000)
 })
 
-test('a person accepts the invitation by clicks, signs in with the password, and then with the provider', async () => {
+test('a person accepts the invitation, signs in with the password, and then with the provider', async () => {
   const { page, complaints, close } = await chromium.open({ scheme: 'light', width: 390 })
   await page.goto(await invitation(invited))
   await page.fill('#new', chosen)

@@ -1,4 +1,4 @@
-/** The plots of the usage page in a real Chromium: stacked bars, and no plot without usage. */
+/** The plots on the usage page in a real Chromium: stacked bars, and no plot without usage. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -67,14 +67,14 @@ test('the axis of a chart by minute has times', async () => {
   await window.close()
 })
 
-test('a chart shows all values at the cursor, hides a series of its legend, and opens the range that is dragged over', async () => {
+test('a chart shows all values at the cursor, hides a series chosen in its legend, and opens the range that is dragged over', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signInAs(window, ada)
   const { page } = window
   await page.goto('/?range=7d', { waitUntil: 'networkidle' })
   const figure = page.locator('figure.plot').first()
   const over = figure.locator('.u-over')
-  /** A click may scroll the page, so the place is read each time. */
+  /** A click can scroll the page, so the chart's position is read each time. */
   const moveTo = async (share: number, steps = 1): Promise<void> => {
     const box = await over.boundingBox()
     if (box === null) throw new Error('the chart has no size')

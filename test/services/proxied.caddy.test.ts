@@ -1,4 +1,4 @@
-/** The service behind a real Caddy, with the Caddyfile of docker-compose.yml. */
+/** The service behind a real Caddy, with the Caddyfile from docker-compose.yml. */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ let ca = ''
 let [securePort, plainPort] = [0, 0]
 let boundKey = ''
 
-/** Compose's Caddyfile with this test's service ports, unprivileged ports, and certificates of Caddy's own authority. */
+/** Compose's Caddyfile with this test's service ports, unprivileged ports, and certificates from Caddy's own authority. */
 const caddyfile = async (): Promise<string> => {
   const { configs } = parse(await readFile(new URL('../../docker-compose.yml', import.meta.url), 'utf8'))
   const filled = String(configs.caddyfile.content).replace(
@@ -103,7 +103,7 @@ const lookUp = async (from: string, headers: object = {}) => {
   return { status, code, address: details?.address }
 }
 
-test('an allow-list sees the client, even if a stranger claims another address', async () => {
+test('an allow-list applies to the client, even if a stranger claims another address', async () => {
   await eventually(async () => ((await lookUp(client)).status === 200 ? true : undefined))
   expect(await lookUp(stranger)).toEqual({ status: 403, code: 'AUTH_003', address: stranger })
   expect(await lookUp(stranger, { 'x-forwarded-for': client })).toEqual({
@@ -113,7 +113,7 @@ test('an allow-list sees the client, even if a stranger claims another address',
   })
 })
 
-test('the dashboard is under its own name, with cookies for HTTPS only; the API’s name does not serve it', async () => {
+test('the dashboard has its own name, with cookies for HTTPS only; the API’s name does not serve it', async () => {
   const page = await askHost(hostnames.DASHBOARD_HOSTNAME, '/login', client)
   expect(page.status).toBe(200)
   expect(page.cookies).toHaveLength(1)

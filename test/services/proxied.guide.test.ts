@@ -1,4 +1,4 @@
-/** The reverse proxies of the deployment guide, with its exact configuration: the process to which each sends the calls of a key. */
+/** The reverse proxies in the deployment guide, with its exact configuration: the process to which each proxy sends a key's calls. */
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
@@ -33,7 +33,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-/** The guide's block that begins with this line, with the ports of the test in it. */
+/** The guide's block that begins with this line, with the test's ports in it. */
 const configuration = (firstLine: string, listenAt: number): string => {
   const [, text = ''] = guide.split(`\`\`\`\n${firstLine}\n`)
   const block = text.split('```', 1)[0] ?? ''

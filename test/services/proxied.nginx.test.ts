@@ -1,4 +1,4 @@
-/** The service behind a real nginx that terminates TLS: the callers it sees, who can sign in, and with which cookies. */
+/** The service behind a real nginx that terminates TLS: the callers that the service sees, who can sign in, and with which cookies. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -16,7 +16,7 @@ let database: TestDatabase
 let service: Service
 let api: Nginx
 let pages: Nginx
-/** May be used from the client's address only. */
+/** A key that only the client's address can use. */
 let boundKey = ''
 
 beforeAll(async () => {
@@ -56,7 +56,7 @@ const lookUp = async (base: string, from: string, headers: object = {}) => {
 const letIn = { status: 200, code: undefined, address: undefined }
 const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address })
 
-describe('an allow-list sees the client', () => {
+describe('an allow-list applies to the client', () => {
   test('through one nginx and through two, with and without TLS', async () => {
     await eventually(async () => ((await lookUp(api.secure, client)).status === 200 ? true : undefined))
     for (const base of [api.secure, api.plain, api.twoHops]) {
@@ -78,7 +78,7 @@ describe('an allow-list sees the client', () => {
   })
 })
 
-/** Opens the sign-in page and submits it. `jar` holds the browser's cookies. */
+/** Opens the sign-in page and submits it. `jar` contains the browser's cookies. */
 const signIn = async (
   base: string,
   from: string,
@@ -123,7 +123,7 @@ describe('the dashboard', () => {
     },
   )
 
-  test('without TLS there is no page and no cookie, even if the client claims HTTPS', async () => {
+  test('without TLS shows no page and sets no cookie, even if the client claims HTTPS', async () => {
     // All requests come from this machine, so the host name makes this one look remote.
     const host = 'dashboard.example.com'
     for (const headers of [{ host }, { host, 'x-forwarded-proto': 'https' }]) {
@@ -133,7 +133,7 @@ describe('the dashboard', () => {
     }
   })
 
-  test('the sign-in limit stops a stranger, but no other client behind the same nginx', async () => {
+  test('with its sign-in limit stops a stranger, but no other client behind the same nginx', async () => {
     const statuses: number[] = []
     for (let i = 0; i < 11; i++)
       statuses.push((await signIn(pages.secure, stranger, { name: `guess-${i}`, password: 'x' })).status)
@@ -142,7 +142,7 @@ describe('the dashboard', () => {
     expect((await signIn(pages.secure, client, { name: user, password })).status).toBe(303)
   })
 
-  test('guesses at an account from many addresses do not stop its owner’s own device', async () => {
+  test('lets the owner’s own device sign in despite guesses from many addresses', async () => {
     const { jar } = await signIn(pages.secure, client, { name: user, password })
     jar.delete('__Host-dashboard_session')
     const statuses: number[] = []

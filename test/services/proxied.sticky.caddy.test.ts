@@ -1,4 +1,4 @@
-/** The api process to which a real Caddy with the Caddyfile of docker-compose.yml sends the calls of a key. */
+/** The API process to which a real Caddy, with the Caddyfile from docker-compose.yml, sends a key's calls. */
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
@@ -12,7 +12,7 @@ import { ask } from './ask.ts'
 import { accepts, freePort, type ServerProcess, startProcess } from './mail/process.ts'
 
 const addresses = ['127.0.0.1', '127.0.0.4'] as const
-/** Linux answers on all of 127.0.0.0/8. */
+/** Linux answers at all addresses in 127.0.0.0/8. */
 const servers = new Map<string, Server>()
 let dns: DnsServerDouble
 let caddy: ServerProcess
@@ -32,7 +32,7 @@ const stop = async (address: string): Promise<void> => {
   await new Promise((resolve) => server?.close(resolve))
 }
 
-/** Compose's site of the API, over plain HTTP and with a resolver that knows both processes. */
+/** Compose's site for the API, over plain HTTP and with a resolver that finds both processes. */
 const caddyfile = async (): Promise<string> => {
   const { configs } = parse(await readFile(new URL('../../docker-compose.yml', import.meta.url), 'utf8'))
   const here = String(configs.caddyfile.content)
@@ -76,14 +76,14 @@ const reachedBy = async (key: string | null, calls: number): Promise<Set<string>
 
 const keys = Array.from({ length: 20 }, (_, n) => `enl_live_${n}`)
 
-test('all calls of a key reach the same process, keys are spread over both, and calls without a key reach either', async () => {
+test('all calls with a key reach the same process, keys are spread over both, and calls without a key reach either', async () => {
   const places = await Promise.all(keys.map((key) => reachedBy(key, 10)))
   expect(places.every(({ size }) => size === 1)).toBe(true)
   expect(new Set(places.flatMap((place) => [...place]))).toEqual(new Set(addresses))
   expect(await reachedBy(null, 40)).toEqual(new Set(addresses))
 })
 
-test('when a process ends, its keys’ calls wait until its name is forgotten, and then reach the other one', async () => {
+test('when a process ends, calls with its keys wait until its name is no longer resolved, and then reach the other one', async () => {
   const [left, gone] = addresses
   await stop(gone)
   const waiting = Promise.all(keys.map(reached))

@@ -32,7 +32,7 @@ afterAll(async () => {
 
 const main = (): Promise<string> => window.page.locator('main').innerText()
 
-test('which organization spent most today, and is the service healthy: on the overview', async () => {
+test('on the overview: which organization spent most today, and is the service healthy', async () => {
   const { page } = window
   await page.goto('/?range=24h')
   expect(await page.locator('section[aria-labelledby=by-credits] tbody tr').first().innerText()).toContain(
@@ -42,7 +42,7 @@ test('which organization spent most today, and is the service healthy: on the ov
   await picture(page, 'question-spent-most')
 })
 
-test('what failed in the last hour: one click', async () => {
+test('after one click: what failed in the last hour', async () => {
   const { page } = window
   await page.goto('/?range=24h')
   await page.getByRole('link', { name: 'Errors in the last hour' }).click()
@@ -51,7 +51,7 @@ test('what failed in the last hour: one click', async () => {
   await picture(page, 'question-failed')
 })
 
-test('why was this call charged: two clicks', async () => {
+test('after two clicks: why was this call charged', async () => {
   const { page } = window
   await page.goto('/')
   await page.getByRole('link', { name: 'Calls', exact: true }).click()
@@ -60,7 +60,7 @@ test('why was this call charged: two clicks', async () => {
   await picture(page, 'question-charged')
 })
 
-test('when will this customer run out of credits: two clicks', async () => {
+test('after two clicks: when will this customer run out of credits', async () => {
   const { page } = window
   await page.goto('/')
   await page.getByRole('link', { name: 'Organizations', exact: true }).click()
@@ -92,7 +92,7 @@ test.each(screens)(
     await page.keyboard.press('Enter')
     await page.waitForURL('/search')
     await whole('search-groups')
-    // The first stop of every page leads past its head.
+    // On every page, the first Tab stop is a link that skips the header.
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     await page.keyboard.press('Tab')

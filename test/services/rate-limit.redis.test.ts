@@ -1,4 +1,4 @@
-/** Rate limits shared through a real Redis, and how limits and calls behave when Redis is down or slow. */
+/** Rate limits shared through a real Redis, and the behaviour of limits and calls when Redis is down or slow. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => redis?.close())
 
-/** A limiter as in a real process, with the log lines and metrics it produced. */
+/** A limiter as in a real process, with the log lines and metrics that it produced. */
 type Opened = SharedRateLimiter & { readonly written: string[]; degradations(): number }
 const opened: SharedRateLimiter[] = []
 /** Waits longer for answers than in production, so that a busy machine does not look like a slow Redis. */
@@ -39,7 +39,7 @@ afterEach(() => {
 const until = (limiter: SharedRateLimiter, shared: boolean): Promise<true> =>
   eventually(async () => (limiter.shared() === shared ? true : undefined))
 
-/** Advances the counters' time: each window ends that much earlier. */
+/** Advances the counters' time, so that each window ends that much earlier. */
 const advance = async (ms: number): Promise<void> => {
   for (const name of await redis.client.keys('enrichment:rate:{*')) {
     const left = (await redis.client.pttl(name)) - ms
@@ -51,7 +51,7 @@ const advance = async (ms: number): Promise<void> => {
 describe('rate limits in Redis', () => {
   rateLimitContract(async () => ({ limiter: await open(), advance, close: async () => undefined }))
 
-  test('are one limit for all processes, even for simultaneous calls', async () => {
+  test('are one limit for all processes, even with simultaneous calls', async () => {
     const limiters = await Promise.all([open(), open(), open()])
     const key = keyOf(50, 1_000)
     const verdicts = await Promise.all(
@@ -63,9 +63,9 @@ describe('rate limits in Redis', () => {
     expect(one && remainingOf(await one.take(key))).toEqual({ minute: 49, day: 949 })
   })
 
-  test('cost one command per call, denied or not', async () => {
+  test('need one command per call, denied or not', async () => {
     const limiter = await open()
-    // The first command of a connection sends the script itself.
+    // The first command on a connection sends the script itself.
     await limiter.take(keyOf(1, 1))
     await redis.client.config('RESETSTAT')
     await passing(limiter, keyOf(20, 100), 30)
@@ -77,7 +77,7 @@ describe('rate limits in Redis', () => {
     expect(outside).toEqual([['evalsha', '30']])
   })
 
-  test('survive a flush of the scripts', async () => {
+  test('work after the scripts were flushed', async () => {
     const limiter = await open()
     const key = keyOf(5, 100)
     await passing(limiter, key, 2)
@@ -88,7 +88,7 @@ describe('rate limits in Redis', () => {
 })
 
 describe('while Redis is down', () => {
-  test('a process counts on its own, logs that once, and shares again when Redis is back', async () => {
+  test('a process counts on its own, logs that once, and shares again when Redis answers again', async () => {
     const [one, other] = [await open(), await open()]
     const key = keyOf(10, 1_000)
     expect([await passing(one, key, 8), await passing(other, key, 8)]).toEqual([8, 2])
@@ -130,11 +130,11 @@ describe('while Redis is slow', () => {
     const limiter = await open(redis.url, 50)
     redis.freeze()
     try {
-      // The process's own counters decide every call, whether or not it waited a moment for Redis.
+      // The process's own counters decide every call, whether or not the call waited a moment for Redis.
       expect(await passing(limiter, keyOf(10, 1_000), 30)).toBe(10)
       expect(limiter.shared()).toBe(false)
       expect(limiter.degradations()).toBe(1)
-      // Longer than a connection may stay silent, so the connection is replaced meanwhile.
+      // Longer than a connection can be silent, so the connection is replaced in the meantime.
       await sleep(6_000)
       expect(limiter.shared()).toBe(false)
     } finally {
@@ -144,14 +144,14 @@ describe('while Redis is slow', () => {
     expect(limiter.degradations()).toBe(1)
   })
 
-  test('a moment of silence: waiting calls are decided by the process alone, the others by Redis', async () => {
+  test('after a moment of silence, waiting calls are decided by the process alone, and the others by Redis', async () => {
     const limiter = await open(redis.url, 50)
     const key = keyOf(10, 1_000)
     redis.freeze()
     const [waited] = await Promise.all([limiter.take(key), sleep(100).then(() => redis.thaw())])
     expect(waited.exceeded).toBeNull()
     await eventually(async () => ((await redis.client.ping()) === 'PONG' ? true : undefined))
-    // The abandoned call has reached Redis meanwhile.
+    // The abandoned call has reached Redis in the meantime.
     expect(await passing(limiter, key, 30)).toBe(9)
     expect(limiter.shared()).toBe(true)
   })
@@ -172,7 +172,7 @@ describe('while Redis is slow', () => {
   })
 })
 
-test('the password of REDIS_URL is never logged, right or wrong', async () => {
+test('the password in REDIS_URL is never logged, right or wrong', async () => {
   const secret = 'correct-horse-battery'
   const guarded = await startRedisServer(secret)
   try {
@@ -199,14 +199,14 @@ describe('two real processes under load', () => {
   let answered = 0
 
   /**
-   * On a busy machine some answers of Redis are late, and the process decides those calls alone. That changes the figures a little, but a
-   * limit, twice the limit and three times the limit can still be distinguished.
+   * On a busy machine, some answers from Redis are late, and the process decides those calls alone. That changes the figures a
+   * little, but a limit, twice the limit and three times the limit can still be distinguished.
    */
   const expectOneLimit = (passed: number): void => {
     expect(passed).toBeGreaterThan(0.6 * perMinute)
     expect(passed).toBeLessThan(1.4 * perMinute)
   }
-  /** The shared limit that passed before, and one more limit in each of the two processes. */
+  /** The shared limit that was used before, and one more limit in each of the two processes. */
   const expectOneLimitEach = (passed: number): void => {
     expect(passed).toBeGreaterThan(2 * perMinute)
     expect(passed).toBeLessThanOrEqual(3 * perMinute)
@@ -247,7 +247,7 @@ describe('two real processes under load', () => {
     return api_key
   }
 
-  /** Callers on both processes until stopped, and the answers of each process. */
+  /** Callers on both processes until stopped, and the answers from each process. */
   const load = (apiKey: string) => {
     let stopped = false
     const statuses = services.map(() => new Map<number, number>())
@@ -258,7 +258,7 @@ describe('two real processes under load', () => {
         const startedMs = performance.now()
         const { status } = await lookup(services[n % 2]?.apiUrl ?? '', apiKey, `8.${n}.${i % 250}.8`)
         slowestMs[n % 2] = Math.max(slowestMs[n % 2] ?? 0, performance.now() - startedMs)
-        // Until both processes know the key.
+        // A 401 does not count, because a process does not accept a new key at first.
         if (status !== 401) own?.set(status, (own.get(status) ?? 0) + 1)
         await sleep(5)
       }
@@ -269,7 +269,7 @@ describe('two real processes under load', () => {
       count,
       slowestMs,
       codes: () => [...new Set(statuses.flatMap((own) => [...own.keys()]))].sort(),
-      /** Resolves when both processes have only refused for a while. */
+      /** Resolves when both processes have only refused calls for a while. */
       settled: async (): Promise<void> => {
         for (;;) {
           const [passed, denied] = [count(200), statuses.map((own) => own.get(429) ?? 0)]
@@ -303,7 +303,7 @@ describe('two real processes under load', () => {
     return { status: response.status, body: (await response.json()) as Record<string, unknown> }
   }
 
-  test('Redis killed and started again: one limit, then one per process, then one; no call fails', async () => {
+  test('Redis is killed and started again: one limit, then one per process, then one; no call fails', async () => {
     const calls = load(await issueKey())
     try {
       await calls.settled()
@@ -321,7 +321,7 @@ describe('two real processes under load', () => {
       await redis.start()
       await degraded(0)
       await calls.settled()
-      // Both processes have used up their own limits. Only an empty, restarted Redis lets more calls pass.
+      // Both processes have used up their own limits. More calls pass only because Redis restarted with empty counters.
       expectOneLimit(calls.count(200) - apart)
     } finally {
       await calls.stop()
@@ -331,7 +331,7 @@ describe('two real processes under load', () => {
     answered += calls.count(200)
   }, 60_000)
 
-  test('Redis frozen and thawed: the same, and no call waits for it', async () => {
+  test('Redis is frozen and thawed: the limits change in the same way, and no call waits for Redis', async () => {
     const calls = load(await issueKey())
     try {
       await calls.settled()

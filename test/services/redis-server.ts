@@ -5,17 +5,16 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 
-/** A Redis of the test: a real server process that can be killed, frozen and restarted at its address. */
+/** A Redis for the test: a real server process that can be killed, frozen and restarted at its address. */
 export type RedisServer = {
   readonly url: string
-  /** Kills it: connections break, counters are lost. */
+  /** Kills the server: connections break and counters are lost. */
   kill(): Promise<void>
-  /** Starts it again on the same port, empty. */
+  /** Starts the server again on the same port, with empty counters. */
   start(): Promise<void>
-  /** It keeps its connections, accepts new ones, and does not answer. */
+  /** The server stays connected and accepts new connections, but does not answer. */
   freeze(): void
   thaw(): void
-  /** Another client, independent of the tested one. */
   readonly client: Redis
   close(): Promise<void>
 }

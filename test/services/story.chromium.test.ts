@@ -26,7 +26,7 @@ afterAll(async () => {
 })
 
 const storyMs = 180_000
-/** Longer than any step takes on a busy machine. */
+/** The longest wait: more than any step takes, even on a busy machine. */
 const eventualMs = 30_000
 
 const link = (page: Page, name: string | RegExp) =>
@@ -64,7 +64,7 @@ const open = async (person: Person): Promise<Window & { person: Person }> => {
   return { ...window, person: await signInFirst(window, person) }
 }
 
-/** Issues a key, pastes the copied line into a terminal, and returns the id of the call. */
+/** Issues a key, pastes the copied line into a terminal, and returns the call's id. */
 const issueAndCall = async (page: Page): Promise<string> => {
   await page.goto(organization)
   await click(page, 'Issue a key')
@@ -124,7 +124,7 @@ const proposePrice = async (page: Page): Promise<string> => {
 const done = (page: Page): Promise<void> =>
   page.getByRole('heading', { name: 'Done', exact: true }).waitFor({ timeout: eventualMs })
 
-/** Reads the preview, and confirms. */
+/** Reads the preview and confirms. */
 const agree = async (page: Page, verb: string): Promise<void> => {
   await press(page, 'See what will happen')
   await press(page, verb)
@@ -143,7 +143,7 @@ const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   expect(await text(page)).toContain('user:bob')
 }
 
-/** Planned by the first person, approved by the second, applied by the first. */
+/** The first person plans the re-rate, the second approves it, and the first applies it. */
 const rerate = async (page: Page, second: Page, proposal: string): Promise<void> => {
   await click(page, 'Re-rates')
   await click(page, 'Plan a re-rate')
@@ -189,7 +189,7 @@ const closeMonth = async (page: Page): Promise<void> => {
   expect(csv.split('\r\n').length).toBeGreaterThan(100)
 }
 
-/** A checkpoint is signed, the receipt downloaded, and proved by the program that is published with the guides. */
+/** Signs a checkpoint, downloads the receipt, and verifies it with the program that is published with the guides. */
 const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
   await click(page, 'Operations')
   await click(page, 'Run checkpoint now')
@@ -243,7 +243,7 @@ const rebuild = async (page: Page): Promise<void> => {
   expect(moved.length).toBeGreaterThan(1)
 }
 
-/** Every step of the story, with the person who does it. */
+/** Every step of this story must be in the audit, with the person who did it. */
 const readAudit = async (page: Page): Promise<void> => {
   const acts = [
     ['user:ada', 'issued the key'],
@@ -257,7 +257,7 @@ const readAudit = async (page: Page): Promise<void> => {
     ['user:ada', 'began to rebuild ledger_lines: to see it move'],
   ] as const
   await click(page, 'Audit')
-  // Waits until the last of them is folded.
+  // Waits until the last of these events is folded.
   await appears(page, 'td:has-text("to see it move")')
   const rows = await page.locator('tbody tr').allInnerTexts()
   const missing = acts.filter(([by, what]) => !rows.some((row) => row.includes(by) && row.includes(what)))

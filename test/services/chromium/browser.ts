@@ -1,4 +1,4 @@
-/** A real Chromium, started from PATH, and its findings about a page. */
+/** A real Chromium, started from PATH, and the problems that it finds on a page. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { type BrowserContext, chromium, type Page } from 'playwright-core'
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 export type Screen = { readonly scheme: 'light' | 'dark'; readonly width: number }
-/** Two of the four combinations: colours depend only on the scheme, and the layout depends only on the width. */
+/** Two of the four combinations, because colours depend only on the scheme and the layout depends only on the width. */
 export const screens: readonly Screen[] = [
   { scheme: 'light', width: 1280 },
   { scheme: 'dark', width: 390 },
@@ -33,7 +33,8 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
   const contexts: BrowserContext[] = []
   return {
     open: async ({ scheme, width, script = true }) => {
-      // The browser puts axe into pages, past their policy. Its own context shows what the policy of a page refuses.
+      // The browser inserts axe into pages despite their policy. axe has a separate context, so this one still shows what a
+      // page's policy refuses.
       const context = await browser.newContext({
         ...{ baseURL, colorScheme: scheme, viewport: { width, height: 900 } },
         javaScriptEnabled: script,
@@ -68,7 +69,7 @@ type Finding = { readonly id: string; readonly impact: string | null; readonly w
 
 /** The problems that axe finds on the current page. */
 export const axeFindings = async (page: Page): Promise<Finding[]> => {
-  // `evaluate` runs in the page past its policy. An added script would not.
+  // `evaluate` runs in the page despite its policy; an added script would not.
   await page.evaluate(axe)
   const findings =
     await page.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
@@ -86,7 +87,7 @@ export const picture = async (page: Page, name: string): Promise<void> => {
   if (folder !== undefined) await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
 }
 
-/** Signs in with the form that a page leads to, and follows the redirection. */
+/** Signs in with the form to which a page leads, and follows the redirection. */
 export const signInAs = async (
   { page }: Window,
   { name, password }: { readonly name: string; readonly password: string },
@@ -101,7 +102,7 @@ export const signInAs = async (
   ])
 }
 
-/** Opens a page and waits until it is complete, including everything its scripts draw. */
+/** Opens a page and waits until it is complete, including everything that its scripts draw. */
 export const look = async (page: Page, path: string): Promise<number> => {
   const response = await page.goto(path)
   for (const chart of await page.locator('figure.plot:has(table)').all())

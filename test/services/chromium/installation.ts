@@ -1,4 +1,4 @@
-/** The service as a separate process, with people and a history, for a person's whole path from its first page to its last. */
+/** The service as a separate process, with people and a history, so that tests can follow a person from the first page to the last. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,15 +21,14 @@ export type Installation = {
   readonly service: Service
   readonly databaseUrl: string
   readonly scene: Scene
-  /** An admin and a person of finance. */
+  /** An admin and a person with the finance role. */
   readonly ada: Person
   readonly bob: Person
-  /** An empty folder. */
   readonly folder: string
   close(): Promise<void>
 }
 
-/** Events of another organization: so many that a rebuild shows its progress while someone looks. */
+/** Another organization has so many events that a rebuild shows its progress while someone looks. */
 const eventsElsewhere = 60_000
 
 export const openInstallation = async (): Promise<Installation> => {
@@ -49,7 +48,7 @@ export const openInstallation = async (): Promise<Installation> => {
   }
 }
 
-/** The history before the service starts, made by its own functions, so that calls may lie in past months. */
+/** The history before the service starts. Its own functions make it, so that calls can be in past months. */
 const peopled = async (variables: Readonly<Record<string, string>>) => {
   const logger = pino({ level: 'silent' })
   const foundation = await openFoundation(parseConfig(variables), { logger })
@@ -72,7 +71,7 @@ const run = promisify(execFile)
 /** Runs a line as if it had been pasted into a terminal. */
 export const pasted = async (line: string): Promise<string> => (await run('sh', ['-c', line])).stdout
 
-/** Runs a downloaded program, which may read its own folder and nothing else on this machine. */
+/** Runs a downloaded program, which can read its own folder and nothing else on this machine. */
 export const downloaded = async (
   folder: string,
   args: readonly string[],

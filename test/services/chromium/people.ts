@@ -5,8 +5,8 @@ import { signInAs, type Window } from './browser.ts'
 export type Person = { readonly name: string; readonly password: string }
 
 /**
- * Signs in for the first time, starting from a page. If the system chose the password, the person replaces it. Returns the person with the
- * current password.
+ * Signs in for the first time, starting from a page. If the system chose the password, the person replaces it. Returns the person
+ * with the current password.
  */
 export const signInFirst = async (window: Window, person: Person, from = '/login'): Promise<Person> => {
   const { page } = window

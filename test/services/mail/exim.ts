@@ -1,10 +1,10 @@
-/** Exim with its own directory. Needs root, and Exim's own user. */
+/** Exim with its own directory. It needs root, and Exim's own user. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { greets, type ServerProcess, startProcess } from './process.ts'
 
-/** `configuration` follows the settings for addresses and paths that every test's server needs. */
+/** `configuration` is added to the settings for addresses and paths that every test's server needs. */
 export const startExim = async ({
   address,
   port,

@@ -1,7 +1,6 @@
 /**
- * The mail hosts of a small world on loopback: Postfix with Postgrey, Exim, and Unbound, which knows their names.
- *
- * A host NAME is `mx.NAME.example.net` and takes mail for `NAME.example.net`; some domains use a host with another name.
+ * The mail hosts for these tests, on loopback: Postfix with Postgrey, Exim, and Unbound, which resolves their names. A host NAME
+ * is `mx.NAME.example.net` and accepts mail for `NAME.example.net`. Some domains use a host with another name.
  */
 import { randomInt } from 'node:crypto'
 import { startExim } from './exim.ts'
@@ -11,9 +10,9 @@ import { freePort, type ServerProcess } from './process.ts'
 import { startUnbound } from './unbound.ts'
 
 export type MailHosts = {
-  /** The port of every mail server. */
+  /** The port of all mail servers. */
   readonly port: number
-  /** In the form of `DNS_SERVERS`. */
+  /** The resolver's address, as in `DNS_SERVERS`. */
   readonly resolver: string
   readonly postfix: Postfix
   readonly exim: ServerProcess
@@ -22,13 +21,13 @@ export type MailHosts = {
 
 /** The mailbox that exists at every host. */
 export const known = 'known'
-/** Hosts with many mailboxes also have `known-0` and so on. */
+/** Hosts with many mailboxes also have `known-0`, `known-1` and so on. */
 export const knownMax = 25
-/** How long Postgrey defers. */
+/** Postgrey defers a client for this long. */
 export const greylistedSeconds = 1
-/** Longer than any client waits for a reply. */
+/** Longer than clients wait for a reply. */
 const tarpitSeconds = 20
-/** More MX records than a datagram holds. */
+/** More MX records than fit into a datagram. */
 const exchangersMany = 60
 
 const zone = 'example.net'
@@ -57,7 +56,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('second'),
     server('unwanted'),
     server('answering', recipients(`check_recipient_access inline:{ ${replies.join(', ')} }`, ours)),
-    // The second server, configured as in Postgrey's documentation, also defers missing mailboxes.
+    // The second server is configured as in Postgrey's documentation, so it also defers missing mailboxes.
     server('greylisting', recipients(ours, 'reject_unlisted_recipient', postgrey)),
     server('greylisting-all', recipients(ours, postgrey)),
     server('blocking', recipients(`reject_rbl_client dnsbl.${zone}`, ours)),
@@ -68,7 +67,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('tarpit', recipients(`sleep ${tarpitSeconds}`, ours)),
     server('slow-greeting', { smtpd_delay_reject: 'no', smtpd_client_restrictions: 'sleep 3' }),
     server('tls-only', { smtpd_tls_security_level: 'encrypt' }),
-    // A version that no client uses any more.
+    // An obsolete version that clients no longer use.
     server('tls-only-old', { smtpd_tls_security_level: 'encrypt', smtpd_tls_mandatory_protocols: 'TLSv1' }),
     server('tls-old', { smtpd_tls_security_level: 'may', smtpd_tls_protocols: 'TLSv1' }),
     server('ascii', { smtputf8_enable: 'no' }),
@@ -84,7 +83,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
   ]
 }
 
-/** Domains for which Postfix takes mail besides those named after its servers. */
+/** Domains for which Postfix accepts mail, in addition to those named after its servers. */
 const domainsBeside = ['implicit', 'alias', 'mx-is-alias', 'first-down', 'many', 'xn--bcher-kva']
 const domainsWithMany = ['busy', 'one-at-a-time', 'one-connection', 'ten-recipients']
 
@@ -170,10 +169,10 @@ const zoneRecords = (hosts: readonly string[], addressOf: AddressOf): string[] =
   ]
 }
 
-/** Starts all servers. If one fails, ends the others and throws. */
+/** Starts all servers. If one fails, stops the others and throws. */
 export const startMailHosts = async (): Promise<MailHosts> => {
   const port = await freePort()
-  // Another run of this test on the same machine needs a different one.
+  // Another run of this test on the same machine needs a different network.
   const network = `127.${randomInt(16, 240)}.${randomInt(1, 250)}`
   const inNetwork: string[] = []
   const addressOf: AddressOf = (host) => {

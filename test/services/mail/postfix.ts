@@ -1,4 +1,4 @@
-/** One Postfix with its own directory, and any number of mail servers in it, each at its own address. */
+/** A Postfix installation with its own directory, and any number of mail servers in it, each at its own address. */
 import { spawnSync } from 'node:child_process'
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,17 +6,17 @@ import { join } from 'node:path'
 import { greets, pathOf, type ServerProcess, startProcess } from './process.ts'
 
 export type PostfixServer = {
-  /** In the log: `postfix/NAME/smtpd`. */
+  /** The server's name in the log: `postfix/NAME/smtpd`. */
   readonly name: string
   readonly address: string
-  /** Settings as in `main.cf`, only for this server. */
+  /** Settings as in `main.cf`, for this server only. */
   readonly settings: Readonly<Record<string, string>>
-  /** Puts postscreen in front, which rejects clients that do not behave like a mail server. */
+  /** Adds postscreen in front, which rejects clients that do not behave like a mail server. */
   readonly postscreen?: boolean
 }
 
 export type Postfix = ServerProcess & {
-  /** How many connections the server with that name has had, according to its log. */
+  /** The number of connections to the server with that name, according to its log. */
   connections(name: string): Promise<number>
 }
 
@@ -28,7 +28,7 @@ export const startPostfix = async ({
   servers,
 }: {
   port: number
-  /** The servers send DNS queries to port 53 of this address. */
+  /** The servers send DNS queries to port 53 at this address. */
   resolver: string
   settings: Readonly<Record<string, string>>
   servers: readonly PostfixServer[]
@@ -38,7 +38,7 @@ export const startPostfix = async ({
   try {
     const logFile = await layOut(directory, { port, resolver, settings, servers })
     const first = servers.find(({ postscreen }) => postscreen !== true)
-    // Not `start-fg`, whose master is not a child of this process and has its own process group.
+    // Not `start-fg`, because its master is not a child of this process and has its own process group.
     run('postfix', ['-c', join(directory, 'etc'), 'check'])
     const postfix = await startProcess({
       command: join(run('postconf', ['-c', join(directory, 'etc'), '-h', 'daemon_directory']), 'master'),
@@ -86,7 +86,7 @@ const layOut = async (
   for (const each of [etc, spool, data, join(spool, 'etc')]) await mkdir(each, { mode: 0o755 })
   const { uid, gid } = userNamed('postfix')
   await chown(data, uid, gid)
-  // This directory is the root of its servers, so that they use this resolver and not the machine's.
+  // Its servers use this directory as their root, and so this resolver instead of the machine's.
   await writeFile(join(spool, 'etc', 'resolv.conf'), `nameserver ${resolver}\n`)
   await writeFile(join(spool, 'etc', 'hosts'), '127.0.0.1 localhost\n')
   const certificate = makeCertificate(etc)
@@ -101,7 +101,7 @@ const layOut = async (
     maillog_file_prefixes: directory,
     myhostname: 'mail.example.com',
     mydestination: '',
-    // As on the Internet, no client is trusted because of its address.
+    // As on the Internet, clients are not trusted because of their address.
     mynetworks: '192.0.2.1/32',
     alias_maps: '',
     smtpd_tls_cert_file: certificate,
@@ -114,7 +114,7 @@ const layOut = async (
   return logFile
 }
 
-/** The services that receiving servers need. No message is ever queued or delivered. */
+/** The services that receiving servers need. Messages are never queued or delivered. */
 const internal = [
   'cleanup   unix  n - n - 0 cleanup',
   'rewrite   unix  - - n - - trivial-rewrite',

@@ -1,4 +1,4 @@
-/** A packaged server that a test starts, watches, and ends by its process id. */
+/** A packaged server that a test starts, watches and stops by its process id. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { accessSync, constants } from 'node:fs'
@@ -10,17 +10,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export type ServerProcess = {
   /** Its output, from its standard streams and its log. */
   log(): Promise<string>
-  /** Ends the process and its children. May be called twice. */
+  /** Ends the process and its children. Can be called twice. */
   close(): Promise<void>
 }
 
 const startDeadlineMs = 15_000
 const endDeadlineMs = 5_000
 const greetingDeadlineMs = 8_000
-/** Limit for its standard streams. The output of a server that exceeds it is not needed. */
+/** The limit for its standard streams. If a server writes more, the rest is not needed. */
 const outputCharactersMax = 1_000_000
 
-/** Includes the folders where Debian puts servers, which a test's PATH may lack. */
+/** Includes the folders for servers in Debian, because a test's PATH might lack them. */
 const path = [process.env.PATH, '/usr/sbin', '/sbin'].join(delimiter)
 
 /** The full path of a command. A full path is returned unchanged. */
@@ -36,8 +36,8 @@ export const pathOf = (command: string): string => {
 }
 
 /**
- * Starts a server in the foreground and in its own process group, and resolves once `ready` does not throw.
- * @throws Error with the server's log if it ends before that, or takes longer than 15 s.
+ * Starts a server in the foreground and in its own process group, and resolves once `ready` no longer throws. Throws an Error
+ * with the server's log if the server ends before that, or takes longer than 15 s.
  */
 export const startProcess = async ({
   command,
@@ -47,7 +47,7 @@ export const startProcess = async ({
 }: {
   command: string
   args: readonly string[]
-  /** The log file of a server that does not use its standard streams. */
+  /** The log file, if the server does not use its standard streams. */
   logFile?: string
   ready: () => Promise<unknown>
 }): Promise<ServerProcess> => {
@@ -98,7 +98,7 @@ export const startProcess = async ({
 const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean =>
   exitCode === null && signalCode === null
 
-/** Resolves once a server accepts connections at that address, and rejects if it does not. */
+/** Resolves if a server accepts connections at that address, and otherwise rejects. */
 export const accepts = async (address: string, port: number): Promise<void> => {
   const socket = connect(port, address)
   try {
@@ -108,7 +108,7 @@ export const accepts = async (address: string, port: number): Promise<void> => {
   }
 }
 
-/** Resolves once a mail server greets at that address, and rejects if it does not. */
+/** Resolves if a mail server greets at that address, and otherwise rejects. */
 export const greets = async (address: string, port: number): Promise<void> => {
   const socket = connect(port, address)
   try {

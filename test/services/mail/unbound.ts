@@ -1,4 +1,4 @@
-/** Unbound, resolving a zone that belongs to the test and no other names. */
+/** Unbound, which resolves only a zone that belongs to the test. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,20 +7,20 @@ import { accepts, type ServerProcess, startProcess } from './process.ts'
 export type UnboundOptions = {
   readonly address: string
   readonly port: number
-  /** The zone, and its records in the form of a zone file. */
+  /** The zone, and its records as in a zone file. */
   readonly zone: string
   readonly records: readonly string[]
-  /** Names within the zone, including everything below them. */
+  /** Queries are refused for these names in the zone and for everything below them. */
   readonly refused: readonly string[]
   /** Queries for these names are dropped. */
   readonly silent: readonly string[]
-  /** A trust anchor claims that they are signed, but they are not: SERVFAIL. */
+  /** A trust anchor claims that these names are signed, but they are not: SERVFAIL. */
   readonly bogus: readonly string[]
-  /** Names whose name servers do not run. */
+  /** Names whose name servers are down. */
   readonly dead: readonly string[]
 }
 
-/** It answers at `port`, and at 53 for clients whose port cannot be set. */
+/** Unbound answers at `port`, and at port 53 for clients whose port cannot be set. */
 export const startUnbound = async (options: UnboundOptions): Promise<ServerProcess> => {
   const directory = await mkdtemp(join(tmpdir(), 'unbound-'))
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true })
@@ -87,6 +87,6 @@ const configurationOf = (
   '  for-downstream: no',
   '  for-upstream: yes',
   '  fallback-enabled: no',
-  // Port 1 of the loopback: no server runs there.
+  // Port 1 on loopback: no server runs there.
   ...dead.flatMap((name) => ['stub-zone:', `  name: "${name}."`, '  stub-addr: 127.0.0.1@1']),
 ]

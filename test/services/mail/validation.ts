@@ -1,4 +1,4 @@
-/** E-mail validation as in a real process, against the mail hosts of a test: verdicts with the evidence for them. */
+/** E-mail validation as in a real process, with the mail hosts of a test: verdicts and their evidence. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { defaultKeyLimits } from '../../../src/administration/keys/api-keys.ts'
@@ -22,12 +22,12 @@ import { processKeys } from '../../support/epoch-keys.ts'
 import { testDatabase } from '../../support/postgres.ts'
 
 export type Judged = {
-  /** The row of the decision table. */
+  /** The row in the decision table. */
   readonly row: number
   readonly verdict: string
-  /** The reply that decided. */
+  /** The decisive reply. */
   readonly reply: string | null
-  /** The resolver's error, if it had no answer. */
+  /** The resolver's error, if there was no answer. */
   readonly dnsCode: string | null
   readonly catchAll: boolean | null
   readonly retryAfter: number | null
@@ -37,13 +37,13 @@ export type Judged = {
 
 export type Validation = {
   ask(email: string): Promise<Judged>
-  /** Runs the jobs requested so far. Returns whether each learned something. */
+  /** Runs the jobs that were requested so far. Returns whether each job learned something. */
   runRetries(): Promise<boolean[]>
   status(): MailboxStatus
   close(): Promise<void>
 }
 
-/** Uses the limits of production. `allow` is in the form of SMTP_ALLOW. */
+/** Uses the limits of production. `allow` has the format of SMTP_ALLOW. */
 export const openValidation = async ({
   port,
   resolver,
@@ -59,7 +59,7 @@ export const openValidation = async ({
 }): Promise<Validation> => {
   const database = await testDatabase()
   const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  // Its last connections may be ended with the database.
+  // The server can end the last connections together with the database.
   pool.on('error', () => undefined)
   const logger = pino({ level: 'silent' })
   const secrets = createSecrets('a secret of at least thirty-two characters')
@@ -121,7 +121,7 @@ export const openValidation = async ({
   }
 }
 
-/** A caller with the permission and unlimited credits. */
+/** A caller with the permission and with unlimited credits. */
 const caller: Caller = {
   key: {
     keyId: 'key',
