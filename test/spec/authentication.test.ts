@@ -130,7 +130,7 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     expect(await house.eventsOf(own.organizationId)).toEqual(before)
   })
 
-  test('during its grace period a rotated key works as well as its successor, and not afterwards', async () => {
+  test('a rotated key works next to its successor during its grace period, and not afterwards', async () => {
     const own = await house.partner({ permissions: ['ip_lookup', 'pixel_control'] })
     const successor = await rotate(house.foundation, { keyId: own.keyId, graceMs: hourMs, actor: 'cli' })
     await house.heard()

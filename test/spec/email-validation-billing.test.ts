@@ -38,7 +38,7 @@ mailHouse(async (opened) => {
 const accepted = (domain: string) => ({ status: 'valid', sub_status: 'accepted', decision_row: 17, domain })
 
 describe('4.1.1 a valid result consumes credits', () => {
-  test('one line, by rule email_validation.valid: in the ledger, in the answer and in its headers', async () => {
+  test('is one line by the rule email_validation.valid: in the ledger, in the answer and in its headers', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@valid.example.com')
     expect(bare(answer.events)).toEqual(
@@ -57,7 +57,7 @@ describe('4.1.1 a valid result consumes credits', () => {
 })
 
 describe('4.1.2 company enrichment costs extra only when requested and found', () => {
-  test('two lines, by both rules, in one charge; the company is in the answer', async () => {
+  test('one charge has a line by each rule, and the company is in the answer', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@acme-widgets.com', { company: true })
     expect(bare(answer.events)).toEqual(
@@ -297,7 +297,7 @@ describe('4.1.5 and 8: ten validations a second per key', () => {
     })
   })
 
-  test('the eleventh is RATE_001 by the window second, costs 0, and is not recorded individually', async () => {
+  test('the eleventh call is RATE_001 because of the window second, costs 0, and is not recorded individually', async () => {
     const { partner, answers } = await burst({}, 13)
     expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(3, 429)])
     for (const denied of answers.filter(({ status }) => status === 429)) {
@@ -318,7 +318,7 @@ describe('4.1.5 and 8: ten validations a second per key', () => {
     ])
   })
 
-  test('an upgraded key gets more, and another key of the organization has its own window', async () => {
+  test('an upgraded key gets more calls, and the organization’s other keys have their own windows', async () => {
     const upgraded = await burst({ limits: { email_validations_per_second: 25 } }, 30)
     expect(statusesOf(upgraded.answers)).toEqual([...times(25, 200), ...times(5, 429)])
     const other = await house.key(upgraded.partner.organizationId, { permissions: ['email_validation'] })

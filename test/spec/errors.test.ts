@@ -93,7 +93,7 @@ test('no answer may be cached, or be read as another type than its own', async (
     ['readiness', () => send(`${house.dashboardUrl}/readyz`, { method: 'GET' })],
     ['the sign-in page', () => send(`${house.dashboardUrl}/login`, { method: 'GET' })],
     ['a redirect', async () => only(await sendRaw(house.dashboardUrl, 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'))],
-    ['a path that is none', raw('GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n')],
+    ['an invalid path', raw('GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n')],
     ['no HTTP', raw('hello\r\n\r\n')],
     ['large headers', raw(`GET / HTTP/1.1\r\nHost: x\r\nx-more: ${'x'.repeat(20_000)}\r\n\r\n`)],
     ['an unknown method', raw('BREW /v1/ip/lookup HTTP/1.1\r\nHost: x\r\n\r\n')],
@@ -164,7 +164,7 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
   })
 
   test.each([
-    ['a byte that begins nothing', [0x80]],
+    ['a byte that begins no character', [0x80]],
     ['a character in Latin-1', [0xfc]],
     ['an overlong slash', [0xc0, 0xaf]],
   ])('a body with %s is not UTF-8: refused, and not decoded as something else', async (_, bytes) => {
@@ -395,14 +395,14 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and no
 
 describe('bytes that are not HTTP get the error object, and leave no event', () => {
   test.each([
-    ['a line of nothing', 'hello\r\n\r\n'],
+    ['a line that is not a request', 'hello\r\n\r\n'],
     ['an unknown version', 'GET /whoami HTTP/9.9\r\nHost: x\r\n\r\n'],
     ['a control character in a header', 'GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: a\0b\r\n\r\n'],
     [
-      'a length and chunks',
+      'both a length and chunks',
       'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
-    ['the greeting of TLS', '\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03'],
+    ['a TLS handshake', '\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03'],
   ])('%s', async (_, bytes) => {
     for (const url of [house.apiUrl, house.dashboardUrl])
       await expectUncalled(unreadable(400), async () => only(await sendRaw(url, bytes)))
@@ -438,14 +438,14 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
 
   test.each([
     ['two Host headers', post(`Host: a\r\nhost: b\r\n${typed}${sized}`, lookup)],
-    ['a Host that is none', post(`Host: a b/c\r\n${typed}${sized}`, lookup)],
+    ['an invalid Host', post(`Host: a b/c\r\n${typed}${sized}`, lookup)],
     ['two content types', post(`Host: x\r\n${typed}content-type: text/plain\r\n${sized}`, lookup)],
     [
       'another transfer coding in addition to chunked',
       post(`Host: x\r\n${typed}Transfer-Encoding: gzip, chunked\r\n`, chunked),
     ],
     ['an unknown transfer coding', post(`Host: x\r\n${typed}Transfer-Encoding: xchunked\r\n`, chunked)],
-    ['chunks of HTTP/1.0', post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, chunked, '1.0')],
+    ['chunks in HTTP/1.0', post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, chunked, '1.0')],
   ])('%s, in an otherwise valid call: refused, and the connection is closed', async (_, bytes) => {
     const answer = await expectUncalled(unreadable(400), async () =>
       only(await sendRaw(house.apiUrl, bytes.replaceAll('KEY', partner.apiKey), 2)),
@@ -455,7 +455,7 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
 
   test.each([
     ['garbage', `${post(`Host: x\r\n${typed}${sized}`, lookup)}garbage\r\n\r\n`, 'REQ_001'],
-    ['more of a body than it said', post(`Host: x\r\n${typed}${sized}`, `${lookup}}`), 'REQ_001'],
+    ['more body than announced', post(`Host: x\r\n${typed}${sized}`, `${lookup}}`), 'REQ_001'],
   ])('a call followed by %s gets its answer, which was charged, before the error', async (_, bytes, code) => {
     const own = await house.partner({ credits: '5' })
     const answers = await sendRaw(house.apiUrl, bytes.replaceAll('KEY', own.apiKey), 2)

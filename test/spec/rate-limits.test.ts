@@ -127,7 +127,7 @@ describe('decision 24: refused calls cannot fill the event log', () => {
     },
   })
 
-  test('the first 60 of a key and minute are recorded individually, the others in one event per code, at the latest when the process ends', async () => {
+  test('the first 60 for each key and minute are recorded individually, the others in one event per code, at the latest when the process ends', async () => {
     const app = await house.another()
     try {
       const partner = await house.partner({ credits: '7', permissions: ['ip_lookup'] })
