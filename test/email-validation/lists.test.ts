@@ -37,7 +37,7 @@ const { curated, raw, kindOf } = vendoredDomains()
 const believed = siftLists(raw, curated)
 
 describe('findings about an address', () => {
-  test('every finding, for an address with all of them', () => {
+  test('an address with every finding gets all of them', () => {
     expect(inspect('Sales+spring@gmail.com')).toEqual({
       disposable: false,
       roleBased: true,
@@ -50,7 +50,7 @@ describe('findings about an address', () => {
     })
   })
 
-  test('no finding, for a person at a business', () => {
+  test('a person at a business gets no finding', () => {
     expect(inspect('ada@research.siemens.co.uk')).toEqual({
       disposable: false,
       roleBased: false,

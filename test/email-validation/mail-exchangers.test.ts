@@ -33,7 +33,7 @@ const find = async (zones: Zones, options?: Options) =>
 const mx = (exchange: string, priority = 10) => ({ priority, exchange })
 
 describe('DNS answers of a domain', () => {
-  test('exchangers, in order of priority, each with the addresses to dial, IPv4 first', async () => {
+  test('the exchangers are in order of priority, each with its addresses to dial, IPv4 first', async () => {
     expect(
       await find({
         'a.test': { MX: [mx('two.a.test', 20), mx('one.a.test', 10)] },
@@ -151,7 +151,7 @@ describe('addresses that mail servers must not have', () => {
     })
   })
 
-  test('so is a domain that is its own exchanger at a private address', async () => {
+  test('a domain that is its own exchanger at a private address is unroutable', async () => {
     expect(await find({ 'a.test': { A: ['10.0.0.1'] } })).toEqual({
       kind: 'unroutable',
       implicit: true,

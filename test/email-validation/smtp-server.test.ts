@@ -29,7 +29,7 @@ const recipients: NonNullable<SMTPServerOptions['onRcptTo']> = ({ address }, _se
   answer(replies[address] === undefined ? refusal(550, 'no such user') : replies[address])
 }
 
-test('over TLS, in one session', async () => {
+test('the dialogue works over TLS, in one session', async () => {
   const secure: boolean[] = []
   let connections = 0
   const port = await start({
@@ -69,7 +69,7 @@ test('a domain that refuses unknown recipients is not a catch-all, one that acce
   expect(await open.probe(addressOf('ann'), loopback)).toMatchObject({ outcome: 'accepted', catchAll: true })
 })
 
-test('without TLS, and without pipelining', async () => {
+test('the dialogue works without TLS and without pipelining', async () => {
   const port = await start({ hideSTARTTLS: true, hidePIPELINING: true, onRcptTo: recipients })
   const { probe } = probeAt(port)
   expect(await probe.probe(addressOf('ann'), loopback)).toMatchObject({
