@@ -179,7 +179,7 @@ describe('an import', () => {
     expect(seen).toEqual([batchSizeMax, batchSizeMax * 2, count])
   })
 
-  test('a second time changes nothing but the date', async () => {
+  test('repeated changes nothing but the date', async () => {
     const text = lines(person('abc', '1'), person('def', '2'), { lid: 'ghi', deleted: true })
     await load(text)
     const before = await rows()
