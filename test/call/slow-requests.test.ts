@@ -95,10 +95,10 @@ test('without a valid key the answer is AUTH_001', async () => {
 })
 
 test.each([
-  ['headers that stay away', () => 'POST /echo HTTP/1.1\r\nHost: x\r\nx-api'],
+  ['headers that do not arrive', () => 'POST /echo HTTP/1.1\r\nHost: x\r\nx-api'],
   ['nothing at all', () => ''],
   [
-    'the form of a page',
+    'a form sent by a page',
     () =>
       'POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\na',
   ],
