@@ -17,8 +17,8 @@ describe('with a list', () => {
   test.each<[string, string[], string, boolean]>([
     ['the first address of a block', ['203.0.113.0/24'], '203.0.113.0', true],
     ['the last address of a block', ['203.0.113.0/24'], '203.0.113.255', true],
-    ['one before a block', ['203.0.113.0/24'], '203.0.112.255', false],
-    ['one after a block', ['203.0.113.0/24'], '203.0.114.0', false],
+    ['the address before a block', ['203.0.113.0/24'], '203.0.112.255', false],
+    ['the address after a block', ['203.0.113.0/24'], '203.0.114.0', false],
     ['a single address', ['203.0.113.7'], '203.0.113.7', true],
     ['a block of one', ['203.0.113.7/32'], '203.0.113.8', false],
     ['a block that ends within an octet, outside', ['203.0.113.128/25'], '203.0.113.127', false],
