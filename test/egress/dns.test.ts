@@ -110,7 +110,7 @@ describe('answers of servers', () => {
     expect(server.queries('MX a.test')).toHaveLength(2)
   })
 
-  test('of more records than are kept, those with the lowest priority values stay', async () => {
+  test('if there are more records than are kept, those with the lowest priority values stay', async () => {
     const many = Array.from({ length: 60 }, (_, i) => ({ priority: 100 - i, exchange: `mx${i}.a.test` }))
     const { dns } = await start({ 'a.test': { MX: many } })
     const answer = await dns.resolve('a.test', 'MX')
@@ -264,7 +264,7 @@ describe('the cache', () => {
     ['NXDOMAIN without a TTL, five seconds', {}, { negativeTtlSeconds: null }, 5],
     ['SERVFAIL, five seconds', { 'a.test': 'servfail' }, {}, 5],
     ['REFUSED, five seconds', { 'a.test': 'refused' }, {}, 5],
-  ] as [string, Zones, DnsServerOptions, number][])('%s is cached %#', async (_, zones, options, seconds) => {
+  ] as [string, Zones, DnsServerOptions, number][])('cache time: %s', async (_, zones, options, seconds) => {
     const { server, dns, pass } = await start(zones, options)
     await dns.resolve('a.test', 'A')
     if (seconds > 0) {

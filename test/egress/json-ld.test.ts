@@ -76,7 +76,7 @@ test('raw line ends, CDATA marks and markup within texts are read; entities are 
   })
 })
 
-test('the charset is that of the server, else that of the page, else UTF-8', async () => {
+test('the charset is the server’s, otherwise the page’s, otherwise UTF-8', async () => {
   const latin1 = Buffer.from(`<meta charset="iso-8859-1">${script('{"name":"Müller"}')}`, 'latin1')
   const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
   const named = { kind: 'found', answer: [{ name: 'Müller' }] }
