@@ -275,10 +275,10 @@ describe('a process whose live model no longer follows the event log', () => {
   })
 
   test.each([
-    ['of a later release', 'PriceBookRewritten', '{}'],
-    ['without what it has to hold', 'PriceBookWithdrawn', '{}'],
+    ['from a later release', 'PriceBookRewritten', '{}'],
+    ['without its required members', 'PriceBookWithdrawn', '{}'],
     [
-      'of no date',
+      'with an invalid date',
       'PriceBookPublished',
       JSON.stringify({ ...defaultPriceBook, version: 2, effective_from: '2026-02-30T25:00:00.000Z' }),
     ],
