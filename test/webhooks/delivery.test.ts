@@ -286,7 +286,7 @@ describe('a message', () => {
     expect(await deliveries(id)).toMatchObject([{ state: 'dead', attempts: 8 }])
   })
 
-  test('without an answer delays the others of its webhook for one attempt only', async () => {
+  test('without an answer delays its webhook’s other messages for one attempt only', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(null, 200)

@@ -6,7 +6,7 @@ const hourMs = 3_600_000
 const base = { attempts: 1, failingSinceMs: 0, nowMs: 0, chance: 0 }
 
 describe('retries of a message', () => {
-  test('eight attempts within about a day, no pause shorter than the previous one', () => {
+  test('there are eight attempts within about a day, and no pause is shorter than the previous one', () => {
     let nowMs = 0
     const pauses: number[] = []
     for (let attempts = 1; ; attempts++) {

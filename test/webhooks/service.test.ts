@@ -243,11 +243,11 @@ describe('valid URLs and events', () => {
     expect(() => webhookUrlOf(url, where)).toThrow(why)
   })
 
-  test('no URL of unlimited length', () => {
+  test('a URL has a maximum length', () => {
     expect(() => webhookUrlOf(`https://a.test/${'x'.repeat(2_048)}`, strict)).toThrow('at most 2048')
   })
 
-  test('known events, each once; those of one organization only for one', () => {
+  test('events are known, are listed once, and need an organization if they concern one', () => {
     expect(webhookEventsOf(['checkpoint', 'checkpoint'], null)).toEqual(['checkpoint'])
     expect(() => webhookEventsOf(['balance.low', 'checkpoint'], null)).toThrow(
       'balance.low concern one organization',
@@ -256,7 +256,7 @@ describe('valid URLs and events', () => {
     expect(() => webhookEventsOf([], null)).toThrow('at least one')
   })
 
-  test('twenty per organization at most', async () => {
+  test('an organization has at most twenty webhooks', async () => {
     const { organizationId } = await house.partner()
     for (let n = 0; n < 20; n++) await make('/many', ['balance.low'], organizationId)
     await expect(make('/many', ['balance.low'], organizationId)).rejects.toThrow(
