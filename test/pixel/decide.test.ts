@@ -26,7 +26,7 @@ describe('a decision', () => {
       { fire: true, reason: 'no_rule', domain: null, remaining: null, resets_at: null },
     ],
     [
-      'under a block does not, and names it',
+      'under a block does not fire, and names the block',
       { rules: { blockedBy: 'example.com', limits: [] }, fires: false, used: [] },
       { fire: false, reason: 'blocked', domain: 'example.com', remaining: null, resets_at: null },
     ],
@@ -36,37 +36,37 @@ describe('a decision', () => {
       { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: tomorrow },
     ],
     [
-      'within several limits returns the one with the smallest rest',
+      'within several limits returns the smallest rest',
       judged(true, [limit('a.example.com', 'day', 9), 2], [limit('example.com', 'month', 9), 6]),
       { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: nextMonth },
     ],
     [
-      'by the last hit there is fires',
+      'with the last remaining hit fires',
       judged(true, [limit('example.com', 'day', 5), 5]),
       { fire: true, reason: 'allowed', domain: 'example.com', remaining: 0, resets_at: tomorrow },
     ],
     [
-      'beyond a limit does not',
+      'beyond a limit does not fire',
       judged(false, [limit('example.com', 'day', 5), 5]),
       { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: tomorrow },
     ],
     [
-      'beyond a limit lowered below what is used has nothing left, not less',
+      'beyond a limit that was lowered below its use has nothing left, not less than nothing',
       judged(false, [limit('example.com', 'day', 5), 8]),
       { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: tomorrow },
     ],
     [
-      'beyond two names the one that lasts longer',
+      'beyond two limits names the one that lasts longer',
       judged(false, [limit('a.example.com', 'day', 5), 7], [limit('example.com', 'month', 9), 9]),
       { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: nextMonth },
     ],
     [
-      'beyond two that last as long names the nearer',
+      'beyond two limits that last equally long names the nearer one',
       judged(false, [limit('a.example.com', 'day', 5), 5], [limit('example.com', 'day', 9), 9]),
       { fire: false, reason: 'limit', domain: 'a.example.com', remaining: 0, resets_at: tomorrow },
     ],
     [
-      'that could not be made does not fire, and reports that',
+      'that could not be made does not fire, and gives the reason',
       'unavailable' as const,
       { fire: false, reason: 'unavailable', domain: null, remaining: null, resets_at: null },
     ],

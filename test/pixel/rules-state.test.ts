@@ -57,39 +57,39 @@ describe('a command', () => {
       limitSet('example.com', 'day', 6),
     ],
     [
-      'the other period, next to the first',
+      'a limit for the other period',
       given(limitSet('example.com', 'day', 5)),
       set('example.com', 'month', 5),
       limitSet('example.com', 'month', 5),
     ],
     [
-      'a limit removed before',
+      'a limit that was removed before',
       given(limitSet('example.com', 'day', 5), limitRemoved('example.com', 'day')),
       set('example.com', 'day', 5),
       limitSet('example.com', 'day', 5),
     ],
     [
-      'no limit where there is one',
+      'the removal of a limit',
       given(limitSet('example.com', 'day', 5)),
       { kind: 'unlimit', domain: 'example.com', period: 'day' },
       limitRemoved('example.com', 'day'),
     ],
     [
-      'no limit where there is only the other period',
+      'the removal of a limit if only the other period has one',
       given(limitSet('example.com', 'day', 5)),
       { kind: 'unlimit', domain: 'example.com', period: 'month' },
       null,
     ],
     ['a block', given(), { kind: 'block', domain: 'example.com' }, blocked('example.com')],
-    ['a block again', given(blocked('example.com')), { kind: 'block', domain: 'example.com' }, null],
-    ['no block', given(), { kind: 'unblock', domain: 'example.com' }, null],
+    ['a repeated block', given(blocked('example.com')), { kind: 'block', domain: 'example.com' }, null],
+    ['the removal of a block that does not exist', given(), { kind: 'unblock', domain: 'example.com' }, null],
     [
-      'no block where there is one',
+      'the removal of a block',
       given(blocked('example.com')),
       { kind: 'unblock', domain: 'example.com' },
       unblocked('example.com'),
     ],
-  ])('for %s needs the event that makes the change, or none', (_, rules, command, event) => {
+  ])('for %s needs the event that makes the change, or no event', (_, rules, command, event) => {
     expect(changeOf(rules, organization_id, command)).toEqual(event)
   })
 

@@ -138,7 +138,7 @@ describe('a change whose append fails', () => {
     ['the reply was lost', ['lose-reply']],
     ['the request was lost', ['lose-request']],
     ['both were lost, one after the other', ['lose-request', 'lose-reply']],
-    ['the append is still under way', ['late']],
+    ['the append is still in progress', ['late']],
   ])('because %s is made once', async (_, faults) => {
     const rules = await failing(...faults)
     expect(await give(rules, block)).toMatchObject({ changed: true })
@@ -263,16 +263,16 @@ describe('the rules of an organization', () => {
 
   test.each<[string, Partial<NewEvent>]>([
     [
-      'of no version',
+      'in an unknown version',
       { metadata: '{"schema_version":99,"actor":"cli","effective_at":"2026-09-14T12:00:00.000Z"}' },
     ],
-    ['that is no JSON', { data: '{"organization_id":' }],
+    ['that is not JSON', { data: '{"organization_id":' }],
     ['without its domain', { data: `{"organization_id":"${organizationId}"}` }],
     [
-      'about somebody else',
+      'about another organization',
       { data: '{"organization_id":"org_00000000000000000000000009","domain":"example.com"}' },
     ],
-    ['of another family', { type: 'ApiKeyRevoked' }],
+    ['of an unrelated type', { type: 'ApiKeyRevoked' }],
   ])('are refused if a block cannot be read: one %s', async (_, spoilt) => {
     const client = eventLog.client('newer')
     const rules = open()
