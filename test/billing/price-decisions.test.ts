@@ -54,9 +54,9 @@ describe('a proposal', () => {
   })
 
   test.each([
-    ['of now', at(0)],
-    ['of less than 5 s ahead', at(4.999)],
-    ['of the past', at(-1)],
+    ['for now', at(0)],
+    ['for a date less than 5 s ahead', at(4.999)],
+    ['for a date in the past', at(-1)],
   ])('%s is refused', (_, effectiveFrom) => {
     expect(propose(start, priced('2'), { effectiveFrom })).toEqual({
       refused: `${effectiveFrom} is not at least 5 s ahead; prices never change for the past`,
