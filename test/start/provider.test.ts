@@ -37,9 +37,9 @@ const ofAnother: RequestListener = (_, response) =>
 const round: RequestListener = ({ url }, response) => response.writeHead(302, { location: `${url}` }).end()
 
 test.each([
-  ['answers with a fault', answering, /: it answered 503$/],
+  ['answers with an error', answering, /: it answered 503$/],
   ['names another issuer', ofAnother, /: its metadata could not be read \(.+\)$/],
-  ['leads round and round', round, /: its metadata could not be read \(.+\)$/],
+  ['redirects endlessly', round, /: its metadata could not be read \(.+\)$/],
   ['never answers', () => undefined, /: (a request failed|its metadata could not be read) \(.+\)$/],
 ] as const)('one that %s is a warning, within ten seconds', async (_, listener, says) => {
   const server = createServer(listener)
