@@ -81,7 +81,7 @@ describe('an event log', () => {
       { type: 'InstallationKeyWrapped', data: { key_check: 'A'.repeat(43), slots: [newKeySlot(old)] } },
     ],
   ])(
-    'with %s and no first event is of a release before 1.0, and is refused with a sentence',
+    'with %s and no first event is from a release before 1.0, and is refused with a sentence',
     async (...held) => {
       const [, stream, event] = held
       await holding(stream, event)
