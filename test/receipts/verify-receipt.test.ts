@@ -121,10 +121,15 @@ describe('a receipt is invalid', () => {
   })
 
   test.each<[string, Receipt, string, string]>([
-    ['by the key of another', receipt, keyOf(origin).verifierKey, 'is not signed by the key'],
-    ['of another call', { ...receipt, request_id: `${requestId}X` }, key.verifierKey, 'is of another call'],
+    ['under the key of another service', receipt, keyOf(origin).verifierKey, 'is not signed by the key'],
     [
-      'without its charge in order',
+      'about another call',
+      { ...receipt, request_id: `${requestId}X` },
+      key.verifierKey,
+      'is of another call',
+    ],
+    [
+      'with its charge before its call',
       { ...receipt, events: [charged, used] },
       key.verifierKey,
       'does not follow its call',
