@@ -97,12 +97,12 @@ describe('imports between folders', () => {
   test('no file is directly in src', () => {
     const known = ['src/main.ts', 'src/cli.ts', 'src/config.ts']
     const loose = allPaths.filter((path) => /^src\/[^/]+$/.test(path) && !known.includes(path))
-    expectNone('loose files on the top of src', new Map(loose.map((path) => [path, 1])))
+    expectNone('files directly in src', new Map(loose.map((path) => [path, 1])))
   })
 
   test('no folder imports one that it may not', () => {
     expectNone(
-      'imports of what a folder may not know',
+      'imports that a folder may not make',
       new Map(
         sources
           .map(({ path, code }) => {
