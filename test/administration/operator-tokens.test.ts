@@ -153,7 +153,7 @@ describe('a token', () => {
       },
     }
     await expect(issueOperatorToken(parts(), { user: 'bob', actor: 'user:ada' })).rejects.toThrow(
-      disabled === 'bob' ? 'the user bob was disabled' : 'ada may no longer change users',
+      disabled === 'bob' ? 'the user bob was disabled' : 'ada is no longer allowed to change users',
     )
     expect(await operatorTokens(parts())).toEqual([])
   })

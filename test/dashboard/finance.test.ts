@@ -210,7 +210,7 @@ describe('long work', () => {
     expect(first.headers.location).toMatch(/^\/jobs\//)
     expect(again.headers.location).toBe(first.headers.location)
     const changed = await send(monthOf(0))
-    expect([changed.statusCode, changed.body]).toEqual([409, expect.stringContaining('Sent before')])
+    expect([changed.statusCode, changed.body]).toEqual([409, expect.stringContaining('Already sent')])
   })
 
   test('that never existed has no page', async () => {
