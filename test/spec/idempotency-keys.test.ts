@@ -17,7 +17,7 @@ test('15 no partner’s key equals another key, a request id, or the name of an 
     expect(commandKeyOf(own)).not.toMatch(`^${own}`)
 })
 
-test('8 an operator cannot enter more credits than the read models can hold', () => {
+test('8 an operator cannot enter more credits than the read models can store', () => {
   expect(amountOf('amount', '1000000000', { zero: false })).toBe(1_000_000_000_000_000n)
   for (const text of ['1000000000.000001', '10000000000000', '-1', '0', '1e3', '', '1.0000001'])
     expect(() => amountOf('amount', text, { zero: false }), text).toThrow(

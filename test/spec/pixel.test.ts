@@ -278,7 +278,7 @@ describe('4.6 /pixel/block', () => {
   })
 })
 
-describe('a DELETE takes its parameters from the query too', () => {
+describe('a DELETE reads its parameters from the query too', () => {
   const remove = (partner: Partner, pathAndQuery: string, body?: unknown) =>
     house.ask(partner, {
       method: 'DELETE',
