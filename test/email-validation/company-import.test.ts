@@ -170,7 +170,7 @@ describe('JSON lines', () => {
     expect(report.badLines.at(-1)).toEqual({ line: badLinesMax, reason: 'not_json' })
   })
 
-  test('an endless line takes no memory and hides no other line', async () => {
+  test('an endless line uses no memory and does not hide other lines', async () => {
     const report = await load(
       Buffer.concat([Buffer.alloc(5_000_000, 'x'), Buffer.from(`\n${lines(company(1))}`)]),
     )

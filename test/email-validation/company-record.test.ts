@@ -64,7 +64,7 @@ describe('shapes', () => {
     expect(companyResult.parse(taken(pdl))).toEqual(acme)
   })
 
-  test('a row of a CSV edition with other column names gives the same company', () => {
+  test('a row of a CSV edition with other column names becomes the same company', () => {
     expect(
       taken({
         '': '5872184',

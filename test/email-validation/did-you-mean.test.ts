@@ -59,7 +59,7 @@ describe('mistyped provider domains', () => {
     expect(falseOf([...realDomains, ...listed]).length).toBeLessThanOrEqual(3)
   })
 
-  test('for well-known organizations this also holds without any domain lists', () => {
+  test('for well-known organizations this is also true without any domain lists', () => {
     const found = realDomains.filter((domain) => suggestionFor(domain, () => undefined) !== null)
     expect(found.length).toBeLessThanOrEqual(3)
   })

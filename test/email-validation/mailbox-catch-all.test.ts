@@ -46,7 +46,7 @@ const backup = ['mx2.example.com', '127.0.0.2'] as const
 
 const accepted = { outcome: 'accepted', connected: true }
 
-describe('a domain with a backup that takes mail for any recipient', () => {
+describe('a domain with a backup that accepts mail for any recipient', () => {
   test('is not reported as refusing unknown recipients while the backup answers', async () => {
     const port = await closedPort()
     const first = await mailHost(primary[1], port, 'ann@example.com')

@@ -353,7 +353,7 @@ describe('the circuit breaker', () => {
     })
   })
 
-  test('if one server is skipped and another does not answer, the result says that a server was dialled', async () => {
+  test('if one server is skipped and another does not answer, the result reports that a server was dialled', async () => {
     const { ask, probe } = await scene({ greeting: '421 busy\r\n' }, { ...bounds, connectTimeoutMs: 300 })
     for (let i = 0; i < 3; i++) await ask('ann')
     const left = { exchange: 'mx1.example.com', addresses: ['127.0.0.1'] }

@@ -65,7 +65,7 @@ describe('a server that accepts a recipient only the second time', () => {
       '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
     ],
-  ])('%s: the second check gives the full answer', async (_, putOff, missing) => {
+  ])('%s: the second check returns the full answer', async (_, putOff, missing) => {
     const { ask, server } = await scene({ recipient: greylist(putOff, missing) })
     expect(await ask('ann')).toMatchObject({ outcome: 'greylisted', retryAfterSeconds: 300 })
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
@@ -222,7 +222,7 @@ describe('a first exchanger that greets with a refusal', () => {
     expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })
   })
 
-  test('gives the result if no other exchanger answers', async () => {
+  test('determines the result if no other exchanger answers', async () => {
     const port = await closedPort()
     await greeter('127.0.0.1', port, '554 No SMTP service')
     const { probe } = probeAt(port, { connectTimeoutMs: 500 })

@@ -214,7 +214,7 @@ describe('a server that does not answer', () => {
     expect(performance.now() - startedAt).toBeLessThan(1_500)
   })
 
-  test('if a reused session broke and time runs out before a new one, the result says connected', async () => {
+  test('if a reused session broke and time runs out before a new one, the result reports a connection', async () => {
     const { ask } = await scene(
       {
         greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : null),
@@ -358,7 +358,7 @@ describe('SMTPUTF8', () => {
 })
 
 describe('several exchangers', () => {
-  test('if the first is dead, the check asks the next', async () => {
+  test('if the first is dead, the check contacts the next', async () => {
     const { server, probe } = await scene({ recipient: only('ann') }, { connectTimeoutMs: 500 })
     const targets = [
       { exchange: 'mx1.example.com', addresses: ['127.0.0.2'] },

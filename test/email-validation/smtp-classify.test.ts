@@ -117,7 +117,7 @@ describe('replies constructed for each subject', () => {
     )
   const living = written.filter(({ truth }) => truth === 'L' || truth === 'H')
 
-  test('none is among those found in public', () => {
+  test('they differ from all replies found in public', () => {
     const before = new Set([...found, ...later].map(({ text }) => text))
     expect(written.filter(({ text }) => before.has(text))).toEqual([])
     expect(written.length).toBeGreaterThan(300)
