@@ -116,7 +116,7 @@ describe('an import', () => {
     expect(await find('lid', 'brax-hatch')).toEqual({ kind: 'not_found' })
   })
 
-  test('takes blank lines, a byte order mark and other line endings', async () => {
+  test('accepts blank lines, a byte order mark and other line endings', async () => {
     const report = await load(
       `\ufeff${JSON.stringify(person('abc'))}\r\n\r\n  \n${lines({
         firstname: 'Osk',

@@ -122,7 +122,7 @@ describe('a database that does not answer', () => {
     expect((await lookUps.of('somebody')).suppressed).toBe(false)
   })
 
-  test('holds as many callers as fit in the queue; the next caller is refused immediately', async () => {
+  test('makes as many callers wait as fit in the queue; the next caller is refused immediately', async () => {
     const lookUps = createLookUps(pool)
     const first = await askFor(lookUps, underWayMax * batchMax)
     const waiting = Array.from({ length: waitingMax * batchMax }, (_, n) => lookUps.of(`waiting-${n}`))
