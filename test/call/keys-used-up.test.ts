@@ -111,7 +111,7 @@ describe('calls that cost nothing', () => {
     expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)
     await forget(house, partner)
     const before = (await house.eventsOf(partner.organizationId)).length
-    // All calls find the claim at the same time, and none finishes before the others have found it.
+    // All calls find the claim before any of them finishes.
     const release = await lock('lock table idempotent_calls in access exclusive mode')
     const log = await house.blockLog()
     const calls = Array.from({ length: 5 }, () => lookup(partner, 'at-once', nowhere))

@@ -10,7 +10,7 @@ test.each([
   '{"a":":","b":"\\":\\"","c:":"\\\\","d":"\\\\\\":"}',
   '{ "a" : "{\\"x\\":1,\\"x\\":2}" , "__proto__" : { "a" : 1 } }',
   '{"":"","1":1,"01":2,"a":-1.5e+3}',
-])('none: %s', (text) => expect(repeats(text)).toBe(false))
+])('no repeated member: %s', (text) => expect(repeats(text)).toBe(false))
 
 test.each([
   '{"a":1,"a":1}',
@@ -20,7 +20,7 @@ test.each([
   '{"__proto__":1,"__proto__":2}',
   '{"a":[[[{"b":{"c":1,"c":[]}}]]]}',
   '{"a":{"x":1,"y":":"},"a":null}',
-])('some: %s', (text) => expect(repeats(text)).toBe(true))
+])('a repeated member: %s', (text) => expect(repeats(text)).toBe(true))
 
 test('a text may be as deeply nested as the size of a body allows', () => {
   expect(repeats(`{"a":${'['.repeat(8_000)}${']'.repeat(8_000)}}`)).toBe(false)

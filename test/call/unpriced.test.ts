@@ -195,7 +195,7 @@ describe('the price book when an installation is opened', () => {
   })
   const future = '2099-01-01T00:00:00.000Z'
 
-  test('is the default one if there was none, and stays', async () => {
+  test('is the default book if there was no book, and stays', async () => {
     expect(await open()).toEqual([defaultPriceBook])
     expect(await open()).toEqual([defaultPriceBook])
   })

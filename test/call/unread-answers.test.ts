@@ -56,7 +56,7 @@ test('requests on one connection start one after the other, and are answered in 
   const connection = openRaw(url)
   connection.write(paths.map(get).join(''))
   await until('the first has started', async () => begun > 0)
-  // Another connection is answered meanwhile, so the other requests would have started by now.
+  // Another connection is answered first, so the other requests would have started by now.
   await sendRaw(url, get('/none'))
   expect(begun).toBe(1)
   finish()
