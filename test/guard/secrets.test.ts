@@ -46,7 +46,7 @@ describe('a sealed text', () => {
           const sealed = sealer.seal(text, context)
           expect(sealed).toMatch(/^[A-Za-z0-9_-]+$/)
           expect(sealer.open(sealed, context)).toBe(text)
-          // This stands for another process that started with the same secret.
+          // This simulates another process that started with the same secret.
           const again = createSecrets('a secret of at least thirty-two characters')
           expect(again.sealer('a purpose').open(sealed, context)).toBe(text)
         },
