@@ -25,7 +25,7 @@ test('a name has the addresses of both families, IPv4 first', async () => {
   expect(await resolve(zones, 'A.test.')).toMatchObject({ addresses: ['8.8.8.8', '2a00::1'], asked })
 })
 
-test('a name without addresses has none and no code', async () => {
+test('a name without addresses has an empty list and no code', async () => {
   expect(await resolve({}, 'a.test')).toEqual({ addresses: [], code: null, asked })
   expect(await resolve({ 'a.test': {} }, 'a.test')).toEqual({ addresses: [], code: null, asked })
 })

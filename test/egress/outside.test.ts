@@ -76,7 +76,7 @@ const takeAll = async () => {
 }
 
 describe('pages of other servers', () => {
-  test('at most 16 are fetched at a time; the others follow in order, none is lost', async () => {
+  test('at most 16 are fetched at a time; the others follow in order, and all are fetched', async () => {
     const pages = Array.from({ length: pagesMax * 4 }, () => page(plentyMs))
     for (let done = 0; done < pages.length; done++) {
       await asked(Math.min(pages.length, pagesMax + done))
