@@ -97,7 +97,7 @@ const followed = (): { following: Following; applied: number[] } => {
 const until = (what: () => boolean): Promise<true> => eventually(async () => (what() ? true : undefined))
 
 describe('a follower', () => {
-  test('whose log becomes unavailable subscribes again after the last event it applied: none is lost or applied twice', async () => {
+  test('whose log becomes unavailable subscribes again after the last event that it applied: each is applied exactly once', async () => {
     await append(1)
     const { following, applied } = followed()
     await following.caughtUp

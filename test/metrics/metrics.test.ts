@@ -224,7 +224,7 @@ describe('the routes', () => {
   })
 })
 
-test('the 95th percentile of the duration of calls is within the bucket that holds it, and unknown without a call', () => {
+test('the 95th percentile of the duration of calls is within the bucket that contains it, and unknown without a call', () => {
   const { call, p95Seconds } = createMetrics()
   expect(p95Seconds()).toBeNull()
   const answered = (times: number, seconds: number): void => {

@@ -171,7 +171,7 @@ describe('an alarm', () => {
     expect(headings.sort()).toEqual(rules.map(({ alert }) => alert).sort())
   })
 
-  test.each(rules)('$alert gives the state, its meaning, the first step, and where to read more', (rule) => {
+  test.each(rules)('$alert has the state, its meaning, the first step, and where to read more', (rule) => {
     const { alert, labels, annotations } = rule
     expect(Object.keys(annotations).sort()).toEqual(['first', 'means', 'runbook_url', 'summary'])
     for (const text of Object.values(annotations)) expect(text.length).toBeGreaterThan(10)
