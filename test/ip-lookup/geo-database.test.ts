@@ -537,7 +537,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('five swaps during continuous lookups: no lookup fails, none returns older data', async () => {
+  it('five swaps during continuous lookups: no lookup fails or returns older data', async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
       networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
