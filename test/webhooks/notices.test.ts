@@ -178,7 +178,7 @@ describe('recipients', () => {
     expect(deliveriesOf([notice], [listener('a')], nowMs + 31 * 24 * 3_600_000)).toEqual([])
   })
 
-  test('the same event gives the same message under the same id', () => {
+  test('the same event becomes the same message under the same id', () => {
     const ids = [1, 2].map(() => deliveriesOf([notice], [listener('a')], nowMs)[0]?.deliveryId)
     expect(ids[0]).toBe(ids[1])
     expect(ids[0]).toMatch(/^msg_[0-9a-f]{32}$/)
