@@ -48,7 +48,7 @@ const fires = async (url: string) => {
   return z.object({ fire: z.boolean() }).parse(body.result).fire
 }
 
-test('at first there are no rules, and none for an unknown organization', async () => {
+test('at first there are no rules, and an unknown organization is an error', async () => {
   expect((await run('pixel rules')).lines).toEqual(['No rules: the pixel fires everywhere.'])
   expect((await run('pixel hits')).json).toMatchObject({ fired: 0, refused: 0, by_day: [], more: false })
   const { command } = typed('pixel rules', [])
@@ -57,7 +57,7 @@ test('at first there are no rules, and none for an unknown organization', async 
   ).rejects.toThrow('there is no organization org_01J00000000000000000000000')
 })
 
-test('a plan shows the change and makes none; invalid input is refused with the same error as in the API', async () => {
+test('a plan shows the change without making it; invalid input is refused with the same error as in the API', async () => {
   expect(await planned('pixel limit', 'Shop.Example.com.', '2', 'day')).toEqual([
     expect.stringMatching(/fires at most 2 times per day on shop\.example\.com and everything under it\.$/),
   ])
