@@ -37,7 +37,7 @@ test('a place is released when the export was read, when its reader leaves, and 
   expect(await gathered(exports, 'org_one', 40)).toHaveLength(8)
 })
 
-test('a started export keeps its place, and an export of an unreadable ledger has none', async () => {
+test('a started export keeps its place, and an export of an unreadable ledger gets no place', async () => {
   let away = false
   const exports = createExports({
     read: async () => {
