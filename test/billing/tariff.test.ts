@@ -228,7 +228,7 @@ describe('rules', () => {
     expect(new Set(names).size).toBe(names.length)
   })
 
-  test('give the reason that bills show; rules of another release give none', () => {
+  test('have the reason that bills show; rules from another release have no reason', () => {
     for (const [rule, newest] of knownRules())
       for (let version = 1; version <= newest; version++)
         expect(becauseOf(rule, version), `${rule} ${version}`).toMatch(/ /)
