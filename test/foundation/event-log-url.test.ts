@@ -94,7 +94,7 @@ describe('a start fails on an event store', () => {
     await other.close()
   })
 
-  test('with a wrong password, and with none', async () => {
+  test('with a wrong password, and without one', async () => {
     expect(await startOn(urlOf(ca, { word: 'sesame' }))).toMatch(
       /refuses the user or the password \(16 UNAUTHENTICATED: .*\)\. Correct them .*percent-encoded\.$/,
     )

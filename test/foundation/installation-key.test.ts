@@ -24,7 +24,7 @@ const open = (...secretKeys: (typeof old)[]) => openInstallationKey(memory.clien
 const hmacOf = (key: Awaited<ReturnType<typeof open>>): string => createSecrets(key).addressHmac('8.8.8.8')
 
 describe('a slot', () => {
-  test('opens with its own SECRET_KEY only, and gives the same key under another slot', () => {
+  test('opens with its own SECRET_KEY only, and contains the same key as another slot', () => {
     const slot = newKeySlot(old)
     const opened = openSlots([slot], [next, old])
     expect(opened?.by.id).toBe(old.id)
@@ -121,7 +121,7 @@ describe('restored with the slots of its backup', () => {
     expect(memory.eventsOf(installationStream)).toHaveLength(3)
   })
 
-  test('accepts the old SECRET_KEY of the backup if the log only knows a later one', async () => {
+  test('accepts the old SECRET_KEY of the backup if the log has a slot only for a later one', async () => {
     const first = hmacOf(await open(old))
     const { slots, revision, key_check } = await standingKeyIn(memory.client('one'))
     const later = openSlots(slots, [old])?.wrapFor(next)

@@ -132,7 +132,7 @@ describe('a database with another history is refused', () => {
     )
   })
 
-  test('none of these changes the database', async () => {
+  test('all these refusals leave the database unchanged', async () => {
     await file('0004_late.sql', 'select 1')
     await expect(run()).rejects.toThrow()
     expect(await rows(`select to_regclass('a') as a`)).toEqual([{ a: null }])
