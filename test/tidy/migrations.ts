@@ -26,7 +26,7 @@ const breaking: readonly (readonly [RegExp, string])[] = [
   [/\b(truncate|delete\s+from)\b(?!\s*(,|on|to))/, 'delete'],
 ]
 
-/** A migration that is not additive gives the reason, and the effect on running processes: `-- Not additive: …`. */
+/** A migration that is not additive states the reason, and the effect on running processes: `-- Not additive: …`. */
 const excuse = /^-- Not additive: \S.{20,}/m
 
 const notAdditive = (sql: string): string[] =>
