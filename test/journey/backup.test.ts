@@ -17,8 +17,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * The embedded default is backed up under load and restored into an empty folder as the guide describes. BACKUP_CALLS sets how many calls
- * are in the log before that.
+ * The embedded default is backed up under load and restored into an empty folder, as the guide describes. BACKUP_CALLS sets the
+ * number of calls in the log before that.
  */
 
 const callsFirst = Number(process.env.BACKUP_CALLS ?? 400)
@@ -44,7 +44,7 @@ afterAll(async () => {
 
 type Called = { readonly key: string; readonly requestId: string }
 
-/** Makes calls, each under its own Idempotency-Key, until it is stopped. */
+/** Makes calls, each with its own Idempotency-Key, until it is stopped. */
 const startCalling = (most = Number.POSITIVE_INFINITY) => {
   const called: Called[] = []
   const others: unknown[] = []
@@ -88,7 +88,7 @@ const balanceOf = async (partner: Partner | undefined, variables: Record<string,
   (await cliJson<{ balance: string }>(['credits', 'balance', partner?.organizationId ?? ''], variables))
     .balance
 
-/** Runs the commands one by one: when no service runs, the first to end would stop the PostgreSQL of the others. */
+/** Runs the commands one by one. When no service runs, the first command to end would stop the PostgreSQL of the others. */
 const balancesIn = async (variables: Record<string, string>): Promise<string[]> => {
   const balances: string[] = []
   for (const partner of partners) balances.push(await balanceOf(partner, variables))
@@ -135,10 +135,10 @@ const people = [...inventedPeople(20)].filter((person) => !('deleted' in person)
   string,
 ]
 
-test('restored into an empty folder: proved, rows equal a rebuild, balances are unchanged, keys work', async () => {
+test('restored into an empty folder: all proofs succeed, rows equal a rebuild, balances are unchanged, keys work', async () => {
   const balances = await balancesIn(from())
   const [known] = await startCallingOnce()
-  // After the backup: restoring it brings this person back, but the folder of keys does not.
+  // This happens after the backup. Restoring the backup brings this person back, but the key folder does not.
   expect((await cli(['profiles', 'erase', people[0], '--yes'], from())).code).toBe(0)
   const there = await folder('to')
   const restored = await cliJson<{ ok: boolean; events: number; seconds: number }>(
@@ -175,14 +175,14 @@ test('restored into an empty folder: proved, rows equal a rebuild, balances are 
   expect(audit.out).toContain('BackupRestored')
 }, 180_000)
 
-/** One call after the newest backup, so the restored installation does not know it. */
+/** Makes one call after the newest backup, so the restored installation has no record of it. */
 const startCallingOnce = async (): Promise<readonly Called[]> => {
   const once = startCalling(1)
   await once.done()
   return once.stop()
 }
 
-test('a damaged file is refused by name, and the folder stays empty', async () => {
+test('a damaged file is refused with its name, and the folder stays empty', async () => {
   const whole = await readFile(file('next.tar'))
   const at = whole.length >> 1
   whole[at] = (whole[at] ?? 0) ^ 1
@@ -206,7 +206,7 @@ test('nothing is restored without the secret key, or into an installation that i
   expect(asked.err).toMatch(/not empty/)
 })
 
-test('a killed backup leaves no file under its final name and says what to do with the partial file', async () => {
+test('a killed backup leaves no file under its final name, and says what to do with the partial file', async () => {
   for (const afterMs of [400, 700, 1_000]) {
     const making = startCli(['backup', 'create', file('killed.tar')], from())
     await sleep(afterMs)

@@ -7,7 +7,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** A checkpoint is signed, kept outside, and exposes a changed log. The signing key is lost and replaced. */
+/** A checkpoint is signed, stored elsewhere, and exposes a changed log. The signing key is lost and replaced. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -28,7 +28,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-test('a checkpoint kept outside proves later events and exposes earlier changes', async () => {
+test('a checkpoint stored elsewhere proves later events and exposes earlier changes', async () => {
   const { organization_id: org } = await cliJson<{ organization_id: string }>(
     ['org', 'create', 'One'],
     environment,
@@ -50,7 +50,7 @@ test('a checkpoint kept outside proves later events and exposes earlier changes'
   const nonsense = await cli(['event-log', 'verify', '--against', join(dir, 'nothing')], environment)
   expect(nonsense).toMatchObject({ code: 2, err: expect.stringContaining('--against') })
 
-  // The key is lost: nothing is signed until an operator announces a new key.
+  // The key is lost, so nothing is signed until an operator announces a new key.
   await rename(join(dir, 'keys', 'checkpoint.key'), join(dir, 'lost.key'))
   const refused = await cli(['event-log', 'checkpoint'], environment)
   expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('event-log announce-key --reason') })

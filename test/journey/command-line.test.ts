@@ -43,7 +43,7 @@ const written = async (): Promise<number> => {
 
 const long = 'a'.repeat(201)
 
-describe('values that no event may hold are refused before anything is written', () => {
+describe('values that no event can contain are refused before anything is written', () => {
   test.each([
     ['name: at most 200 characters; it has 201', ['org', 'create', long]],
     ['--name: control characters', ['key', 'issue', '<org>', '--name', 'a\u0007b']],
@@ -165,21 +165,21 @@ describe('output for people', () => {
   })
 })
 
-test('cuts a long name in lists; JSON has it in full', async () => {
+test('cuts a long name in lists, but not in JSON', async () => {
   const name = 'n'.repeat(200)
   const { organization_id: id } = await cliJson<{ organization_id: string }>(
     ['org', 'create', name],
     environment,
   )
   const { out } = await run('org', 'list')
-  // A column is as wide as its widest id, which may be that of a test organization.
+  // A column is as wide as its widest id, which can be a test organization's.
   expect(out).toMatch(new RegExp(`^${id} +n{39}…  0`, 'm'))
   expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThan(160)
   expect(await cliJson(['org', 'list'], environment)).toContainEqual(expect.objectContaining({ name }))
 })
 
 describe('commands about things that do not exist', () => {
-  test('an unregistered organization: exit 1 and an error', async () => {
+  test('an unregistered organization: exit code 1 and an error', async () => {
     const { code, out, err } = await run('key', 'issue', 'nobody')
     expect({ code, out }).toEqual({ code: 1, out: '' })
     expect(err).toContain('there is no organization nobody')
@@ -197,7 +197,7 @@ describe('commands about things that do not exist', () => {
     expect(err).toContain(args[0] === 'org' ? 'org create' : '--help" lists the nouns')
   })
 
-  test('asking for help is not a failure', async () => {
+  test('a request for help is not a failure', async () => {
     for (const args of [[], ['--help'], ['org', '--help']]) {
       const { code, out, err } = await run(...args)
       expect({ code, err }).toEqual({ code: 0, err: '' })
@@ -206,7 +206,7 @@ describe('commands about things that do not exist', () => {
   })
 })
 
-test('erasing an unknown person reports that, and that the person stays suppressed', async () => {
+test('erasing an unknown person reports that the person is unknown and stays suppressed', async () => {
   const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody', '--yes')
   expect(code).toBe(0)
   expect(out).toMatch(

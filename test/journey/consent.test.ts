@@ -7,7 +7,7 @@ import { type House, openHouse, type Partner } from '../support/house.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
-/** What a command shows and asks before it changes something, on a terminal and in a script. */
+/** A command shows and asks this before it changes something, on a terminal and in a script. */
 
 let house: House
 let partner: Partner
@@ -33,7 +33,7 @@ afterAll(async () => {
 })
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
-/** The end of the event log, which moves with every write. */
+/** The end of the event log. Every write changes it. */
 const head = (): Promise<bigint> => house.foundation.eventLog.head()
 const json = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>(args, environment)
 
@@ -108,7 +108,7 @@ describe('a dry run', () => {
 })
 
 describe('without a terminal', () => {
-  test('a command that removes something needs --yes: exit 2, what it would do, and the remedy', async () => {
+  test('a command that removes something needs --yes: it exits with 2, and prints its effect and what to do', async () => {
     const { keyId } = partner
     const before = await head()
     const { code, out, err } = await run('key', 'revoke', keyId)
@@ -128,7 +128,7 @@ describe('without a terminal', () => {
     expect(await head()).toBe(before)
   })
 
-  test('a command that gives something runs; the same command used to take something away does not', async () => {
+  test('a command that grants something runs, but needs --yes if it takes something away', async () => {
     const { organizationId: org } = partner
     expect((await run('credits', 'adjust', org, '3', '--reason', 'given')).code).toBe(0)
     const before = await head()
@@ -139,7 +139,7 @@ describe('without a terminal', () => {
     expect((await run('key', 'limits', partner.keyId, '--requests-per-minute', '9000000')).code).toBe(0)
   })
 
-  test('an existing user keeps the password without --yes', async () => {
+  test("an existing user's password is not changed without --yes", async () => {
     expect((await run('user', 'create', 'yan')).code).toBe(0)
     const again = await run('user', 'password', 'yan')
     expect(again).toMatchObject({ code: 2, out: '' })
@@ -153,7 +153,7 @@ describe('without a terminal', () => {
 describe('on a terminal', () => {
   const revoke = (keyId: string) => cliOnTerminal(['key', 'revoke', keyId], environment)
 
-  test('a no, an empty answer and the end of the input change nothing; exit 1', async () => {
+  test('a no, an empty answer and the end of the input change nothing; exit code 1', async () => {
     for (const keys of ['n\r', '\r', '\u0004']) {
       const before = await head()
       const asked = revoke(partner.keyId)
@@ -176,7 +176,7 @@ describe('on a terminal', () => {
     expect(await head()).toBe(before)
   })
 
-  test('a grant needs confirmation too, and a yes makes it; --yes skips the question', async () => {
+  test('a grant also needs confirmation, and a yes makes it; --yes skips the question', async () => {
     const { organizationId: org } = partner
     const { balance: before } = await json<{ balance: string }>('credits', 'balance', org)
     const asked = cliOnTerminal(['credits', 'grant', org, '2'], environment)

@@ -15,8 +15,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Moves the log from the embedded PostgreSQL to an EventStoreDB 23.10 with "event-log copy" and the steps it prints. A double of the
- * server's protocol plays EventStoreDB. The tests build on each other.
+ * Moves the log from the embedded PostgreSQL to an EventStoreDB 23.10 with "event-log copy" and the steps that it prints. A
+ * double of the server's protocol takes the place of EventStoreDB. Each test continues from the previous one.
  */
 
 let dir = ''
@@ -55,7 +55,7 @@ const balance = async (): Promise<string> =>
 
 let url = ''
 
-test('nothing is copied while the service runs on the log', async () => {
+test('nothing is copied while the service uses the log', async () => {
   url = (JSON.parse(await readFile(join(dir, 'data', 'postgres.json'), 'utf8')) as { url: string }).url
   for (const args of [[], ['--from', url]]) {
     const { code, err } = await copy(...args)
@@ -66,7 +66,7 @@ test('nothing is copied while the service runs on the log', async () => {
   service = undefined
 })
 
-test('a URL of the embedded PostgreSQL that has stopped gets an error with the remedy', async () => {
+test('if the URL belongs to an embedded PostgreSQL that has stopped, the error says what to do', async () => {
   const { code, err } = await copy('--from', url)
   expect([code, err]).toEqual([
     2,
@@ -74,7 +74,7 @@ test('a URL of the embedded PostgreSQL that has stopped gets an error with the r
   ])
 })
 
-test('following the printed steps exactly, in order, leads to a service on the new log', async () => {
+test('following the printed steps exactly leads to a service on the new log', async () => {
   const before = await balance()
   expect(before).toBe('80')
   const { code, out, err } = await cli(['event-log', 'copy', '--to', double.url, '--json'], environment)

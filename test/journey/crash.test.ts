@@ -15,10 +15,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Processes are killed under load, again and again. Every answered call must be in the ledger with its charge, and nothing may be in it
- * twice.
- *
- * CRASH_ROUNDS sets how often; the default keeps the test suite short.
+ * Processes are killed under load, again and again. Every answered call must be in the ledger with its charge, and nothing may be
+ * in it twice. CRASH_ROUNDS sets the number of kills; the default keeps the test suite short.
  */
 
 const callers = 32
@@ -26,11 +24,11 @@ const answersBeforeKill = 300
 
 type Variables = Readonly<Record<string, string>>
 
-/** The environment of the processes, which survives them. */
+/** The environment of the processes, which continues to exist when they end. */
 type Prepared = {
-  /** One environment for each process that serves calls. */
+  /** One environment for each process that answers calls. */
   readonly processes: readonly Variables[]
-  /** Makes the network unreliable until the returned function is called. Used during load. */
+  /** Makes the network unreliable under load, until the returned function is called. */
   disturb(): () => void
   close(): Promise<void>
 }
@@ -66,7 +64,7 @@ const grounds: readonly Ground[] = [
         processes: [shared, { ...shared, ROLES: 'api,dashboard' }],
         disturb: () => {
           double.onAppend = () => (random.next() < 0.05 ? 'lose-reply' : undefined)
-          // Otherwise each lost reply would block all answers for a whole append deadline.
+          // Otherwise each lost reply would block all answers until the append's deadline.
           const cutting = setInterval(() => double.cutConnections(), 1_000)
           return () => {
             clearInterval(cutting)
@@ -86,7 +84,7 @@ const grounds: readonly Ground[] = [
 
 const loadDeadlineMs = 90_000
 
-/** Checks every 5 ms. Fails after the deadline with the output of the processes. */
+/** Checks every 5 ms. Fails after the deadline with the processes' output. */
 const until = async (condition: () => boolean, services: readonly Service[]): Promise<void> => {
   for (const end = performance.now() + loadDeadlineMs; !condition(); ) {
     if (performance.now() > end)
@@ -97,7 +95,7 @@ const until = async (condition: () => boolean, services: readonly Service[]): Pr
   }
 }
 
-/** The connection broke with the process, so the call was not answered. A call that hangs is a different fault. */
+/** If the connection broke with the process, the call was not answered. A call that hangs is a different fault. */
 const unlessHanging = (error: unknown): undefined => {
   if (error instanceof Error && error.name === 'TimeoutError') throw error
 }
@@ -116,7 +114,7 @@ test.each(grounds)(
     const [environment = {}] = processes
     const services: Service[] = []
     cleanUp.push(() => Promise.all(services.map((service) => service.end('SIGTERM'))))
-    // One after the other: the first one prepares the database.
+    // Started one after the other, because the first one prepares the database.
     for (const variables of processes) services.push(await startService(variables))
     const partner = await createPartner('1000000', environment)
 
@@ -129,7 +127,7 @@ test.each(grounds)(
         for (let i = 0; !killed; i++) {
           const reply = await lookup(apiUrl, partner.apiKey, `8.${caller}.${i % 250}.8`).catch(unlessHanging)
           if (reply?.status === 200) answered.push(String(reply.body.request_id))
-          // A process that has just started may not know every key, and without its event log it refuses every call.
+          // A process that has just started might not have read every key yet, and without its event log it refuses every call.
           else if (reply !== undefined) expect([401, 503]).toContain(reply.status)
         }
       }

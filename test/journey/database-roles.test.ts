@@ -8,7 +8,7 @@ import { asking, expectAppendOnly } from '../support/append-only.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
-/** The role that migrates, and the role the service runs as: the limits of the second, even if the service is compromised. */
+/** The role that migrates, and the role that the service uses. The second one is limited, even if the service is compromised. */
 
 const secretKey = 'a secret of the test, long enough to be one'
 
@@ -20,7 +20,7 @@ afterEach(async () => {
 
 type Urls = { readonly superuser: string; readonly owner: string; readonly service: string }
 
-/** An empty database owned by a role that is not a superuser, and a second role without any privileges yet. */
+/** An empty database whose owner is not a superuser, and a second role that has no privileges yet. */
 const twoRoles = async (): Promise<Urls> => {
   const { url: superuser, drop } = await emptyDatabase()
   const name = randomBytes(4).toString('hex')
@@ -58,7 +58,7 @@ describe('a service with its own role', () => {
     const urls = await twoRoles()
     const environment = environmentOf(urls)
     expect((await cli(['migrate'], environment)).code).toBe(0)
-    // As in production: no running process has the owner's password.
+    // As in production: running processes do not have the owner's password.
     const { DATABASE_MIGRATION_URL: _, ...running } = environment
     const service = await startService(running)
     cleanUp.push(() => service.end('SIGTERM'))
@@ -101,7 +101,7 @@ describe('a service with its own role', () => {
     expect(service.output()).not.toMatch(/permission denied|must be owner/)
   })
 
-  test('takes over the read models and jobs of an installation with one role, and no rights on the log', async () => {
+  test('takes over the read models and jobs of an installation with one role, but no rights on the log', async () => {
     const urls = await twoRoles()
     await migrate({ url: urls.owner, serviceUrl: urls.owner })
     await asking(urls.owner, async (client) => {
@@ -165,7 +165,7 @@ describe('a service with its own role', () => {
   )
 })
 
-test('a process that is given only the owner takes nothing from the service set up next to it', async () => {
+test("a process that is started with only the owner's role takes nothing from the service next to it", async () => {
   const urls = await twoRoles()
   const both = { DATABASE_URL: urls.service, DATABASE_MIGRATION_URL: urls.owner, SECRET_KEY: secretKey }
   await cliJson(['org', 'create', 'Acme'], both)

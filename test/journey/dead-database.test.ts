@@ -6,11 +6,11 @@ import { cliJson, eventually, exportLedger, lookup, type Service, startService }
 
 /**
  * The embedded PostgreSQL dies under load. The service logs that and exits with 1. After a restart, every answered call is in the
- * ledger with its charge, once, and no refused call is.
+ * ledger with its charge, once, and refused calls are not in it.
  */
 
 const callers = 8
-/** How long it may take until calls are answered: a busy machine starts a service slowly. */
+/** The time until calls are answered, which is long because a busy machine starts a service slowly. */
 const underWayWithinMs = 60_000
 
 let dataDir = ''
@@ -33,7 +33,7 @@ const start = async (): Promise<void> => {
   demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
 }
 
-/** Each caller makes look-ups one after the other, with the outcome of each, until the service takes no more. */
+/** Each caller makes look-ups one after the other and records each outcome, until the service accepts no more. */
 const underLoad = () => {
   const told: { readonly status: number; readonly requestId: string }[] = []
   let broken = 0
@@ -62,7 +62,7 @@ const underLoad = () => {
 const postmaster = async (): Promise<number> =>
   Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
 
-test('kill -9 under load ends the service with 1; after a restart, every charge is correct', async () => {
+test('after kill -9 under load, the service exits with 1; after a restart, every charge is correct', async () => {
   await start()
   const load = underLoad()
   await eventually(async () => (load.idsWith(200).length >= 200 ? true : undefined), underWayWithinMs)

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import { serviceOnTerminal } from '../support/terminal.ts'
 
-/** What the service says about its demo is true, even after the demo was changed. */
+/** The service's statements about its demo are true, even after the demo was changed. */
 
 let dataDir = ''
 let service: Service | undefined
@@ -31,7 +31,7 @@ const restarted = async (): Promise<string> => {
   return service.output()
 }
 
-/** The output of a start without a terminal says where the key and the password are, and a command that works in a shell. */
+/** The output of a start without a terminal says where the key and the password are, and includes a command that works in a shell. */
 const expectNoSecretIn = async (output: string): Promise<void> => {
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
   expect(output).not.toContain(key)
@@ -42,14 +42,14 @@ const expectNoSecretIn = async (output: string): Promise<void> => {
   expect(stdout).toContain(`x-api-key: ${key}`)
 }
 
-test('without a terminal not even the first start prints the key or password: it says where they are', async () => {
+test('without a terminal, not even the first start prints the key or password, but it says where they are', async () => {
   expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
   const first = service?.output() ?? ''
   expect(first).toMatch(/^Usage chart: http:\S+\/organizations\/org_\w+\/usage$/m)
   await expectNoSecretIn(first)
 })
 
-test('a first start on a terminal prints key and password, once, and logs for people', async () => {
+test('a first start on a terminal prints key and password once, and logs in a readable format', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'demo-terminal-'))
   const terminal = serviceOnTerminal({
     ...{ DATA_DIR: directory, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0', LOG_LEVEL: 'info' },
@@ -71,7 +71,7 @@ test('a first start on a terminal prints key and password, once, and logs for pe
   }
 })
 
-test('a reseeded demo says where the service answers; the next start and demo.json name the new one', async () => {
+test('a reseeded demo says where the service answers; the next start and demo.json name the new demo', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
   expect(out).toContain(`${join(dataDir, 'demo.json')} now contains this organization`)
   const before = await written()

@@ -1,4 +1,4 @@
-/** "doctor" on your own database and event log: the checks that belong to them, and the other checks while one of them hangs. */
+/** "doctor" on your own database and event log: the checks for these, and the other checks while one of them hangs. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -58,7 +58,7 @@ afterAll(async () => {
 const about = (findings: readonly Finding[], ...what: string[]): string[] =>
   findings.filter((one) => what.includes(one.about)).map(({ level, says }) => `${level}: ${says}`)
 
-test('a separate role and a writable EventStoreDB are fine, and checking that writes nothing', async () => {
+test('a separate role and a writable EventStoreDB are fine, and the check writes nothing', async () => {
   const appends = store.eventsOf('pricebook').length
   const findings = await examine(environment)
   expect(about(findings, 'database rights', 'event log', 'SECRET_KEY', 'migrations')).toEqual([
@@ -82,7 +82,7 @@ test('a service that works as the owner is a warning', async () => {
   ])
 })
 
-test('an event log other than the one the rows were folded from is a fault', async () => {
+test('an event log other than the one from which the rows were folded is a fault', async () => {
   const { EVENT_LOG_URL: _, ...rest } = environment
   expect(about(await examine(rest), 'event log')).toEqual([
     expect.stringMatching(
@@ -102,7 +102,7 @@ describe('servers that hang', () => {
       expect.stringMatching(/^fault: no answer within 4 s$/),
       expect.stringMatching(/^warning: not checked without it: /),
     ])
-    // The test server trades durability for speed.
+    // The test server is fast instead of durable.
     const faults = findings.filter(
       ({ level, about: what }) => level === 'fault' && what !== 'database settings',
     )

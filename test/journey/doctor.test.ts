@@ -9,7 +9,7 @@ import { writeMmdb } from '../support/mmdb-writer.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, eventually, lookup, type Service, startService } from '../support/service.ts'
 
-/** "doctor" next to a real service: it reports no false fault, and names each planted fault with its remedy. */
+/** "doctor" next to a real service reports no false fault, and names each planted fault with its remedy. */
 
 type Finding = {
   readonly about: string
@@ -52,7 +52,7 @@ const doctor = async (
 }
 
 const wrong = (findings: readonly Finding[]): Finding[] =>
-  // The lists in the packages get older with the date.
+  // The lists in the packages get older as time passes.
   findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists')
 
 const withOwner = async (work: (client: pg.Client) => Promise<void>): Promise<void> => {
@@ -121,11 +121,11 @@ describe('faults planted next to a running service', () => {
        values ('reconcile', 'failed', now(), now(), '{"message":"canceling statement due to statement timeout"}')`,
       `insert into webhook_endpoints (webhook_id, url, events, sealed_secret, disabled_at)
        values ('wh_01ARZ3NDEKTSV4RRFFQ69G5FAV', 'https://example.com/', '{checkpoint}', 'x', now())`,
-      // Simulates a process whose clock is an hour ahead.
+      // Simulates a process whose clock is an hour fast.
       `create function public.ahead() returns trigger language plpgsql as $$ begin new.clock_ahead_ms := 3600000; return new; end $$`,
       'create trigger ahead before insert or update on processes for each row execute function public.ahead()',
     )
-    // The log is older than an hourly checkpoint may be, and has no checkpoint.
+    // The log is older than the hourly checkpoint is allowed to be, but has none.
     await withOwner((client) =>
       changeEvent(client, { stream: priceBookStream, revision: 0 }, ({ metadata, recordedAtMs }) => ({
         metadata: metadata.replaceAll(
@@ -182,7 +182,7 @@ describe('faults planted next to a running service', () => {
     }
   })
 
-  test('a KEY_DIR that is a file, and one that lacks the keys in use, are faults', async () => {
+  test('a KEY_DIR that is a file, and one without the keys in use, are faults', async () => {
     expect((await cli(['event-log', 'checkpoint'], environment)).code).toBe(0)
     const signed = (await doctor()).findings
     expect(signed).toContainEqual(
@@ -237,7 +237,7 @@ describe('faults planted next to a running service', () => {
   })
 })
 
-test('a database that hangs is a fault within seconds; so is a stopped one, which is not started', async () => {
+test('a database that hangs is a fault within seconds; so is a stopped one, and it is not started', async () => {
   const pid = Number((await readFile(join(dir, 'data', 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   process.kill(pid, 'SIGSTOP')
   try {

@@ -1,4 +1,4 @@
-/** The life of the embedded PostgreSQL: which process starts it, joins it and ends it, and what a crash leaves behind. */
+/** The embedded PostgreSQL: which process starts, joins and stops it, and what happens after a crash. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
@@ -19,7 +19,7 @@ import { compileCache } from '../support/service.ts'
 const FAST = { fsync: 'off', shared_buffers: '16MB' }
 const MODULE = new URL('../../src/foundation/embedded/server.ts', import.meta.url).href
 
-/** A data directory whose server has been stopped: copying it is five times as fast as creating a cluster. */
+/** A data directory whose server has been stopped. Copying it is five times as fast as creating a cluster. */
 let pristine = ''
 const directories: string[] = []
 const children: ChildProcess[] = []
@@ -69,7 +69,7 @@ describe('alone', () => {
     }
   })
 
-  test('while it runs, postgres.json has its address; no other user can read it or the password', async () => {
+  test('while it runs, postgres.json contains its address; other users cannot read the file or the password', async () => {
     const dataDir = await usedDirectory()
     const postgres = await startIn(dataDir)
     const running = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8'))
@@ -121,7 +121,7 @@ describe('alone', () => {
     taken.close()
   })
 
-  test('when every port is taken the error names the directory, the remedy and the server’s message', async () => {
+  test('if every port is taken, the error names the directory, the remedy and the server’s message', async () => {
     const dataDir = await usedDirectory()
     const taken = await listening()
     const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: () => portOf(taken) })
@@ -136,7 +136,7 @@ describe('alone', () => {
     await (await startIn(dataDir)).stop()
   })
 
-  test('the error of a server that cannot start includes the end of its log', async () => {
+  test('if a server cannot start, the error includes the end of its log', async () => {
     const dataDir = await usedDirectory()
     const start = startEmbeddedPostgres({ dataDir, settings: { shared_buffers: 'plenty' } })
     await expect(start).rejects.toThrow(
@@ -146,7 +146,7 @@ describe('alone', () => {
 })
 
 describe('after a crash', () => {
-  test('a cluster copied by root is handed to the account the server runs under', async ({ skip }) => {
+  test('a cluster that root copied is handed over to the account that the server uses', async ({ skip }) => {
     if (process.getuid?.() !== 0) skip('only root can lend an account')
     const dataDir = await usedDirectory()
     const copied = await readdir(join(dataDir, 'postgres'), { recursive: true })
@@ -182,13 +182,13 @@ describe('after a crash', () => {
     expect(await readdir(join(foreign, 'postgres'))).toEqual(['PG_VERSION'])
   })
 
-  test('a cluster without its password file is an error, not a new password', async () => {
+  test('a cluster without its password file causes an error, not a new password', async () => {
     const dataDir = await usedDirectory()
     await rm(join(dataDir, 'postgres.password'))
     await expect(startIn(dataDir)).rejects.toThrow(`${dataDir}/postgres.password is missing`)
   })
 
-  test('the server of a killed owner is taken over, keeps its connections, and stops with its new owner', async () => {
+  test('a killed owner’s server is taken over, keeps its connections, and stops with its new owner', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     const { url } = await said(child)
@@ -210,7 +210,7 @@ describe('after a crash', () => {
     expect(await runningUrl(dataDir)).toBeNull()
   })
 
-  test('when owner and server are both killed, the next start recovers the committed rows', async () => {
+  test('if owner and server are both killed, the next start recovers the committed rows', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     const { url } = await said(child)
@@ -227,10 +227,10 @@ describe('after a crash', () => {
     await postgres.stop()
   })
 
-  test('a pid file whose pid now belongs to another program blocks no start and harms no process', async () => {
+  test('a pid file whose pid now belongs to another program neither prevents a start nor harms that program', async () => {
     const dataDir = await usedDirectory()
     const { uid, gid } = await stat(join(dataDir, 'postgres'))
-    // Under the server's own account: PostgreSQL itself would mistake this process for a running server.
+    // Runs under the server's account, so that PostgreSQL itself would mistake this process for a running server.
     const other = spawn('sleep', ['600'], process.getuid?.() === 0 ? { uid, gid } : {})
     children.push(other)
     const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
@@ -243,7 +243,7 @@ describe('after a crash', () => {
     expect([other.exitCode, other.signalCode]).toEqual([null, null])
   })
 
-  test('a copy of a directory in use gets its own server, and stops no other', async () => {
+  test('a copy of a directory in use gets its own server, and no other server is stopped', async () => {
     const dataDir = await usedDirectory()
     const original = await startIn(dataDir)
     const copyDir = await emptyDirectory()
@@ -256,7 +256,7 @@ describe('after a crash', () => {
     await original.stop()
   })
 
-  test('a postgres.json that is stale or not JSON does not prevent a start', async () => {
+  test('a postgres.json that is outdated or not JSON does not prevent a start', async () => {
     const dataDir = await usedDirectory()
     const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
     const stale = {
@@ -307,7 +307,7 @@ describe('a server that dies while the service runs', () => {
 })
 
 describe('several processes', () => {
-  test('of three services that start at the same time on a missing directory one runs and the others are refused', async () => {
+  test('of three services that start at the same time in a missing directory, one runs and the others are refused', async () => {
     const dataDir = join(await emptyDirectory(), 'not', 'there', 'yet')
     directories.unshift(dataDir)
     const services = [1, 2, 3].map(() => ownerProcess(dataDir, { as: 'service' }))
@@ -320,7 +320,7 @@ describe('several processes', () => {
     ])
   })
 
-  test('a command that stops, exits or is killed leaves the server of a running service alone', async () => {
+  test('a command that stops, exits or is killed does not stop a running service’s server', async () => {
     const dataDir = await usedDirectory()
     const service = await startIn(dataDir, { onLost: () => undefined })
     for (const farewell of ['stop', 'exit', 'kill'] as const) {
@@ -351,7 +351,7 @@ describe('several processes', () => {
     await service.stop()
   })
 
-  test('a process that starts twice shares its server', async () => {
+  test('a process that starts twice shares one server', async () => {
     const dataDir = await usedDirectory()
     const first = await startIn(dataDir)
     const second = await startIn(dataDir)
@@ -361,7 +361,7 @@ describe('several processes', () => {
     await first.stop()
   })
 
-  test('a service that starts while another one stops waits, and starts the server again; neither lost its server', async () => {
+  test('a service that starts while another one stops waits, and then starts the server again; both had a server all the time', async () => {
     const dataDir = await usedDirectory()
     const lost: Error[] = []
     const first = await startIn(dataDir, { onLost: (error) => lost.push(error) })
@@ -391,7 +391,7 @@ describe('several processes', () => {
     expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
   })
 
-  test('an owner that exits without stopping the server still ends it', async () => {
+  test('if an owner exits without stopping the server, the server still stops', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     await said(child)
@@ -400,8 +400,6 @@ describe('several processes', () => {
     await until(async () => ((await exists(join(dataDir, 'postgres', 'postmaster.pid'))) ? null : 'gone'))
   })
 })
-
-// ---- directories ----
 
 async function emptyDirectory(): Promise<string> {
   const dataDir = await mkdtemp(join(tmpdir(), 'enrichment-ops-'))
@@ -423,8 +421,6 @@ async function serverPid(dataDir: string): Promise<number> {
   return Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
 }
 
-// ---- servers and sessions ----
-
 async function startIn(
   dataDir: string,
   options: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {},
@@ -432,7 +428,7 @@ async function startIn(
   return await startEmbeddedPostgres({ dataDir, settings: FAST, ...options })
 }
 
-/** The process id of the server that runs there. */
+/** The URL of the server that runs there, or null. */
 async function runningUrl(dataDir: string): Promise<string | null> {
   const running = await runningPostgres(dataDir)
   return running.state === 'running' ? running.url : null
@@ -473,9 +469,7 @@ async function unusedPort(): Promise<number> {
   return port
 }
 
-// ---- other processes ----
-
-/** A process that starts the server, reports the result, repeats the signals it receives, and obeys `stop` and `exit`. */
+/** A process that starts the server, reports the result, repeats the signals that it receives, and obeys `stop` and `exit`. */
 const OWNER = `
   import { createInterface } from 'node:readline'
   import { startEmbeddedPostgres } from ${JSON.stringify(MODULE)}
@@ -541,7 +535,7 @@ async function killed(child: ChildProcess): Promise<void> {
   await ended
 }
 
-/** Checks every 5 ms, or without a pause for conditions that pass quickly. */
+/** Checks every 5 ms, or without a pause for conditions that are true only briefly. */
 async function until<Found>(look: () => Promise<Found | null>, pauseMs = 5): Promise<Found> {
   const deadline = Date.now() + 60_000
   for (;;) {

@@ -1,4 +1,4 @@
-/** The data directories of journeys are in memory if there is enough of it: starting a PostgreSQL waits for the disk again and again. */
+/** The data directories of journeys are in memory if there is enough, because starting a PostgreSQL waits for the disk many times. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fastestDir, prefix } from '../support/global-setup.ts'

@@ -52,11 +52,11 @@ test('the first call is answered with a location and charged one credit', async 
   expect(headers.get('credits-remaining')).toBe('999')
 })
 
-test('the first call of the README, copied exactly, is answered and charged', async () => {
+test('the README’s first call, copied exactly, is answered and charged', async () => {
   const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
   const typed = /^## First call$[\s\S]*?^```sh\n([\s\S]*?)^```$/m.exec(readme)?.[1] ?? ''
   expect(typed).toContain('localhost:3000')
-  // In a directory whose .data belongs to this service, and at the service's port.
+  // In a directory whose .data belongs to this service, with this service's port.
   const directory = await mkdtemp(join(tmpdir(), 'reader-'))
   await symlink(dataDir, join(directory, '.data'))
   const { stdout } = await promisify(execFile)(
@@ -92,7 +92,7 @@ test('the ledger shows the call with its facts and, right after it, its charge',
   })
 })
 
-test('ledger explain shows why the call cost what it did, and whether an address was its input', async () => {
+test('ledger explain shows why the call cost this much, and whether an address was its input', async () => {
   const { body } = await lookup(demo.api_url, demo.api_key, '1.0.0.1')
   const explain = (...more: string[]) =>
     cli(['ledger', 'explain', String(body.request_id), ...more], environment())
@@ -110,7 +110,7 @@ test('ledger explain shows why the call cost what it did, and whether an address
   expect(unknown).toMatchObject({ code: 1, err: expect.stringContaining('RateLimitExceeded') })
 })
 
-test('the script served by the service recomputes an exported ledger and finds one changed character', async () => {
+test('the script that the service publishes recomputes an exported ledger and finds one changed character', async () => {
   const headers = { 'x-api-key': demo.api_key }
   const directory = await mkdtemp(join(tmpdir(), 'partner-'))
   try {
@@ -152,7 +152,7 @@ test('whoami describes the key and, within a second, when it was last used', asy
   ])
 })
 
-test('a key revoked by the command line is refused here within a second', async () => {
+test('a key that the command line revokes is refused here within a second', async () => {
   const key = await cliJson<{ api_key: string; api_key_id: string }>(
     ['key', 'issue', demo.organization_id],
     environment(),
@@ -172,7 +172,7 @@ test('SIGTERM ends the service and its PostgreSQL with 0; after a restart nothin
   const before = await exportLedger(demo.organization_id, environment())
   expect(await service.end('SIGTERM')).toBe(0)
   await expect(readFile(join(dataDir, 'postgres.json'))).rejects.toThrow('ENOENT')
-  // The command line works without the service: it starts the database itself and stops it afterwards.
+  // Without a running service, the command line starts the database itself and stops it afterwards.
   expect((await exportLedger(demo.organization_id, environment())).length).toBe(before.length)
   service = await startService(environment())
   const balance = await cliJson<{ balance: string }>(
@@ -183,7 +183,7 @@ test('SIGTERM ends the service and its PostgreSQL with 0; after a restart nothin
   expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
 })
 
-test('the embedded PostgreSQL has a second role as well, which can only append to the event log', async () => {
+test('the embedded PostgreSQL also has a second role, which can only append to the event log', async () => {
   const guest = await startEmbeddedPostgres({ dataDir })
   await expectAppendOnly(guest.serviceUrl).finally(() => guest.stop())
 })

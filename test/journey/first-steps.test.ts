@@ -5,8 +5,8 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, type Service, startService } from '../support/service.ts'
 
 /**
- * A service on an empty database of your own prints commands to type, and those commands work. Then a person signs in with the identity
- * provider that the environment names.
+ * A service on your own empty database prints commands to type, and these commands work. Then a person signs in with the identity
+ * provider from the environment.
  */
 
 const address = 'https://staff.example.com'
@@ -35,7 +35,7 @@ const started = async (): Promise<string> => {
   await service?.end('SIGTERM')
   service = await startService(environment)
   const { output } = service
-  // The commands are printed after the addresses, and the tests make calls only after that.
+  // The commands are printed after the addresses, and the tests must not make calls before that.
   await until('it has said it', async () => /Docker Compose:\n\n(docker .*\n)+\n/.test(output()))
   return output()
 }
@@ -43,7 +43,7 @@ const started = async (): Promise<string> => {
 const typed = (output: string): string[] =>
   [...output.matchAll(/^npm run -s cli -- (.*?) +#/gm)].map(([, command = '']) => command)
 
-test('the terminal names the commands that make a user and an organization, and they work', async () => {
+test('the terminal shows the commands that make a user and an organization, and they work', async () => {
   const output = await started()
   expect(output).toContain('No one can sign in yet, and there is no organization yet. Type,')
   expect(typed(output)).toEqual(['user create ada', 'org create "Acme"'])
@@ -55,7 +55,7 @@ test('the terminal names the commands that make a user and an organization, and 
   expect((await cli(['org', 'create', 'Acme'], environment)).code).toBe(0)
 }, 180_000)
 
-test('after them no commands are shown, and a user signs in with the identity provider of the environment', async () => {
+test('after that, the terminal shows no commands, and a user signs in with the identity provider from the environment', async () => {
   expect((await cli(['user', 'create', 'ada@example.com', '--role', 'viewer'], environment)).code).toBe(0)
   await service?.end('SIGTERM')
   service = await startService({

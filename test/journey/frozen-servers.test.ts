@@ -15,11 +15,14 @@ import {
 } from '../support/service.ts'
 
 /**
- * The database, or the server of the event log, accepts connections and does not answer (SIGSTOP). After the first timeouts calls are
+ * The database, or the event log's server, accepts connections but does not answer (SIGSTOP). After the first timeouts, calls are
  * refused immediately until it answers again. The tests of each installation build on each other.
  */
 
-/** From the freeze to the first immediate refusal: a second without finished work and two for the probe; more on a busy machine. */
+/**
+ * The time from the freeze to the first immediate refusal: a second without finished work and two for the probe; longer on a busy
+ * machine.
+ */
 const noticedWithinMs = 15_000
 const refusedWithinMs = 500
 const backWithinMs = 10_000
@@ -32,7 +35,7 @@ const frozen: number[] = []
 
 afterEach(() => thaw())
 
-/** Once for all tests of a `describe`. */
+/** Starts one installation for all tests in a `describe`. */
 const installation = (variables: () => Promise<Record<string, string>> = async () => ({})): void => {
   beforeAll(async () => {
     dataDir = await mkdtemp(join(tmpdir(), 'frozen-servers-'))
@@ -56,7 +59,7 @@ const thaw = (): void => {
   for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT')
 }
 
-/** Stops the postmaster first, so that it forks no new process, then all its children. */
+/** Stops the postmaster first, so that it cannot start new processes, and then all its children. */
 const freezePostgres = async (): Promise<void> => {
   const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   freeze(pid)
@@ -65,7 +68,7 @@ const freezePostgres = async (): Promise<void> => {
     try {
       freeze(Number(child))
     } catch (error) {
-      // It has ended meanwhile.
+      // The process has ended in the meantime.
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
     }
 }
@@ -85,7 +88,7 @@ const ask = async (url: string, options: RequestInit = {}): Promise<Told> => {
   return { status: answer.status, retryAfter, tookMs: performance.now() - beganMs, text }
 }
 
-/** Every call of the installation. */
+/** Every call to the installation. */
 const made: Promise<Told>[] = []
 
 const lookUp = (headers: Record<string, string> = {}): Promise<Told> => {
@@ -120,7 +123,7 @@ const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<vo
   }
 }
 
-/** The process's own metrics, and the last known ones of the database. */
+/** The process's own metrics and the last known metrics of the database must arrive in time. */
 const expectMetricsInTime = async (): Promise<void> => {
   for (const withinMs of [2_000, 500]) {
     const { status, tookMs, text } = await ask(`${service.metricsUrl}/metrics`)
@@ -133,7 +136,7 @@ const expectMetricsInTime = async (): Promise<void> => {
   }
 }
 
-/** No answer without its charge, and no charge without an answer. */
+/** Every answered call must be charged, and every charged call must have been answered. */
 const expectBooksInOrder = async (): Promise<void> => {
   const sent = await Promise.all(made)
   const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
@@ -170,7 +173,7 @@ const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => 
   }
 }
 
-/** The final charge of each request, by its id. */
+/** The final charge of each request, by the request's id. */
 const netCharges = async (): Promise<Map<string, number>> => {
   const net = new Map<string, number>()
   const requestOf = new Map<unknown, string>()
@@ -188,7 +191,7 @@ const netCharges = async (): Promise<Map<string, number>> => {
 /** Longer than callers wait for an append. */
 const frozenMs = 12_000
 
-/** A killed process holds its claims for a minute. That minute is over. */
+/** A killed process's claims are valid for a minute. This makes them older than that. */
 const expireClaims = async (): Promise<void> => {
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
@@ -199,7 +202,10 @@ const expireClaims = async (): Promise<void> => {
   await client.end()
 }
 
-/** Freezes the log around the end of the service. Refused calls are not charged, and unknown ones are named or repeated. */
+/**
+ * Freezes the log around the end of the service. Refused calls are not charged, and calls with an unknown outcome are logged or
+ * repeated.
+ */
 const expectNothingLostAround = async (
   signal: 'SIGKILL' | 'SIGTERM',
   freezeLog: () => Promise<void> | void,
@@ -251,7 +257,7 @@ const expectNothingLostAround = async (
 describe('a frozen PostgreSQL', () => {
   installation()
 
-  test('calls, pages, keyed calls and whoami are refused immediately until it answers, and no charge is lost or doubled', async () => {
+  test('calls, pages, keyed calls and whoami are refused immediately until it answers; charges are not lost or doubled', async () => {
     await lookUp()
     await ask(`${service.metricsUrl}/metrics`)
     const cookie = await signedIn()
@@ -273,7 +279,7 @@ describe('a frozen PostgreSQL', () => {
     expectNothingLostAround('SIGKILL', freezePostgres))
 })
 
-describe('with the event log in an event store of its own', () => {
+describe('with the event log in a separate event store', () => {
   let double: Awaited<ReturnType<typeof startEventStore>> | undefined
   afterAll(() => double?.child.kill('SIGKILL'))
   installation(async () => {
@@ -282,7 +288,7 @@ describe('with the event log in an event store of its own', () => {
   })
   const freezeDouble = (): void => freeze(Number(double?.child.pid))
 
-  test('frozen: the same, while the database answers', async () => {
+  test('when the event store is frozen, the same calls are refused, while the database answers', async () => {
     await lookUp()
     freezeDouble()
     await untilNoticed(lookUp)

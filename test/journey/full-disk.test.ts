@@ -16,14 +16,14 @@ import {
 } from '../support/service.ts'
 
 /**
- * The disk of the embedded PostgreSQL fills under load, but not until PostgreSQL fails: new calls are refused before that, calls in flight
- * are answered, and once there is room calls are accepted again.
+ * The disk of the embedded PostgreSQL fills under load. Before PostgreSQL fails, new calls are refused and calls in flight are
+ * answered. Once there is room, calls are accepted again.
  */
 
 const run = promisify(execFile)
 const callers = 8
 const mib = 1024 * 1024
-/** Below the 64 MiB at which calls are refused, above the 16 that PostgreSQL needs next. */
+/** Less than the 64 MiB below which calls are refused, and more than the 16 MiB that PostgreSQL needs next. */
 const leftBytes = 44 * mib
 
 let dataDir = ''
@@ -40,7 +40,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-/** Only root may mount a small disk that a test can fill. */
+/** Only root can mount a small disk that a test can fill. */
 const smallDisk = async (): Promise<boolean> => {
   if (process.getuid?.() !== 0) return false
   mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=600m', 'tmpfs', dataDir]).then(
@@ -75,7 +75,7 @@ const readiness = async (url: string) => {
 const figure = async (url: string, name: string): Promise<number> =>
   Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(await (await fetch(`${url}/metrics`)).text())?.[1])
 
-test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, and no call is lost or charged twice', async ({
+test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; calls are neither lost nor charged twice', async ({
   skip,
 }) => {
   if (!(await smallDisk())) skip('only root can mount a disk that is small enough to fill')
@@ -103,7 +103,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, 
         if (status !== 503 || body.code !== 'SYS_002' || headers.get('retry-after') !== '30')
           strange.push([status, body, headers.get('retry-after')])
         refused.push(String(body.request_id))
-        // A caller that gets Retry-After waits, here for a shorter time.
+        // A caller that gets Retry-After waits; here for a shorter time.
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
     }
@@ -124,7 +124,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, 
   expect(JSON.parse(out).findings).toContainEqual(
     expect.objectContaining({ about: 'disk of DATA_DIR', level: 'fault' }),
   )
-  // Refused calls write nothing, so the free space does not shrink, no matter how long they continue.
+  // Refused calls write nothing, so the free space does not shrink, no matter how many there are.
   const before = await freeBytes()
   const refusedBefore = refused.length
   await eventually(async () => (refused.length >= refusedBefore + 500 ? true : undefined))

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, cliJson, eventually, type ServiceProcess, startCli, startWorker } from '../support/service.ts'
 
-/** Jobs on the command line, next to a process that runs them. */
+/** Jobs on the command line, while another process runs them. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -27,7 +27,7 @@ afterAll(async () => {
   await database?.drop()
 })
 
-test('before any process has run jobs, the command line reports that', async () => {
+test('the command line reports if no process has ever run jobs', async () => {
   expect((await cli(['jobs', 'list'], environment)).out).toContain('no job has been scheduled')
   const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
   expect(code).toBe(2)
@@ -68,7 +68,7 @@ test('a failed job: exit code 1, a dead letter with the error, and a retry that 
     await client.query('begin')
     await client.query('alter table idempotent_calls rename to idempotent_calls_away')
     const { child, ended } = startCli(['jobs', 'run', 'forget-answers', '--json'], environment)
-    // The run waits for the table until its progress was written.
+    // The run waits for the table until its progress has been written.
     if (child.stderr !== null) await once(child.stderr, 'data')
     await client.query('commit')
     const failed = await ended

@@ -4,7 +4,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** What the command line reports about ledgers that were changed behind the service's back. */
+/** The command line's reports about ledgers that were changed without the service. */
 
 type Fault = { revision: number; digest: string; fault: string }
 type Verified = {
@@ -52,7 +52,7 @@ const ledgerOf = ({ ledgers }: Verified, org = ''): Verified['ledgers'][number] 
   ledgers.find(({ organization_id }) => organization_id === org)
 
 describe('ledger verify', { timeout: 90_000 }, () => {
-  test('unchanged: every ledger is sound', async () => {
+  test('reports unchanged ledgers as intact', async () => {
     const verified = await verify()
     expect(verified.ok).toBe(true)
     expect(verified.ledgers.map(({ ok, account_row }) => [ok, account_row])).toEqual(
@@ -60,7 +60,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     )
   })
 
-  test('a changed row, a changed event, a truncated end and a missing ledger are each named, and none ends the run', async () => {
+  test('a changed row, a changed event, a truncated end and a missing ledger are each named, and do not end the run', async () => {
     const [one, two, three] = orgs
     await pool.query(
       'update account_lots_v1 set remaining_micro = remaining_micro + 1 where organization_id = $1',

@@ -1,4 +1,4 @@
-/** KEY_DIR is lost for good: what a real process and the command line report, and how to continue. */
+/** KEY_DIR is lost permanently: the reports of a real process and of the command line, and how to continue. */
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -57,7 +57,7 @@ test('a service without its keys does not start, makes none, and says what to do
     ),
   ])
   await expect(stat(join(root, 'keys'))).rejects.toThrow('ENOENT')
-  // Commands that need no key work: an operator is not locked out.
+  // Commands that need no key still work, so an operator is not locked out.
   const listed = await cli(['epoch-key', 'list', '--json'], environment)
   expect({ code: listed.code, keys: JSON.parse(listed.out) }).toMatchObject({
     code: 1,
@@ -74,7 +74,7 @@ test('a service without its keys does not start, makes none, and says what to do
   expect(await importPerson()).toMatchObject({ imported: 1 })
 })
 
-test('a vacuum that the role may not run is reported, not counted as done', async () => {
+test('a vacuum that the role is not allowed to run is reported instead of counted as done', async () => {
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
   const role = `stranger_${process.pid}_${Date.now()}`

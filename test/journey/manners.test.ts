@@ -18,7 +18,7 @@ import {
 } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
-/** How the command line and the log behave in a pipe, on a terminal, with paths of the user, and when they are interrupted. */
+/** The command line and the log in a pipe, on a terminal, with the user's paths, and when they are interrupted. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
 
-/** A shell command line, run in the folder of the test. */
+/** Runs a shell command in the test's folder. */
 const shell = async (
   line: string,
   variables: Readonly<Record<string, string>> = {},
@@ -108,7 +108,7 @@ describe('errors with --json', () => {
   })
 })
 
-test('the secret of a fully typed key is in no output and no log', async () => {
+test('the secret of a key that was typed in full is in no output and no log', async () => {
   const { apiKey, keyId, organizationId } = partner
   const secret = apiKey.slice(-38)
   const answers = [
@@ -147,7 +147,7 @@ describe('files are relative to the user’s folder', () => {
     )
   })
 
-  test('an INIT_CWD left over from another npm script is ignored', async () => {
+  test('a leftover INIT_CWD from another npm script is ignored', async () => {
     const elsewhere = join(dir, 'elsewhere')
     await mkdir(elsewhere)
     const { code } = await shell(`${node} ledger export ${partner.organizationId} --out here.jsonl`, {
@@ -182,7 +182,7 @@ describe('a reader that stops early', () => {
 describe('an interruption', () => {
   const left = 'The lines up to some point were imported. Importing the same file again does not change them.'
 
-  /** An import that waits for the rest of its input, which never comes. */
+  /** An import that waits for the rest of its input, which never arrives. */
   const waiting = async (
     name: string,
     use: (importing: ReturnType<typeof startCli>) => Promise<void>,
@@ -190,7 +190,7 @@ describe('an interruption', () => {
   ) => {
     const fifo = join(dir, name)
     expect((await shell(`mkfifo '${fifo}'`)).code).toBe(0)
-    // Open for reading and writing, so that it has a writer and does not end.
+    // Opened for reading and writing, so that it has a writer and does not end.
     const held = await open(fifo, 'r+')
     const importing = startCli(['profiles', 'import', fifo, ...more], environment)
     try {
@@ -202,7 +202,7 @@ describe('an interruption', () => {
     }
   }
 
-  test('ends with 130 and reports what remains, as one object with --json', async () => {
+  test('ends the command with 130 and reports what is still to do, as one object with --json', async () => {
     await waiting(
       'first',
       async ({ child, ended }) => {
@@ -231,7 +231,6 @@ describe('an interruption', () => {
   })
 })
 
-/** The files that a process has open. */
 const filesOf = async (pid: number | undefined): Promise<string[]> => {
   const open = await readdir(`/proc/${pid}/fd`)
   return Promise.all(open.map((one) => readlink(`/proc/${pid}/fd/${one}`).catch(() => '')))
@@ -251,7 +250,7 @@ describe('on a terminal', () => {
 })
 
 describe('the log', () => {
-  test('has a line for each call at debug, without keys, addresses or texts of the caller', async () => {
+  test('has a line for each call at debug level, without keys, addresses or the caller’s texts', async () => {
     const service = await startService({ ...environment, LOG_LEVEL: 'debug' })
     try {
       const answer = await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')

@@ -19,9 +19,10 @@ import {
 } from '../support/used-installation.ts'
 
 /**
- * From the embedded default to your own PostgreSQL and EventStoreDB, as src/guides/deployment.md, "How do I move to my own databases?",
- * describes it: a final backup, restored there. The new PostgreSQL is another server that the test starts. A double of its protocol, with
- * TLS and users, plays EventStoreDB: the test proves the move, not EventStoreDB. The tests build on each other.
+ * From the embedded default to your own PostgreSQL and EventStoreDB, as src/guides/deployment.md describes it ("How do I move to
+ * my own databases?"): a final backup that is restored there. The test starts a second PostgreSQL server. A protocol double with
+ * TLS and users takes the place of EventStoreDB, so this tests the move, not EventStoreDB. Each test continues from the previous
+ * one.
  */
 
 const adminPassword = 'the administrator of the double'
@@ -55,7 +56,7 @@ const stop = async (): Promise<void> => {
   service = undefined
 }
 
-/** The SQL of src/guides/deployment.md, "How do I give the service its own database role?", in an empty database. */
+/** Runs the SQL from src/guides/deployment.md, "How do I give the service its own database role?", in an empty database. */
 const makeDatabase = async (name: string): Promise<Record<string, string>> => {
   const admin = new pg.Client({ connectionString: ownPostgres.url })
   await admin.connect()
@@ -118,7 +119,7 @@ test('the target is prepared: two roles, an empty database, the event log’s us
     ...outside,
     ...(await makeDatabase('moved')),
     EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
-    // Keeps the current setting. Otherwise a second person would have to approve.
+    // The current setting. Otherwise a second person would have to approve.
     TWO_PERSON: 'off',
     DATA_DIR: join(dir, 'new'),
     KEY_DIR: join(dir, 'new-keys'),
@@ -131,13 +132,13 @@ test('a running installation is not closed, and continues', async () => {
   expect([code, err]).toEqual([1, expect.stringMatching(/Stop every process, then make the final backup/)])
   await expectUsable(service ?? (await started(old)), old, use)
   await stop()
-  // Counts kept in memory are written when the service ends. Holding the server avoids a restart for each command.
+  // Counts in memory are written when the service ends. This connection avoids a restart for each command.
   const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
   before = await observe(old, use)
   await held.stop()
 })
 
-test('closed by its final backup, it does not start again', async () => {
+test('an installation that was closed by its final backup does not start again', async () => {
   const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
   expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('does not start here again')])
   const { code, err } = await final('final.tar')
@@ -153,14 +154,14 @@ test('closed by its final backup, it does not start again', async () => {
   )
 }, 120_000)
 
-test('it is not restored without its keys or with another secret', async () => {
+test('the backup is not restored without its keys or with another secret', async () => {
   expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)
   const other = { ...own, SECRET_KEY: 'another one, which is long enough too' }
   expect((await restore(other)).err).toMatch(/^SECRET_KEY: .*but a different key was given/)
   await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
 })
 
-test('after an interruption nothing starts there; repeating the command resumes it', async () => {
+test('after an interruption the target does not start; repeating the command resumes it', async () => {
   double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
   const interrupted = await restore(own)
   expect(interrupted.code).toBe(1)
@@ -170,7 +171,7 @@ test('after an interruption nothing starts there; repeating the command resumes 
   expect([code, err]).toEqual([0, ''])
 }, 240_000)
 
-test('nothing has changed: balances, statements, keys, repeated calls, users, webhooks; every proof is green', async () => {
+test('nothing has changed: balances, statements, keys, repeated calls, users, webhooks; all proofs succeed', async () => {
   expect(await observe(own, use)).toEqual(before)
   await expectUsable(await started(own), own, use)
   await expectProved(own)
@@ -187,7 +188,7 @@ test('the event log is only in the event store', async () => {
   expect(rows).toEqual([{ events: 0, position: '0' }])
 })
 
-test('it is restored neither over an installation nor into the event log of another one', async () => {
+test('the backup cannot be restored over an installation or into another installation’s event log', async () => {
   const there = await restore({ ...own, EVENT_LOG_URL: '' })
   expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
   const strange = { ...own, ...(await makeDatabase('strange')) }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** The operator behind a command: proved by a token, labelled by anything else, and named in every event. */
+/** The operator behind a command is proved by a token or else just labelled, and is named in every event. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -60,7 +60,7 @@ test('an event names the person whose token was used, until the token is revoked
   expect(await written()).toBe(before)
 })
 
-test('a token is refused what its role does not permit, and the audit lists what was done', async () => {
+test('a token cannot do what its role does not permit, and the audit lists what was done', async () => {
   await cliJson(['user', 'create', 'vic', '--role', 'viewer', '--as', 'setup'], environment)
   const { token } = await cliJson<{ token: string }>(['user', 'token', 'vic', '--as', 'setup'], environment)
   const as = { OPERATOR_TOKEN: token }

@@ -12,8 +12,8 @@ import { recordedEvents } from '../support/segments.ts'
 import { type CliResult, cli, eventually, type Service, startService } from '../support/service.ts'
 
 /**
- * People in the embedded default: imported, retrieved and erased, by real processes and the command line, and the data about them in the
- * files of the data directory. The tests build on each other.
+ * People in the embedded default are imported, retrieved and erased, by real processes and the command line. Then the data
+ * directory is searched for their data. Each test continues from the previous one.
  */
 
 const erased = {
@@ -58,7 +58,7 @@ const idsOf = ({ lid, urn }: { lid: string; urn: string }) => [
   urn,
 ]
 
-/** The Idempotency-Key that a test uses to ask for a person. */
+/** The Idempotency-Key with which a test requests a person. */
 const onceKey = (id: string) => ({
   'idempotency-key': `once-${encodeURIComponent(id).length}-${id.indexOf(':')}`,
 })
@@ -71,7 +71,7 @@ let demo: { organization_id: string; api_key: string }
 /** The output of all processes. */
 const said: string[] = []
 
-// Logs as much as possible.
+// The most detailed log level, so that the search covers as much output as possible.
 const environment = () => ({ DATA_DIR: dataDir, LOG_LEVEL: 'trace' })
 
 beforeAll(async () => {
@@ -119,7 +119,7 @@ const retrieve = async (id: string, wants: { cached?: boolean } = {}, headers = 
   }
 }
 
-/** Repeats the call until the answer comes from the cache: the projection is slightly behind. */
+/** Repeats the call until the answer comes from the cache, because the projection is slightly behind. */
 const cachedAnswer = (id: string): Promise<Told> =>
   eventually(async () => {
     const told = await retrieve(id)
@@ -135,7 +135,7 @@ const expectNobody = async (id: string): Promise<void> => {
     })
 }
 
-/** The files of the data directory that contain one of the texts. A file that vanishes during the search held nothing for long. */
+/** The files in the data directory that contain one of the texts. Files that disappear during the search are ignored. */
 const inFiles = async (texts: readonly string[]): Promise<string[]> => {
   const found: string[] = []
   for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
@@ -165,7 +165,7 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
       const { rows } = await client.query<{ row: string }>(
         `select row_to_json(t)::text as row from ${name} t`,
       )
-      // The rows of the event log hold events as bytes, and compress long ones.
+      // The event log's rows contain events as bytes, and compress long ones.
       const opened = name === 'public.log_segments' ? await recordedEvents(client) : []
       const all = [
         ...rows.map(({ row }) => row),
@@ -186,7 +186,7 @@ const unwrappedKeyIn = async (key_check: string): Promise<string[]> => {
   for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue
     const text = (await readFile(join(entry.parentPath, entry.name))).toString('latin1')
-    // A heap page may add a byte or two in front that could belong to the key.
+    // In a heap page, a byte or two before the key can look like part of it.
     for (const [run] of text.matchAll(/(?<![\w-])[\w-]{43,46}(?![\w-])/g))
       for (let at = 0; at + 43 <= run.length; at++) {
         const candidate = run.slice(at, at + 43)
@@ -199,7 +199,7 @@ const unwrappedKeyIn = async (key_check: string): Promise<string[]> => {
   return found
 }
 
-test('an invented person can be asked for from the first start', async () => {
+test('an invented person can be requested from the first start on', async () => {
   const [somebody] = [...inventedPeople(1)]
   const { status, charged, body } = await retrieve(somebody?.lid ?? '')
   expect({ status, charged }).toEqual({ status: 200, charged: '5' })
@@ -237,10 +237,10 @@ test('imported people are found by id, URL and URN, first fresh and then cached'
   })
 })
 
-test('even before any erasure, no personal data is readable in any file or table', async () => {
+test('even before any erasure, no personal data can be read in any file or table', async () => {
   expect(await inFiles(marks)).toEqual([])
   expect(await inTables(marks)).toEqual([])
-  // Proves that the search works. Events in files are packed; events in tables are decoded for the search.
+  // This shows that the search works. Events in files are packed; events in tables are decoded for the search.
   expect(await inFiles(['profile-sub_'])).not.toEqual([])
   expect(await inTables(['ProfileFetched'])).toEqual(['ProfileFetched in public.log_segments'])
 })
@@ -262,7 +262,7 @@ test('an erased person is not found by any identifier, and is never imported aga
   expect(await cachedAnswer(kept.lid)).toMatchObject({ status: 200, charged: '2' })
 })
 
-test('the rebuilt profile cache gives the same answers', async () => {
+test('the rebuilt profile cache returns the same answers', async () => {
   const before = (await cachedAnswer(kept.lid)).body
   await json('projection', 'rebuild', 'profile_cache')
   const after = (await cachedAnswer(kept.lid)).body
@@ -285,7 +285,7 @@ test('after an erasure no personal data is left in any file, table, ledger or lo
   for (const mark of marks) expect({ mark, said: everything.includes(mark) }).toEqual({ mark, said: false })
 })
 
-test('the key that seals all of it is in no file either, also during a rotation of SECRET_KEY', async () => {
+test('the key that seals all of these data is not in any file, not even during a rotation of SECRET_KEY', async () => {
   await json('secrets', 'rotate', '--yes')
   const shown = (await json('event-log', 'show', 'installation')) as { data: { key_check: string } }[]
   expect(await unwrappedKeyIn(shown[0]?.data.key_check ?? '')).toEqual([])

@@ -24,16 +24,16 @@ import {
 } from '../support/service.ts'
 
 /**
- * Every projection is rebuilt during live calls, by a process that is killed again and again, while balances and
- * statements are read all the time. CRASH_ROUNDS sets the number of kills; the default keeps the suite short.
+ * Every projection is rebuilt during live calls, by a process that is killed again and again, while balances and statements are
+ * read all the time. CRASH_ROUNDS sets the number of kills; the default keeps the suite short.
  */
 
 const kills = Number(process.env.CRASH_ROUNDS ?? 2)
 const callers = 12
 const thinkMs = 15
-/** Events in the log beforehand, so that a rebuild takes long enough to be killed. */
+/** Earlier events in the log, so that a rebuild takes long enough to be killed. */
 const eventsBefore = 24_000
-/** How long a busy machine may take to start a process that writes rows. */
+/** A busy machine can take this long to start a process that writes rows. */
 const startedWithinMs = 120_000
 
 let database: TestDatabase
@@ -68,7 +68,7 @@ afterAll(async () => {
 
 type Seen = { readonly position: bigint; readonly organizationId: string; readonly micro: bigint }
 
-/** Until it is stopped, reads the rows and the position they state, in one statement. */
+/** Reads the rows and their position in one statement, until it is stopped. */
 const startReading = () => {
   const seen = { accounts: [] as Seen[], ledger_lines: [] as Seen[] }
   const failures: unknown[] = []
@@ -134,7 +134,7 @@ const startCalling = () => {
   }
 }
 
-/** The figures of each ledger after each of its events, folded here from the events alone. */
+/** Each ledger's figures after each of its events, folded here from the events alone. */
 const foldBalances = async (): Promise<
   Map<string, { readonly position: bigint; readonly micro: bigint }[]>
 > => {
@@ -158,7 +158,7 @@ const foldBalances = async (): Promise<
   return balances
 }
 
-/** The figures of an organization at a position; undefined before its first event. */
+/** An organization's figures at a position; undefined before its first event. */
 const balanceAt = (
   balances: readonly { readonly position: bigint; readonly micro: bigint }[],
   position: bigint,
@@ -187,7 +187,7 @@ test(`a rebuild of everything during live calls, killed ${kills} times: no call 
   let begun = 0
   for (let round = 0; round < kills; round++) {
     const { child, ended } = startCli(rebuildArgs, environment)
-    // It reports progress when it starts to fold. Every other time it may write rows first.
+    // The process reports progress when it starts to fold. In every other round, the test waits until it has written rows.
     const reported = once(child.stderr as Readable, 'data')
     await Promise.race([
       round % 2 === 0 ? eventually(async () => (await written()) || undefined, startedWithinMs) : reported,

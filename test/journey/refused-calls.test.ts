@@ -15,7 +15,7 @@ afterAll(async () => {
   for (const close of closing.reverse()) await close()
 })
 
-test('two processes end by SIGTERM: each has 60 single refusals, and the rest in one event per process', async () => {
+test('when two processes end by SIGTERM, each has recorded 60 single refusals, and the rest in one event', async () => {
   const database = await testDatabase()
   closing.push(database.drop)
   const variables = {
@@ -42,7 +42,7 @@ test('two processes end by SIGTERM: each has 60 single refusals, and the rest in
   const singly = events.filter(({ type, data }) => type === 'KeyUsed' && data.code === 'IP_001')
   const together = events.flatMap(({ type, data }) => (type === 'CallsRefused' ? [data] : []))
   const counts = together.map((data) => (data.counts as { count: number }[]).map(({ count }) => count))
-  // If a new minute has begun, there is one event more, and single refusals of the next minute.
+  // If a new minute has begun, there is one more event, and there are single refusals for the next minute.
   const sum = counts.flat().reduce((total, count) => total + count, singly.length)
   expect(sum).toBe(201)
   expect(singly.length).toBeGreaterThanOrEqual(120)

@@ -17,8 +17,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * The event log, in a double of EventStoreDB 23.10, is restored from an older copy under two running processes and load. The charges made
- * after that copy are in no log any more. No call may go beyond the credits until an operator has decided.
+ * The event log, in a double of EventStoreDB 23.10, is restored from an older copy under two running processes and load. The log
+ * no longer contains the charges made after that copy. Until an operator has decided, calls must not exceed the credits.
  */
 
 const logger = pino({ level: 'silent' })
@@ -32,7 +32,7 @@ afterEach(async () => {
   closing = []
 })
 
-/** Others write to the restored server, past the position that the log had before. */
+/** Other clients write to the restored server, until it is past the log's previous end. */
 const outgrow = async (url: string, end: bigint): Promise<void> => {
   const others = openEventStoreDb({ url, logger })
   for (let n = 0; (await others.head().catch(() => logStart)) <= end; n++)
@@ -40,7 +40,7 @@ const outgrow = async (url: string, end: bigint): Promise<void> => {
   await others.close()
 }
 
-test('no call beyond the credits, even after a restart; then the documented remedy works', async () => {
+test('calls do not exceed the credits, even after a restart; then the documented remedy works', async () => {
   const database = await testDatabase()
   const double = await startEventStoreDouble({ version: '23.10' })
   const log = openEventStoreDb({ url: double.url, logger })
@@ -96,7 +96,7 @@ test('no call beyond the credits, even after a restart; then the documented reme
     ledgers: [{ ok: false, fault: { fault: expect.stringContaining('its end is missing') } }],
   })
 
-  // Both end as usual, and neither starts again.
+  // Both end normally, and neither starts again.
   expect(await Promise.all(services.map((service) => service.end('SIGTERM')))).toEqual([0, 0])
   services = []
   await expect(startService(environment)).rejects.toThrow(/ended with 2 [\s\S]*restored from an older copy/)

@@ -19,8 +19,8 @@ import {
 import { type Receipt, verifyReceipt } from '../support/verify-receipt.ts'
 
 /**
- * A price changes, and past calls are priced again: the whole way, over HTTP and the command line, with real processes, one of which is
- * killed. Every figure is computed a second time here, from the output of `ledger export` and without the service's own code.
+ * A price changes, and past calls are re-rated, over HTTP and the command line, with real processes, one of which is killed.
+ * Every figure is computed a second time here, from the output of `ledger export` and without the service's own code.
  */
 
 type Environment = Record<string, string>
@@ -87,7 +87,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-/** Credits as whole millionths: this file's own arithmetic. */
+/** Credits as whole millionths, in this file's own arithmetic. */
 const millionths = (credits: string): number => Math.round(Number(credits) * 1_000_000)
 const credits = (amount: number): string => String(amount / 1_000_000)
 
@@ -97,7 +97,7 @@ type Recomputed = {
   readonly balance: number
 }
 
-/** The original cost of each call of a ledger, its cost at the new price, and the balance. */
+/** The original cost of each call in a ledger, its cost at the new price, and the balance. */
 const recomputed = async (organizationId: string): Promise<Recomputed> => {
   const events = await exportLedger(organizationId, environment)
   const costs = new Map<string, number>()
@@ -130,7 +130,7 @@ const explained = async ({ apiKey }: Partner, request: string): Promise<Explaine
   return ((await response.json()) as { result: Explained }).result
 }
 
-/** Statements of the month in which the test began, and of the next month if that has begun meanwhile. */
+/** Statements for the month in which the test began, and for the next month if that has begun in the meantime. */
 const statementOf = async (organizationId: string): Promise<Record<string, unknown>[]> => {
   const months = new Set([range.from, new Date().toISOString()].map((at) => at.slice(0, 7)))
   const lines: Record<string, unknown>[] = []
@@ -146,7 +146,7 @@ const statementOf = async (organizationId: string): Promise<Record<string, unkno
   return lines
 }
 
-/** The receipt of a partner's call, checked by the script that partners download, with the key that it trusted first. */
+/** The receipt for a partner's call, verified with the script that partners download and with the key that the partner trusted first. */
 const provedReceipt = async ({ apiKey }: Partner, request: string): Promise<Receipt> => {
   await cliJson(['event-log', 'checkpoint'], environment)
   const response = await fetch(`${service.apiUrl}/v1/calls/${request}/receipt`, {
@@ -159,7 +159,7 @@ const provedReceipt = async ({ apiKey }: Partner, request: string): Promise<Rece
   return result
 }
 
-describe('a price changes, and past calls are priced again', () => {
+describe('a price changes, and past calls are re-rated', () => {
   test('calls are made and charged', async () => {
     range.from = new Date(Date.now() - 1_000).toISOString()
     const [one, two] = partners
@@ -178,7 +178,7 @@ describe('a price changes, and past calls are priced again', () => {
   test('a new book is proposed, compared, and approved by a second person', async () => {
     const file = join(dir, 'prices.json')
     await writeFile(file, JSON.stringify([{ rule: 'ip_lookup.located', amount: newPrice }]))
-    // An approval must come at least 5 s before the book takes effect, and three commands come before the approval.
+    // The approval must be at least 5 s before the book takes effect, and three commands run before it.
     inForceFrom = new Date(Date.now() + 18_000).toISOString()
     const { proposal } = await cliJson<{ proposal: number }>(
       ['price', 'propose', file, '--from', inForceFrom],
@@ -189,7 +189,7 @@ describe('a price changes, and past calls are priced again', () => {
     await cliJson(['price', 'approve', `p${proposal}`, '--yes'], bob)
   })
 
-  test('the range is planned, and the plan matches the figures of this test', async () => {
+  test('the range is planned, and the plan matches this test’s own figures', async () => {
     planFile = join(dir, 'plan.json')
     const planned = await cliJson<{
       run: string
@@ -228,7 +228,7 @@ describe('a price changes, and past calls are priced again', () => {
     await cliJson(['rerate', 'approve', run, '--plan', planFile, '--yes'], bob)
   })
 
-  test('applying is killed between two ledgers, and resumes from there', async () => {
+  test('applying the plan is killed between two ledgers, and resumes from there', async () => {
     const [one, two] = partners.map(({ organizationId }) => organizationId)
     const before = await recomputed(two ?? '')
     const client = await pool.connect()
@@ -242,7 +242,7 @@ describe('a price changes, and past calls are priced again', () => {
         )
         return rows[0]
       })
-      // No process repeats the append, but the one that waits may still arrive.
+      // No process repeats the append, but the one that is delayed can still arrive.
       applying.child.kill('SIGKILL')
       await applying.ended
     } finally {
@@ -269,14 +269,14 @@ describe('a price changes, and past calls are priced again', () => {
     }
   })
 
-  test('from its start time the new book prices calls', async () => {
+  test('from its start time on, the new book prices calls', async () => {
     await passed(inForceFrom)
     const [one] = partners
     if (one === undefined) throw new Error('a partner is there')
     await eventually(async () => ((await call(one, located)) === newPrice ? true : undefined))
   })
 
-  test('balance, calls and statement match the figures of this test', async () => {
+  test('balance, calls and statement match this test’s own figures', async () => {
     for (const partner of partners) {
       const { costs, balance } = await recomputed(partner.organizationId)
       expect(await balanceOf(partner.apiKey)).toBe(credits(balance))
@@ -294,14 +294,14 @@ describe('a price changes, and past calls are priced again', () => {
     }
   })
 
-  test('the receipt of a call is unchanged: nothing was rewritten', async () => {
+  test('a call’s receipt is unchanged, because nothing was rewritten', async () => {
     const [one] = partners
     if (one === undefined) throw new Error('a partner is there')
     const after = await provedReceipt(one, receiptBefore.request_id)
     const recorded = ({ events }: Receipt) => events.map(({ proof, ...event }) => event)
     expect(recorded(after)).toEqual(recorded(receiptBefore))
     expect(after.events[0]?.proof).not.toBe(receiptBefore.events[0]?.proof)
-    // The older receipt still verifies against its own checkpoint.
+    // The older receipt can still be verified with its own checkpoint.
     verifyReceipt(receiptBefore, trustedKey)
   })
 

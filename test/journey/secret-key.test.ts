@@ -7,7 +7,7 @@ import { ConfigError, parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** Another SECRET_KEY would make every issued key invalid, so no process starts with one. */
+/** Another SECRET_KEY would make every issued key invalid, so processes do not start with one. */
 
 const logger = pino({ level: 'silent' })
 const oldKey = 'the key this installation began with, long enough'
@@ -32,7 +32,7 @@ const start = async (secretKey: string, options: { anyEventLog?: boolean } = {})
   await foundation.close()
 }
 
-test('a key other than the first start’s is refused by name, with the remedy, and the first one still works', async () => {
+test('a key other than the first start’s is refused with its name and the remedy, and the first key still works', async () => {
   await start(oldKey)
   const refused = start(otherKey)
   await expect(refused).rejects.toThrow(ConfigError)
@@ -40,12 +40,12 @@ test('a key other than the first start’s is refused by name, with the remedy, 
   await start(oldKey)
 })
 
-test('commands that may open any event log are refused as well', async () => {
+test('commands that can open any event log are also refused', async () => {
   await start(oldKey)
   await expect(start(otherKey, { anyEventLog: true })).rejects.toThrow('SECRET_KEY')
 })
 
-test('of several simultaneous first starts with different keys only one succeeds', async () => {
+test('of several simultaneous first starts with different keys, only one succeeds', async () => {
   const keys = [1, 2, 3].map((n) => `key number ${n} of several, all of them long enough`)
   const outcomes = await Promise.allSettled(keys.map((key) => start(key)))
   expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)

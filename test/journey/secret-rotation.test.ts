@@ -17,8 +17,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * SECRET_KEY is rotated during live traffic, by real processes over their own event log that are restarted one by one. The tests build
- * on each other.
+ * SECRET_KEY is rotated during live traffic, by real processes on their own event log that are restarted one by one. Each test
+ * continues from the previous one.
  */
 
 const [firstKey, secondKey, thirdKey] = [
@@ -82,7 +82,7 @@ test('a backup is made before the rotation, for later', async () => {
   await cliJson(['backup', 'create', join(dir, 'before.tar')], withKey(firstKey))
 }, 120_000)
 
-test('of two simultaneous rotations one adds its key, and a process starts with both the old and the new key', async () => {
+test('of two simultaneous rotations, one adds its key, and a process starts with both the old and the new key', async () => {
   const both = await Promise.all(
     [secondKey, thirdKey].map((key) => cli(['secrets', 'rotate', '--yes', '--json'], withKey(firstKey, key))),
   )
@@ -105,7 +105,7 @@ test('of two simultaneous rotations one adds its key, and a process starts with 
   for (const service of services) expect(await call(service)).toBe(200)
 }, 240_000)
 
-test('the old key is removed when every process runs with the new one, and opens nothing afterwards', async () => {
+test('the old key is removed when every process runs with the new one, and is useless afterwards', async () => {
   const early = await cli(['secrets', 'rotate', '--finish', '--yes'], withKey(firstKey))
   expect([early.code, early.err]).toEqual([1, expect.stringContaining(`SECRET_KEY is not ${secondId}`)])
   await restart(secondKey)
@@ -127,7 +127,7 @@ test('the old key is removed when every process runs with the new one, and opens
   expect(new Set(statuses)).toEqual(new Set([200]))
 }, 240_000)
 
-test('the operator who rotated is recorded, and no key is', async () => {
+test('the operator who rotated the key is recorded, but the key is not', async () => {
   const events = await cliJson<{ type: string; metadata: { actor: string } }[]>(
     ['event-log', 'show', 'installation'],
     withKey(secondKey),
@@ -140,7 +140,7 @@ test('the operator who rotated is recorded, and no key is', async () => {
   for (const key of [firstKey, secondKey, thirdKey]) expect(JSON.stringify(events)).not.toContain(key)
 })
 
-test('the backup made before the rotation needs the old key, and names it; it is verified without a database', async () => {
+test('the backup made before the rotation names the old key and can be restored only with it; it can be verified without a database', async () => {
   const verify = (key: string, next?: string) =>
     cli(['backup', 'verify', join(dir, 'before.tar')], {
       ...withKey(key, next),
@@ -151,7 +151,7 @@ test('the backup made before the rotation needs the old key, and names it; it is
   expect((await verify(secondKey)).code).toBe(1)
 }, 120_000)
 
-test('when the database is lost but not the event log, every key works as before over an empty database', async () => {
+test('if the database is lost but not the event log, every key works as before with an empty database', async () => {
   await Promise.all(services.map((service) => service.end('SIGTERM')))
   services = []
   const environment = { ...withKey(secondKey), DATABASE_URL: empty.url }

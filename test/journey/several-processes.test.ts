@@ -19,11 +19,10 @@ import { type Figures, type Installation, openInstallation, type Place } from '.
 import { cliJson, eventually, lookup } from '../support/service.ts'
 
 /**
- * Three api processes on one database, each called for every organization, under load, while one of them dies, freezes or is drained
- * and while the database is unreachable. In all cases, no answered call is lost, none is charged twice, no balance goes below its limit,
- * and no refused call stays charged.
- *
- * SEVERAL_PROCESSES_SECONDS sets how long each disturbance is watched; the default keeps the suite short.
+ * Three API processes use one database, and each is called for every organization under load, while one of them dies, freezes or
+ * is drained and while the database is unreachable. In all cases, no answered call is lost, none is charged twice, no balance
+ * goes below its limit, and no refused call stays charged. SEVERAL_PROCESSES_SECONDS sets the duration of each disturbance; the
+ * default keeps the suite short.
  */
 
 const seconds = Number(process.env.SEVERAL_PROCESSES_SECONDS ?? 5)
@@ -33,14 +32,14 @@ const runMs = seconds * 1_000
 const callersPerPlace = 8
 const thinkMs = 40
 const richCredits = '1000000'
-/** Granted to the first organization again and again. Its calls ask for several times as much. */
+/** How often the first organization gets a grant. Its calls need several times as many credits. */
 const grantEveryMs = 250
 const grantedEach = '5'
-/** Charges of refused calls are reversed within this time. */
+/** Charges for refused calls are reversed within this time. */
 const givenBackMs = 40_000
-/** From the guide for partners: a 503 within 12 seconds. Longer here, because the machine does other things too. */
+/** The guide for partners promises a 503 within 12 seconds. Here it can take longer, because the machine is busy. */
 const answerMaxMs = 20_000
-/** A process that is asked to hold credits releases them after 15 seconds at the latest. */
+/** A process releases reserved credits after 15 seconds at the latest. Here it can take longer, because the machine is busy. */
 const heldMaxMs = 25_000
 const profilePrice = parseCredits('5')
 const people = [...inventedPeople(20)]
@@ -60,7 +59,7 @@ beforeAll(async () => {
   installation = await openInstallation({ count: 3, databaseUrl: database.url, variables })
   foundation = await openFoundation(parseConfig({ ...variables, DATABASE_URL: database.url }), { logger })
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  // One after the other: the first one prepares the database.
+  // Started one after the other, because the first one prepares the database.
   const [first, ...others] = installation.places
   if (first !== undefined) await installation.start(first)
   await Promise.all(others.map(installation.start))
@@ -80,7 +79,7 @@ afterAll(async () => {
 
 type Partners = { readonly few: CallingPartner; readonly all: readonly CallingPartner[] }
 
-/** One organization with few credits, one with a small overdraft, and three with enough. */
+/** One organization with few credits, one with a small overdraft limit, and three with enough credits. */
 const openPartners = async (): Promise<Partners> => {
   const open = async (credits: string, overdraftLimit: string): Promise<CallingPartner> => {
     const actor = 'system'
@@ -121,7 +120,7 @@ const grantTo = (organizationId: string, credits: string): ReturnType<typeof gra
 
 type Granting = { readonly granted: string[]; readonly asked: () => number; stop(): Promise<void> }
 
-/** Granted by a process that serves no calls, as the command line does. */
+/** Grants from a process that does not answer calls, as on the command line. */
 const startGranting = (organizationId: string): Granting => {
   const granted: string[] = []
   let asked = 0
@@ -193,7 +192,7 @@ const underLoad = async (name: string, disturb: (context: Disturbing) => Promise
 const readAll = ({ all }: Partners): Promise<Read[]> =>
   Promise.all(all.map(({ organizationId }) => readLedger(foundation, organizationId)))
 
-/** The faults that remain in the end. Reversing the charge of a refused call may take a moment. */
+/** The faults that remain in the end. It can take a moment to reverse the charge for a refused call. */
 const faultsOf = async ({ load, partners }: Told): Promise<Faults> => {
   const { hasEnded } = installation
   for (const endMs = performance.now() + givenBackMs; ; await sleep(500)) {
@@ -202,7 +201,7 @@ const faultsOf = async ({ load, partners }: Told): Promise<Faults> => {
   }
 }
 
-/** Checks everything that must hold in all cases, and reports the load. */
+/** Checks everything that must be true in all cases, and reports the load. */
 const check = async (name: string, told: Told): Promise<void> => {
   const { load, partners, granting } = told
   const faults = await faultsOf(told)
@@ -253,7 +252,7 @@ const rowOf = (name: string, { load, fromMs, toMs, figures }: Told, faults: Faul
     span,
     [],
   )
-  /** Of calls that neither began nor ended while their process was frozen or ended. */
+  /** Of calls that did not begin or end while their process was frozen or ended. */
   const slowest = Math.max(
     0,
     ...tries
@@ -302,7 +301,7 @@ const tellLog = (name: string, load: Load): void => {
   expect(most, JSON.stringify(lines[0])).toBeLessThan(20 + 10 * seconds)
 }
 
-/** The projections agree with the ledgers. */
+/** The projections must agree with the ledgers. */
 const sameInRows = async (reads: readonly Read[]): Promise<void> => {
   for (const { organizationId, balance } of reads)
     await eventually(async () => {
@@ -315,7 +314,7 @@ const sameInRows = async (reads: readonly Read[]): Promise<void> => {
     }, 20_000)
 }
 
-/** Reserved credits were released: the whole balance pays for a call that reserves it, at every process. */
+/** All reserved credits were released, so at every process the whole balance can pay for a call that reserves it. */
 const nothingStaysHeld = async ({ organizationId, apiKey }: CallingPartner): Promise<void> => {
   for (const { url } of installation.places)
     await eventually(async () => {
@@ -393,13 +392,13 @@ describe('under load, nothing is lost, doubled, overdrawn or charged to a refuse
     installation.network.thaw()
   })
 
-  test('in the end every projection equals its rebuild', async () => {
+  test('in the end, every projection equals its rebuild', async () => {
     const verified = await cliJson<{ ok: boolean }[]>(['projection', 'verify', '--all'], {
       ...installation.environment,
       LOG_LEVEL: 'error',
     })
     expect(verified.length).toBeGreaterThan(0)
-    // Proves that the load was hard enough: balances reached their limit.
+    // Shows that the load was high enough for balances to reach their limit.
     expect(unpaid).toBeGreaterThan(0)
     expect(verified.every(({ ok }) => ok)).toBe(true)
   }, 300_000)

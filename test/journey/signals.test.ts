@@ -18,8 +18,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Signals to the real process, under load: accepted calls are answered, answered calls are charged, nothing is charged without an
- * answer, and the exit code is 0. The service runs from a copy of the source, whose lists a test replaces.
+ * Signals to the real process, under load: accepted calls are answered, answered calls are charged, calls without an answer are
+ * not charged, and the exit code is 0. The service runs from a copy of the source, in which a test replaces the lists.
  */
 
 const callers = 8
@@ -33,7 +33,7 @@ let demo: { organization_id: string; api_key: string }
 let source: Awaited<ReturnType<typeof slowSource>>
 let service: Service | undefined
 
-/** A source of profiles that holds its answers until the test releases them. */
+/** A source of profiles that delays its answers until the test releases them. */
 const slowSource = async () => {
   let held: ServerResponse[] = []
   const server = createServer((request, response) => {
@@ -103,14 +103,14 @@ afterAll(async () => {
 })
 
 type Load = {
-  /** Request ids of the calls that were answered with 200. */
+  /** The request ids of calls that were answered with 200. */
   readonly answered: string[]
   readonly statuses: Map<number | 'refused', number>
   readonly calling: Promise<unknown>
   end(): void
 }
 
-/** Look-ups as fast as they are answered, by callers that keep their connections, until the service stops listening. */
+/** Look-ups by callers that reuse their connections, as fast as they are answered, until the service stops listening. */
 const underLoad = ({ apiUrl }: Service): Load => {
   const answered: string[] = []
   const statuses = new Map<number | 'refused', number>()
@@ -150,7 +150,7 @@ const heldProfiles = async ({ apiUrl }: Service, run: string) => {
   return asked
 }
 
-/** Starts npm without the prestart script, which may install packages: the copy links to the original folder of packages. */
+/** Starts npm without the prestart script, which can install packages. The copy links to the original package folder. */
 const npmStart: Launch = { command: ['npm', 'start', '--ignore-scripts'] }
 
 const refuses = ({ apiUrl }: Service) =>
@@ -161,14 +161,14 @@ const refuses = ({ apiUrl }: Service) =>
     ),
   )
 
-/** Every call of every test that was answered with 200, by its request id. */
+/** Every call in every test that was answered with 200, by its request id. */
 const answeredEver: string[] = []
 
 test.each([
   { name: 'SIGHUP and SIGTERM', signals: ['SIGHUP', 'SIGTERM'] },
   { name: 'SIGTERM twice', signals: ['SIGTERM', 'SIGTERM', 'SIGHUP'] },
   { name: 'SIGINT', signals: ['SIGINT'] },
-  // As systemd stops a service. npm forwards its own signal, so that the service gets two.
+  // This is how systemd stops a service. npm also forwards the signal, so the service gets it twice.
   { name: 'SIGTERM to the process group of npm start', signals: ['SIGTERM'], launch: npmStart },
 ] as const)(
   '$name under load: every accepted call is answered, and the exit code is 0',
@@ -178,7 +178,7 @@ test.each([
     const load = underLoad(running)
     const held = await heldProfiles(running, name.replaceAll(' ', '').toLowerCase())
     await eventually(async () => (load.answered.length >= 100 ? true : undefined))
-    // Only SIGTERM waits for a load balancer that has asked.
+    // SIGTERM waits for load balancers only if one has probed the process; SIGINT never waits.
     if (name === 'SIGINT') await fetch(`${running.apiUrl}/readyz`)
     const exited = once(running.child, 'exit')
     const startedMs = performance.now()
@@ -198,12 +198,12 @@ test.each([
     const [code, killedBy] = await exited
 
     expect(profiles.map(({ status }) => status)).toEqual(Array(heldCalls).fill(200))
-    // A call on a kept connection may still get a 503 with Retry-After.
+    // A call on a reused connection can still get a 503 with Retry-After.
     expect([...load.statuses.keys()].filter((status) => ![200, 503, 'refused'].includes(status))).toEqual([])
     expect(code ?? killedBy).toBe(0)
     if (name === 'SIGINT') expect(performance.now() - startedMs).toBeLessThan(6_000)
     expect(running.output()).toContain('embedded PostgreSQL has stopped')
-    // LOG_LEVEL is info: there is no line for each call.
+    // LOG_LEVEL is info, so there is no line for each call.
     expect(running.output()).not.toContain('a call was answered')
     await expect(stat(join(dataDir, 'postgres', 'postmaster.pid'))).rejects.toThrow('ENOENT')
     answeredEver.push(...load.answered, ...profiles.map(({ requestId }) => requestId))
@@ -211,7 +211,7 @@ test.each([
   60_000,
 )
 
-/** Requests on kept connections, as fast as they are answered, while `sends` is true, with the outcome of each. */
+/** Sends requests on reused connections, as fast as they are answered, while `sends` is true. Records the outcome of each. */
 const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
   const agent = new Agent({ keepAlive: true, maxSockets: callers })
   const ends = new Map<string, number>()
@@ -239,20 +239,20 @@ const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
   return ends
 }
 
-test('SIGTERM breaks off no request on a kept connection', async () => {
+test('SIGTERM interrupts no request on a reused connection', async () => {
   const running = await start()
   let sent = 0
   const calling = keptConnections(running, () => ++sent > 0)
   await eventually(async () => (sent > 200 ? true : undefined))
   const startedMs = performance.now()
   expect(await running.end('SIGTERM')).toBe(0)
-  // No load balancer probed this process, so it waits for none.
+  // Load balancers have not probed this process, so it does not wait for them.
   expect(performance.now() - startedMs).toBeLessThan(6_000)
   const ends = await calling
   expect([...ends.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
 })
 
-test('SIGTERM first informs a load balancer, and requests it still sends are answered', async () => {
+test('after SIGTERM the service first informs a load balancer, and answers requests that it still sends', async () => {
   const running = await start()
   let isReady = true
   let asked = 0
@@ -269,7 +269,7 @@ test('SIGTERM first informs a load balancer, and requests it still sends are ans
   const exited = running.end('SIGTERM')
   await asking
   const ends = await calling
-  // Balancers that have not noticed yet still send requests.
+  // Load balancers that have not noticed yet still send requests.
   const late = await lookup(running.apiUrl, demo.api_key, '10.0.0.2')
   expect([late.status, late.headers.get('connection')]).toEqual([200, 'close'])
   expect(await exited).toBe(0)
@@ -303,7 +303,7 @@ test('SIGHUP under load: location files and lists are replaced, no call fails, a
     running.child.kill('SIGHUP')
     await eventually(async () => ((await cityOf()) === 'Newtown' && (await validate()) ? true : undefined))
 
-    // Damaged files are refused with an error, and the old ones stay in use.
+    // Damaged files are refused with an error, and the old files stay in use.
     await writeFile(join(copy, 'city.next'), 'no location file')
     await rename(join(copy, 'city.next'), join(copy, 'city.mmdb'))
     await writeFile(list, '')
@@ -324,7 +324,7 @@ test('SIGHUP under load: location files and lists are replaced, no call fails, a
   expect(await running.end('SIGTERM')).toBe(0)
 })
 
-test('SIGTERM during the start: the parts that already run are stopped in order', async () => {
+test('after SIGTERM during the start, the parts that already run are stopped in order', async () => {
   await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
   const starting = startWorker({ ...environment, ROLES: 'api,dashboard,projector,jobs' })
   const pidFile = join(dataDir, 'postgres', 'postmaster.pid')

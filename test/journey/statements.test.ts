@@ -11,7 +11,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** A month of finance's work on the command line: view it, close it, correct it, detect a change. */
+/** A month of the finance team's work on the command line: view it, close it, correct it, detect a change. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -37,7 +37,7 @@ afterAll(async () => {
 
 type Grant = { key: string; at: string; amount: string; expiresAt: string | null }
 
-/** Grants with any date: commands of operators cannot take effect in the past. */
+/** Grants with any date, because operators' commands cannot take effect in the past. */
 const write = async (grants: readonly Grant[]): Promise<void> => {
   const foundation = await openFoundation(parseConfig(environment), { logger: pino({ level: 'silent' }) })
   try {
@@ -99,7 +99,7 @@ describe('a month', { timeout: 120_000 }, () => {
     expect(await readFile(file('first.jsonl'), 'utf8')).toMatch(/^revision,event_id,/)
   })
 
-  test('is refused by name if it was changed, and leaves no file', async () => {
+  test('is refused with its name if it was changed, and no file is written', async () => {
     const pool = new pg.Pool({ connectionString: database.url, max: 1 })
     await changeEvent(pool, { stream: `ledger-${org}`, revision: 2 }, ({ data }) => ({
       data: data.replace('"amount":"4"', '"amount":"5"'),

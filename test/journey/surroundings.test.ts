@@ -8,7 +8,7 @@ import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { listen } from '../../src/start/listen.ts'
 import { cli, startService } from '../support/service.ts'
 
-/** An invalid variable ends the start with one line that names it: exit code 2 and no stack trace. */
+/** An invalid variable prevents the start with one line that names it, with exit code 2 and without a stack trace. */
 
 let dir = ''
 
@@ -62,7 +62,6 @@ test('a misspelt variable is named next to the error, without its value', async 
   ])
 })
 
-// Both read their variables by the same code.
 test.each([
   ['DATA_DIR', '<dir>/file', 'a part of it is a file'],
   ['DATA_DIR', '<dir>/file/below', 'a part of it is a file'],
@@ -112,7 +111,7 @@ describe('the data directory', () => {
   )
 })
 
-test('a port that this user may not listen on is reported with the variable that sets it', async () => {
+test('a port on which this user may not listen is reported with the variable that sets it', async () => {
   const failing = (error: Error) => Object.assign(fastify(), { listen: () => Promise.reject(error) })
   const place = { variable: 'API_PORT', address: '127.0.0.1', port: 80 } as const
   const denied = Object.assign(new Error('listen EACCES'), { code: 'EACCES', port: 80 })

@@ -14,8 +14,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Someone with all rights in the database changes data that a bill depends on. The table shows finance which command reports it, and in
- * which words. Its first row is an unchanged database, for which the command line reports nothing.
+ * Someone with all rights in the database changes data that a bill depends on. The table shows which command reports it to
+ * finance, and in which words. Its first row is an unchanged database, for which the command line reports nothing.
  */
 
 let database: TestDatabase
@@ -24,7 +24,7 @@ let environment: Record<string, string>
 let partner: Partner
 let ledger = ''
 const requests: string[] = []
-/** Changed below, and restored after each row. */
+/** These tables are changed below, and restored after each row. */
 const tables = [
   'log_segments',
   'log_streams',
@@ -91,7 +91,7 @@ const changed = async (stream: string, type: string, from: string, to: string): 
     data: data.replace(from, to),
   }))
 
-/** Changes an event of a ledger and recomputes every later digest, so that the chain is intact. */
+/** Changes an event in a ledger and recomputes every later digest, so the chain is intact. */
 const rechained = async (type: string, from: string, to: string): Promise<void> => {
   const first = await revisionOf(ledger, type, from)
   const events = (await recordedEvents(pool)).filter(({ stream }) => stream === ledger)
@@ -117,7 +117,7 @@ const said = async (command: string): Promise<string> => {
   return `${out}${err}`
 }
 
-test('unchanged, every command finds everything sound', async () => {
+test('in an unchanged database, every command reports that all is intact', async () => {
   for (const command of ['ledger verify', 'event-log verify', 'ledger reconcile', 'projection verify --all'])
     expect({ command, ...(await cli(command.split(' '), environment)) }).toMatchObject({ command, code: 0 })
 })
@@ -210,7 +210,7 @@ const rows: Row[] = [
   },
 ]
 
-describe('is reported:', () => {
+describe('tampering is reported:', () => {
   test.each(rows)('$what', { timeout: 60_000 }, async ({ tamper, named }) => {
     await tamper()
     for (const [command, words] of Object.entries(named)) expect(await said(command)).toMatch(words)

@@ -12,7 +12,7 @@ import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, eventually, startService, startWorker } from '../support/service.ts'
 
-/** A PostgreSQL that is not ready, or too old, or was written by a release before 1.0, when a process starts. */
+/** When a process starts, PostgreSQL is not ready, is too old, or contains a database from a release before 1.0. */
 
 const secretKey = 'a secret of the test, long enough to be one'
 let cleanUp: (() => Promise<unknown>)[] = []
@@ -21,7 +21,7 @@ afterEach(async () => {
   cleanUp = []
 })
 
-/** A real recovery is too short for a test. A standby that accepts no connections answers the same until it is promoted. */
+/** A real recovery is too short for a test. A standby that accepts no connections returns the same errors until it is promoted. */
 const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
   const dataDir = await mkdtemp(join(tmpdir(), 'recovering-'))
   cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
@@ -122,13 +122,13 @@ test('a version before 16 is refused at the start, in one line', async () => {
   )
 })
 
-/** The command line opens its stores with the code that opens those of the service. */
+/** The command line opens its stores with the same code as the service. */
 const expectRefused = async (environment: Record<string, string>, sentence: string): Promise<void> => {
   const { code, out, err } = await cli(['org', 'list'], environment)
   expect({ code, out, err }).toEqual({ code: 2, out: '', err: `${sentence}\n` })
 }
 
-test('a database of a release before 1.0 is refused in one sentence', async () => {
+test('a database from a release before 1.0 is refused in one sentence', async () => {
   const { url, drop } = await testDatabase()
   cleanUp.push(drop)
   const client = new pg.Client({ connectionString: url })

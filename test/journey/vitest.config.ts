@@ -1,16 +1,16 @@
 import { defineConfig } from 'vitest/config'
 import { common, root } from '../vitest.config.ts'
 
-/** The service and its command line as real processes that are killed, frozen and restored: too long for every `npm test`. */
+/** The service and its command line as real processes that are killed, frozen and restored. This takes too long for every `npm test`. */
 export default defineConfig({
   root,
   test: {
     ...common,
     globalSetup: [...common.globalSetup, 'test/journey/files-in-memory.ts'],
-    // Journeys in the folder of their subject share code with the tests there.
+    // Journeys in another folder share code with the tests there.
     include: ['test/journey/**/*.test.ts', 'test/**/*.journey.test.ts'],
     isolate: false,
-    // Each has several processes, which mostly start, are killed and wait for each other.
+    // Each journey has several processes, which mostly start, are killed and wait for each other.
     maxWorkers: 3,
   },
 })

@@ -6,7 +6,7 @@ import { signedHeaders } from '../../src/webhooks/signature.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** An operator manages webhooks on the command line. The receiver is on the loopback, which `EGRESS_ALLOW` permits. */
+/** An operator manages webhooks on the command line. The receiver is on loopback, which `EGRESS_ALLOW` permits. */
 
 type Created = { readonly webhook_id: string; readonly secret: string }
 
