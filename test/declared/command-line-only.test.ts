@@ -1,4 +1,7 @@
-/** Commands of the command line alone, with a reason for each. Every other command is declared once and offered by the other interfaces too. */
+/**
+ * Commands that exist only on the command line, with a reason for each. Every other command is declared once, and the other
+ * interfaces offer it too.
+ */
 import { expect, test } from 'vitest'
 import { declarations } from '../../src/administration/declarations.ts'
 import { commands } from '../cli/commands.ts'
@@ -26,7 +29,7 @@ const reasons: Readonly<Record<string, string>> = {
   completion: 'it writes a script for a shell',
 }
 
-test('each command of the command line alone has a reason', () => {
+test('each command that exists only on the command line has a reason', () => {
   const offeredElsewhere = new Set(
     declarations
       .filter(({ interfaces }) => interfaces.some((one) => one !== 'command line'))

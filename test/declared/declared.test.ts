@@ -1,4 +1,4 @@
-/** Every command and query of administration, through every interface that offers it: the same answer, events and refusals. */
+/** Every administrative command and query has the same answer, events and refusals in every interface that offers it. */
 import { hash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
@@ -69,7 +69,7 @@ const person = async (name: string, role: Person['role'], organizationId: string
 let still: Things
 
 beforeAll(async () => {
-  // No list is fetched from outside.
+  // Lists must not be downloaded.
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
   room = await openDashboardHost({ environment })
   still = await wholeScene()
@@ -93,7 +93,7 @@ const sceneWithLot = async (): Promise<Things> => {
   return { ...scene, ...none, grantId: lots[0]?.grant_id ?? '' }
 }
 
-/** Also with webhooks and rules of the pixel. */
+/** A scene that also has webhooks and pixel rules. */
 const wholeScene = async (): Promise<Things> => {
   const scene = await sceneWithLot()
   const { organizationId } = scene
@@ -160,9 +160,9 @@ const eventsAfter = async (head: Position): Promise<RecordedEvent[]> => {
   return events
 }
 
-/** The events that `work` adds to the log, with their authors, and with values that differ from run to run replaced. */
+/** The events that `work` adds to the log, with their authors. Values that differ from run to run are replaced. */
 const added = async (work: () => Promise<unknown>) => {
-  // Some answers show how far the projections are behind, so nothing may be left to read.
+  // Some answers show how far the projections are behind, so nothing must be left for them to read.
   await room.caughtUp()
   const before = await room.foundation.eventLog.head()
   await work()
@@ -185,7 +185,7 @@ const ofScenes = new Set<string | undefined>(['organization', 'key', 'id', 'docu
 
 describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, declared) => {
   const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)
-  /** A command without such a field cannot change the objects of a scene. */
+  /** A command without such a field cannot change a scene's objects. */
   const changesScene =
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
   const ownScene = async () => (changesScene ? sceneFor(declared) : still)
@@ -268,7 +268,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     expect(events).toEqual([])
   })
 
-  test('is for the roles of its action, and for no other', async () => {
+  test('is available to exactly the roles of its action', async () => {
     for (const role of roles) {
       const may = mayDo(role, declared.action)
       const permitted = (() => {
@@ -281,7 +281,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
       })()
       expect([role, permitted]).toEqual([role, may])
       if (role === 'partner' || !offers('admin API')) continue
-      // An unknown field makes sure that nothing is done for any role.
+      // With an unknown field, nothing is done for any role.
       const answer = await onApi(room, as(role), declared, { no_such_field: 'x' })
       expect([role, answer.statusCode]).toEqual([role, may ? 400 : 403])
     }
@@ -289,7 +289,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
 
   test('names the missing or invalid field', async () => {
     const given: Record<string, unknown> = await givenFor(declared, still)
-    // What every interface calls.
+    // Every interface calls this function.
     const read = (values: Record<string, unknown>) => () => declared.read(values)
     for (const { name, flag, required } of declared.fields) {
       const fault = expect.objectContaining({ field: flag })
@@ -299,7 +299,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
       expect(read(rest)).toThrow(fault)
       await expect(onCommandLine(room, as('admin'), declared, rest)).rejects.toThrow(`--${flag} is required`)
     }
-    // The API names it as its JSON does.
+    // The API uses the field's name in its JSON.
     const [field] = declared.fields.toSorted((a, b) => Number(a.name === a.flag) - Number(b.name === b.flag))
     if (field === undefined || !offers('admin API')) return
     const { [field.name]: _, ...rest } = given
@@ -379,7 +379,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
   },
 )
 
-test('a command that runs as a job has no secret, and is not for partners, because all people of the operator see its answer', () => {
+test("a command that runs as a job has no secret, and is not for partners, because all of the operator's people see its answer", () => {
   const long = declarations.filter((one) => one.long !== undefined)
   expect(long.length).toBeGreaterThan(5)
   for (const { name, secret, action } of long)
@@ -394,7 +394,7 @@ const ofThings = declarations.filter(
     fields.some(({ control, required }) => required && (control === 'key' || control === 'id')),
 )
 
-test('a partner can use nothing of another organization, and does not learn that it exists', async () => {
+test('a partner can use nothing that belongs to another organization, and does not learn that it exists', async () => {
   const own = await sceneWithLot()
   const { browser } = await person('petra', 'partner', own.organizationId)
   const csrf = tokenIn((await browser.get(`/organizations/${own.organizationId}/key/issue`)).body)
@@ -428,7 +428,7 @@ test('a partner can use nothing of another organization, and does not learn that
   expect(events).toEqual([])
 })
 
-/** Shows pages, but sends no confirmed form. */
+/** Shows pages, but does not send confirmed forms. */
 const askOnly = async ({ browser }: Person): Promise<Person['browser']> => ({
   ...browser,
   post: async (url, body) => (body.includes('confirmed=yes') ? browser.get(url) : browser.post(url, body)),
@@ -444,14 +444,14 @@ describe('a form', () => {
     const body = encoded(hiddenIn(plan.body))
     const events = await added(async () => {
       const answers = await Promise.all([browser.post(path, body), browser.post(path, body)])
-      // The second request gets the page of the first, if that is still running.
+      // While the first request is running, the second one gets its page.
       for (const { statusCode } of answers) expect([200, 303, 409]).toContain(statusCode)
       expect((await browser.post(path, body)).body).toContain('Already sent')
     })
     expect(events).toMatchObject([{ type: 'CreditGranted', data: { amount: '5' }, by: 'user:the-finance' }])
   })
 
-  test('keeps the typed values if a value is invalid', async () => {
+  test('still contains the typed values if a value is invalid', async () => {
     const { organizationId } = await sceneWithLot()
     const path = `/organizations/${organizationId}/credits/grant`
     const answer = await as('admin').browser.submit(path, { amount: '1e9', reason: 'typed <b>' })
@@ -460,7 +460,7 @@ describe('a form', () => {
     expect(answer.body).toContain('value="typed &lt;b&gt;"')
   })
 
-  test('with a reference that is already used reports that, and is not executed again', async () => {
+  test('with a reference that is already used reports this, and is not executed again', async () => {
     const { organizationId } = await sceneWithLot()
     const { browser } = as('admin')
     const path = `/organizations/${organizationId}/credits/grant`
@@ -596,7 +596,7 @@ describe('the admin API', () => {
     ['price override', 'withdraw', () => ({ ...ownPrice(), sku: 'ip_lookup', amount: '0.5' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), amount: 'none' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), effective_from: '2999-01-01' })],
-    // A version, and there may be a proposal p1.
+    // This is a version number, although a proposal p1 can exist.
     ['price approve', 'proposal', () => ({ proposal: '1' })],
   ] as const)('refuses values of "%s" that do not fit', async (name, field, given) => {
     const declared = declarations.find((one) => one.name === name) as Declared
@@ -609,7 +609,7 @@ describe('the admin API', () => {
     expect(events).toEqual([])
   })
 
-  test('refuses a body in which a member comes twice, or that is not UTF-8', async () => {
+  test('refuses a body in which a member occurs twice, or that is not UTF-8', async () => {
     const { organizationId } = await sceneWithLot()
     const body = (reason: string) => `{"organization":"${organizationId}","amount":"5",${reason}}`
     const events = await added(async () => {
@@ -628,7 +628,7 @@ describe('the admin API', () => {
     expect(events).toEqual([])
   })
 
-  test('refuses the token of a person immediately when the person is disabled', async () => {
+  test("refuses a person's token immediately when the person is disabled", async () => {
     const ben = await person('ben', 'finance')
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'x' }
@@ -638,7 +638,7 @@ describe('the admin API', () => {
     expect([answer.statusCode, answer.json().message]).toEqual([401, expect.stringContaining('revoked')])
   })
 
-  test('runs a request under an Idempotency-Key once, even for two requests at the same time', async () => {
+  test('executes a request with an Idempotency-Key once, even if two requests arrive at the same time', async () => {
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'once' }
     const headers = { 'idempotency-key': `key-${organizationId}` }
@@ -650,7 +650,7 @@ describe('the admin API', () => {
       const again = await ask()
       expect([again.statusCode, again.headers['idempotent-replayed']]).toEqual([200, 'true'])
       expect((await ask({ ...given, amount: '6' })).statusCode).toBe(409)
-      // Another person's key is a different key.
+      // The same key from another person is a different key.
       expect((await onApi(room, as('admin'), grant, { ...given, amount: '0' }, { headers })).statusCode).toBe(
         400,
       )
@@ -658,7 +658,7 @@ describe('the admin API', () => {
     expect(events).toHaveLength(1)
   })
 
-  test('takes the e-mail address of a person in a body, and in no address', async () => {
+  test("accepts a person's e-mail address in a body, but never in a URL", async () => {
     const explain = declarations.find(({ name }) => name === 'ledger explain') as Declared
     const given = { request: still.requestId, input: 'ada@example.com' }
     const headers = { authorization: `Bearer ${as('finance').token}` }
@@ -671,7 +671,7 @@ describe('the admin API', () => {
     ])
   })
 
-  test('keeps no hash of a request that can be computed without a key: it may name a person to erase', async () => {
+  test('stores no hash of a request that can be computed without a key, because the request might name a person to erase', async () => {
     const erase = declarations.find(({ name }) => name === 'profiles erase') as Declared
     const given = { id: 'ada-lovelace' }
     const headers = { 'idempotency-key': 'erase-1' }
@@ -714,7 +714,7 @@ describe('the admin API', () => {
     expect((await ask()).statusCode).toBe(200)
   })
 
-  test('releases the key of a request whose ledger was unavailable: nothing was done', async () => {
+  test('releases the key of a request whose ledger was unavailable, because nothing was done', async () => {
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'once' }
     const headers = { 'idempotency-key': `away-${organizationId}` }
@@ -751,7 +751,7 @@ describe('the admin API', () => {
     expect((await room.host.inject({ method: 'POST', url, headers, payload })).statusCode).toBe(status)
   })
 
-  test('reports an unknown path, and the method that a path takes', async () => {
+  test('reports an unknown path, and the methods that a path accepts', async () => {
     const headers = { authorization: `Bearer ${as('admin').token}` }
     expect((await room.host.inject({ url: '/admin/v1/credits/steal', headers })).statusCode).toBe(404)
     expect((await room.host.inject({ url, headers })).json().message).toBe(`${url} accepts POST`)
@@ -771,7 +771,7 @@ describe('the admin API', () => {
     expect(await ask({ limit: '0' })).toMatchObject({ code: 'input', details: { field: 'limit' } })
   })
 
-  test('pages a list that is not in memory by a cursor of its rows, to its end', async () => {
+  test('pages a list that is not in memory by a cursor over its rows, to the end', async () => {
     const { organizationId } = await sceneWithLot()
     await room.caughtUp()
     const audit = declarations.find(({ name }) => name === 'audit list') as Declared
@@ -803,7 +803,7 @@ describe('the admin API', () => {
   })
 
   // `test/call/openapi.test.ts` checks the document with a linter.
-  test('describes itself on a page and in a document', async () => {
+  test('is described on a page and in a document', async () => {
     const page = await room.host.inject({ url: '/docs/admin' })
     expect([page.statusCode, page.body]).toEqual([
       200,
@@ -819,14 +819,14 @@ describe('the admin API', () => {
   })
 })
 
-test('the answer for an issued key has its name', async () => {
+test('the answer for an issued key contains its name', async () => {
   const { organizationId } = await sceneWithLot()
   const issue = declarations.find(({ name }) => name === 'key issue') as Declared
   const given = { organization: organizationId, name: 'nightly' }
   expect(await onCommandLine(room, as('admin'), issue, given)).toMatchObject({ name: 'nightly' })
 })
 
-test('more refunds of a leaked key than the command does itself are a job, which the same command repeats', {
+test('if a leaked key has more refunds than the command makes itself, a job makes them, and the same command repeats it', {
   timeout: 60_000,
 }, async () => {
   const { organizationId, keyId } = await sceneWithLot()
@@ -843,7 +843,7 @@ test('more refunds of a leaked key than the command does itself are a job, which
     (await onApi(room, as('admin'), declared, { key: keyId, from, reference: 'SEC-20' })).json()
   const verify = declarations.find(({ name }) => name === 'ledger verify') as Declared
   await jobEnded(room, as('admin'), await onApi(room, as('admin'), verify, {}))
-  // The worker of the suite does not have the name of a process that runs jobs, which this connection has.
+  // This connection has the name of a process that runs jobs. The suite's own worker does not.
   const worker = new pg.Client({
     connectionString: room.foundation.url,
     application_name: jobsApplication,

@@ -1,4 +1,4 @@
-/** The three interfaces of administration as functions: a common input, and a common answer. */
+/** The three administrative interfaces as functions with a common input and a common answer. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -32,7 +32,7 @@ const fileOf = (document: unknown): string => {
   return path
 }
 
-/** The input as arguments of the command line. */
+/** The input as command-line arguments. */
 const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
   fields.flatMap(({ name, flag, control, named }) => {
     const value = given[name]
@@ -43,7 +43,7 @@ const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
     return [`--${flag}`, Array.isArray(value) ? value.join(',') : String(value)]
   })
 
-/** The JSON of the answer. */
+/** Runs the command on the command line and returns the JSON of its answer. */
 export const onCommandLine = async (
   { foundation }: DashboardHost,
   { user, role }: Person,
@@ -85,7 +85,7 @@ const formOf = ({ fields }: Declared, given: Given): Record<string, string | str
     }),
   )
 
-/** The last page, and the pages before it. */
+/** Runs the command on the dashboard. Returns the last page, and the pages before it. */
 export const onDashboard = async (
   { browser }: Pick<Person, 'browser'>,
   declared: Declared,
@@ -129,7 +129,7 @@ export const onApi = async (
   })
 }
 
-/** The finished job of long work, from the answer that accepted it. */
+/** Waits for the job of long-running work, from the answer that accepted it, and returns the finished job. */
 export const jobEnded = async (
   { host }: Pick<DashboardHost, 'host'>,
   { token }: Pick<Person, 'token'>,
@@ -143,7 +143,7 @@ export const jobEnded = async (
   return job()
 }
 
-/** The objects in JSON Lines. */
+/** Parses the objects in JSON Lines. */
 export const linesIn = (text: string): unknown[] =>
   text
     .trimEnd()

@@ -25,21 +25,21 @@ import type { Scene } from '../dashboard/scene.ts'
 /** The objects that samples can name. */
 export type Things = Scene & {
   readonly grantId: string
-  /** Its address is internal, so that every message to it is refused immediately. */
+  /** Its address is internal, so every message to it is refused immediately. */
   readonly webhookId: string
   readonly pausedWebhookId: string
-  /** A delivery of the first webhook; it failed. */
+  /** A failed delivery of the first webhook. */
   readonly deliveryId: string
 }
 
-/** The scene of a sample. Each interface gets its own scene, and all scenes have the same history. */
+/** The input, for a scene. Each interface gets its own scene, and all scenes have the same history. */
 type Sample = (scene: Things & { readonly foundation: Foundation }) => Given | Promise<Given>
 
 const actor = 'cli:setup'
 const silent = pino({ level: 'silent' })
 let people = 0
 
-/** An unused name, in a form that the suite recognizes. */
+/** An unused name in a format that the suite recognizes. */
 const freshName = (): string => `sample-${++people}`
 
 /** A user that a sample changes. */
@@ -63,7 +63,7 @@ const withdrawn = async (foundation: Foundation): Promise<void> => {
     await withdrawPrices(foundation, { name, reason: 'again', twoPerson: false, ...other })
 }
 
-/** A re-rate of the calls of the last days, planned and on request approved by other people. */
+/** A re-rate of the calls of the last days. It is planned and, if requested, approved by other people. */
 const planned = async (
   { organizationId }: Scene,
   foundation: Foundation,
@@ -89,7 +89,7 @@ const lastDays = () => ({
   to: new Date().toISOString(),
 })
 
-/** By a person other than the one who uses the interfaces. */
+/** Proposes a book as a person other than the one who uses the interfaces. */
 const proposed = async (foundation: Foundation): Promise<string> => {
   await withdrawn(foundation)
   const { proposal } = await proposePriceBook(foundation, {
@@ -99,7 +99,7 @@ const proposed = async (foundation: Foundation): Promise<string> => {
   return `p${proposal}`
 }
 
-/** The newest checkpoint; signs one if there is none. */
+/** The newest checkpoint. Signs one if there is none. */
 const checkpointOf = async (foundation: Foundation): Promise<string> => {
   const [last] = await listCheckpoints(foundation, 1)
   return (last ?? (await signCheckpoint(foundation, { rebuild: false }))).note
@@ -152,7 +152,7 @@ const samples: Readonly<Record<string, Sample>> = {
   'jobs show': async ({ foundation }) => {
     const ended = (await longWorks(foundation.pool, 100)).find(({ state }) => state === 'done')
     if (ended !== undefined) return { id: ended.id }
-    // If no long work has finished yet, no process will do any.
+    // If no long-running work has finished yet, no process will do any.
     const id = randomUUID()
     const operator = { actor: 'user:the-admin', role: 'admin' } as const
     const declared = declarationNamed('ledger verify')
@@ -276,7 +276,7 @@ const samples: Readonly<Record<string, Sample>> = {
   }),
 }
 
-/** Commands with nothing to act on in the scene, and the refusal by every interface. Tests of their area show that they work. */
+/** Commands with nothing to act on in the scene, and the refusal by every interface. Their own tests show that they work. */
 export const refusals: Readonly<Record<string, string>> = {
   'jobs run': 'there is no job "none"',
   'jobs retry': 'there are no dead letters',
@@ -286,7 +286,7 @@ export const refusals: Readonly<Record<string, string>> = {
 /** Queries that the event log records, because they look for people. */
 export const recordedQueries: readonly string[] = ['ledger find-calls']
 
-/** Commands whose effect is a message or a row, or that find nothing to do in the scene: no event records them. */
+/** Commands without events, because their effect is a message or a row, or because they find nothing to do in the scene. */
 export const withoutEvents: readonly string[] = [
   'lists refresh',
   'profiles erase',
