@@ -1,4 +1,4 @@
-/** Which person may approve a price change: the whole rule, most decisive case first. */
+/** The rule for who can approve a price change, with the most decisive cases first. */
 import { describe, expect, test } from 'vitest'
 import { approvalRefusal } from '../../src/administration/approval.ts'
 import { labelledOperator, provedOperator, provedUserOf } from '../../src/administration/operator.ts'
@@ -8,7 +8,7 @@ const bob = provedOperator('bob').actor
 const cli = 'cli'
 const labelledBob = labelledOperator('bob').actor
 
-describe('with two persons', () => {
+describe('with two people', () => {
   test.each([
     ['another proved person approves', ada, bob, null],
     [

@@ -1,4 +1,4 @@
-/** Every change and its actor, read from the event log and found among mostly calls. */
+/** Every change and its actor can be read from the event log, and found among mostly calls. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pino from 'pino'
@@ -61,7 +61,7 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 describe('the audit', () => {
-  test('lists every change by anyone, the newest first, as a sentence; and no calls', async () => {
+  test('lists every change by anyone as a sentence, the newest first; and no calls', async () => {
     expect(said(atFirst)).toEqual([
       `cli:root revoked the key ${partner.keyId}: leaked`,
       'user:ada disabled bob: left',
@@ -127,7 +127,7 @@ describe('the audit', () => {
     )
   })
 
-  test('shows nothing that only a row claims', async () => {
+  test('shows nothing that is only in a row', async () => {
     const [row] = await house.query(
       `insert into audit_entries (position, at, actor, type, stream, about)
        values (9e15::bigint, now(), 'user:ada', 'CreditGranted', 'ledger-x', '{}') returning position::text`,
@@ -141,7 +141,7 @@ describe('the audit', () => {
     } finally {
       await house.query('delete from audit_entries where position = $1', [row?.position])
     }
-    // A row with another actor than its event.
+    // Now the row's actor differs from its event's.
     await house.query(`update audit_entries set actor = 'user:eve' where type = 'UserDisabled'`)
     try {
       expect(said(await listed({ actors: ['user:eve'] }))).toEqual(['user:ada disabled bob: left'])
@@ -150,7 +150,7 @@ describe('the audit', () => {
     }
   })
 
-  test('is refused if its rows have stopped, and the error names the remedy', async () => {
+  test('is refused if its rows have stopped, and the error says how to fix this', async () => {
     await house.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'audit'`)
     try {
       await expect(Array.fromAsync(auditEntries(house.foundation, all, { max: 1 }))).rejects.toThrow(
@@ -161,7 +161,7 @@ describe('the audit', () => {
     }
   })
 
-  test('of 20,000 changes a few are found by any filter without reading all', async () => {
+  test('finds a few of 20,000 changes by any filter without reading all', async () => {
     await house.query(
       `insert into audit_entries (position, at, actor, type, stream, about)
        select 8e15::bigint + n, now() + n * interval '1 s', 'user:often', 'JobRequested', 'operator', array['often']
@@ -216,7 +216,7 @@ describe('each kind of change', () => {
   })
 })
 
-test('for a call the fold only checks the type: no row, and no change to write', () => {
+test('for a call, the fold only checks the type: it makes no row and no change', () => {
   const call = {
     ...{ type: 'KeyUsed', id: 'x', position: 7n, stream: `ledger-${'x'}`, revision: 1, recordedAtMs: 0 },
     ...{

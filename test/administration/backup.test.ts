@@ -109,7 +109,10 @@ const rowsIn = async (url: string, text: string): Promise<unknown[]> => {
   }
 }
 
-/** The tables that are left out, and why a restored installation does not miss them. The schemas `projections` and `pgboss` are left out entirely. */
+/**
+ * The tables that a backup does not contain, with the reason why a restored installation does not need them. The schemas
+ * `projections` and `pgboss` are left out completely.
+ */
 const leftOutTables = {
   schema_migrations: 'made by the migrations of the restored installation',
   installation: 'stored at the first start: the event log that the rows were folded from',
@@ -131,7 +134,7 @@ const leftOutTables = {
   dashboard_sessions: 'people sign in again',
 }
 
-test('every table is copied, or left out for a documented reason', async () => {
+test('every table is either copied or left out for a documented reason', async () => {
   const rows = await house.query(
     `select relname as name from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace`,
   )
@@ -157,7 +160,7 @@ test('a backup is recorded with its author and its description', async () => {
   expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)
 })
 
-test('a target is checked before the restore (empty, in use, or of another release) and is not changed', async () => {
+test('before the restore, a target is checked (empty, in use, or of another release), and it is not changed', async () => {
   const checking = async ({ config }: { readonly config: Config }): Promise<void> => {
     const asked = { path: file('second.tar'), keysLost: false, onProgress: () => undefined }
     const { backup } = await checkRestorable(config, asked)
@@ -180,7 +183,7 @@ test('a target is checked before the restore (empty, in use, or of another relea
   await expect(checking(other)).rejects.toThrow('but this database has those of 9999')
 })
 
-describe('refused, and nothing is written', () => {
+describe('a backup is refused, and nothing is written, if it', () => {
   const untouched = async ({ database }: Target): Promise<void> => {
     const [row] = await rowsIn(
       database.url,
@@ -189,7 +192,7 @@ describe('refused, and nothing is written', () => {
     expect(row).toEqual({ rows: 0 })
   }
 
-  test('a file with any modified byte, by name', async () => {
+  test('has any modified byte; the error names the file', async () => {
     const whole = await readFile(file('second.tar'))
     const sound = await checkBackup(file('second.tar'), { secretKeys: ownKeys() })
     let refused = 0
@@ -204,14 +207,14 @@ describe('refused, and nothing is written', () => {
         expect(result.message).toContain(file('damaged.tar'))
         refused++
       } else {
-        // Padding in a block, and the fields of a header other than name and length, have no meaning.
+        // Padding in a block has no meaning, and in a header only name and length do.
         expect(result).toMatchObject({ manifest: sound.manifest, rows: sound.rows })
       }
     }
     expect(refused).toBeGreaterThan(40)
   })
 
-  test('a truncated file, even if only the end is missing', async () => {
+  test('is truncated, even if only the end is missing', async () => {
     const whole = await readFile(file('second.tar'))
     const there = await target()
     for (const length of [0, 100, 700, whole.length >> 1, whole.length - 3_000]) {
@@ -221,20 +224,20 @@ describe('refused, and nothing is written', () => {
     }
   })
 
-  test('a file that is not a backup, and an empty one', async () => {
+  test('is not a backup, or is empty', async () => {
     await writeFile(file('noise'), randomBytes(10_000))
     const there = await target()
     await expect(restore(there, 'noise')).rejects.toThrow(/noise is damaged, incomplete or not a backup/)
     await expect(restore(there, 'nowhere')).rejects.toThrow(/nowhere cannot be read \(ENOENT\)/)
   })
 
-  test('made with another SECRET_KEY', async () => {
+  test('was made with another SECRET_KEY', async () => {
     const there = await target({ SECRET_KEY: 'another secret of the test, long enough to be one' })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^SECRET_KEY: .*a different key was given/)
     await untouched(there)
   })
 
-  test('made by someone without SECRET_KEY, even if every digest in it is right', async () => {
+  test('was made by someone without SECRET_KEY, even if every digest in it is right', async () => {
     const entries: { name: string; sha256: string }[] = []
     const forged = await createArchive(file('forged.tar'))
     for await (const { name, bytes, sha256 } of readArchive(file('first.tar'))) {
@@ -252,28 +255,28 @@ describe('refused, and nothing is written', () => {
     await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/damaged or not ours/)
   })
 
-  test('its keys are not in KEY_DIR; with --keys-lost the restore continues', async () => {
+  test('has keys that are not in KEY_DIR; with --keys-lost the restore continues', async () => {
     const there = await target({ KEY_DIR: file('other-keys') })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^KEY_DIR: .*other-keys lacks the key/)
     await untouched(there)
     await restore(there, 'second.tar', true)
   })
 
-  test('an event log that does not answer', async () => {
+  test('belongs to an event log that does not answer', async () => {
     const there = await target({ EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^EVENT_LOG_URL: /)
-    // The rows exist, but the log is not at its configured place, so nothing starts.
+    // The rows exist, but the log is not at its configured place, so processes do not start.
     await expect(openFoundation(there.config, { logger })).rejects.toThrow('is being restored here')
   })
 
-  test('an existing file, and a missing directory', async () => {
+  test('would be written to an existing file or into a missing directory', async () => {
     await expect(backUp('first.tar')).rejects.toThrow(/exists and is not overwritten/)
     await expect(backUp('nowhere/third.tar')).rejects.toThrow(/cannot be written \(ENOENT\)/)
   })
 })
 
-/** A backup as an earlier release would write it: without the last migration and everything added since. */
-test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
+/** Makes a backup as an earlier release would: without the last migration and everything added since then. */
+test('a backup from an earlier release is loaded into its own tables, which are then migrated', async () => {
   const earlier = (await newestMigration()) - 1
   const isLater = (name: string): boolean => name.replace('tables/', '').startsWith('webhook_')
   const tables = first.manifest.tables.filter(({ name }) => !isLater(name))
@@ -320,7 +323,7 @@ test('a person erased after the backup stays erased after a restore', async () =
   expect(await profileOpened(foundation, there.config), 'once').toBe(0)
 })
 
-/** Opens the capability as a process does before it answers. Returns how many people it erased again. */
+/** Opens the capability as a process does before it answers. Returns the number of people that it erased again. */
 const profileOpened = async (foundation: Foundation, config: Config): Promise<number> => {
   const told: number[] = []
   const telling = pino({ level: 'warn' }, { write: (line) => told.push(JSON.parse(line).people as number) })
@@ -329,7 +332,7 @@ const profileOpened = async (foundation: Foundation, config: Config): Promise<nu
     ...foundation,
     ...{ settings: config, answersCalls: true, embedded: false, logger: telling },
     meters: { words: nothing, counter: nothing, histogram: nothing, total: nothing, gauge: nothing },
-    // Neither is used before a call.
+    // These are not used before the first call.
     ...{
       queue: { send: async () => undefined },
       outside: { fetchUpstream: async () => Promise.reject(new Error()) },
@@ -350,7 +353,7 @@ describe('during an incomplete restore', () => {
   const refused = ({ config }: Target) =>
     expect(openFoundation(config, { logger })).rejects.toThrow('a backup is being restored here')
 
-  test('nothing starts there, any other restore is refused, and the same one continues to all rows and read models', async () => {
+  test('processes do not start, any other restore is refused, and the same restore continues until all rows and read models exist', async () => {
     const there = await target()
     const loaded = await restore(there, 'second.tar')
     expect(loaded.rows.companies).toBe(3_000)
@@ -378,7 +381,7 @@ describe('during an incomplete restore', () => {
     await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
   })
 
-  test('if it ended before a row was loaded, nothing starts either: it begins again, with any backup', async () => {
+  test('that ended before a row was loaded, processes do not start either: the restore starts over, with any backup', async () => {
     const there = await target()
     await restore(there, 'second.tar')
     // The state after a kill between the mark and the rows.
@@ -398,7 +401,7 @@ describe('during an incomplete restore', () => {
 })
 
 describe('a final backup', () => {
-  test('is not made while the service runs, and leaves it open', async () => {
+  test('is not made while the service runs, and does not close the installation', async () => {
     await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
       /Stop every process, then make the final/,
     )
@@ -415,7 +418,7 @@ describe('a final backup', () => {
     const start = () => openFoundation(source.config, { logger })
     await expect(start()).rejects.toThrow(/^DATABASE_URL: this installation was closed on .*final\.tar/)
     await expect(restore(source, 'final.tar')).rejects.toThrow('this installation was closed')
-    // Killed before the file existed, so the backup is requested again.
+    // The command was killed before the file existed, so the backup is requested again.
     await finalOf(source.config, 'final-again.tar')
     await expect(start()).rejects.toThrow('final-again.tar')
     await rowsIn(source.database.url, 'delete from installation_mark')

@@ -1,4 +1,4 @@
-/** The list of checks, each tested alone, in some cases with doubles of the database's answers. */
+/** The checks of "doctor", each tested alone, some with doubles of the database's answers. */
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
@@ -62,7 +62,6 @@ const all: readonly Check<never>[] = [
   ...keyChecks,
 ]
 
-/** The findings of one check, for the given input. */
 const lines = async (name: string, on: object): Promise<string[]> => {
   const found = all.filter((one) => one.name === name)
   if (found.length !== 1) throw new Error(`${found.length} checks are named ${name}`)
@@ -78,7 +77,7 @@ test('names are unique, and every check has a remedy', () => {
   expect(new Set(gauges).size).toBe(gauges.length)
 })
 
-/** A double of the database: answers each matching statement with these rows. */
+/** A double of the database that answers each matching statement with these rows. */
 const databaseSaying = (...answers: readonly (readonly [RegExp, readonly object[]])[]): pg.Pool =>
   ({
     query: async (text: string) => {
@@ -138,7 +137,7 @@ const startOldPostgres = async (version: string, number: number) => {
   }
 }
 
-test('a PostgreSQL that is too old is one fault with its remedy, and no other check reads it', async () => {
+test('a PostgreSQL that is too old is one fault with its remedy, and the other checks do not read it', async () => {
   const old = await startOldPostgres('15.8', 150_008)
   const secret = 'a secret of the test, long enough to be one'
   const GEOIP_CITY_DB = await writeCityFile(dir)
@@ -190,7 +189,7 @@ test('every command named in a remedy exists', async () => {
 })
 
 describe('running checks', () => {
-  test('a check that throws or hangs is its own fault, and the order stays the same', async () => {
+  test('a check that throws or hangs is a fault of its own, and the order stays the same', async () => {
     const checkOf = (name: string, look: Check<unknown>['look']): Check<unknown> => ({
       ...{ name, look, severity: 'warning', advice: 'Look elsewhere.' },
       bound: { unit: 'seconds', warning: 10, fault: 20 },
@@ -348,7 +347,7 @@ describe('proof and recovery of the log', () => {
     }
   }
 
-  test('nothing is missing in an empty log, or in one that has just begun', async () => {
+  test('an empty log, or one that has just begun, lacks nothing', async () => {
     const ask = await scene({ type: 'Whatever', data: {}, atMs: startMs })
     const empty = ofLog(createMemoryEventLog().client('doctor'))
     for (const about of ['checkpoints', 'verification', 'reconciliation', 'backup', 'rebuild']) {
@@ -367,7 +366,7 @@ describe('proof and recovery of the log', () => {
     ])
   })
 
-  test('a missing backup is a warning after two days; the newest counts', async () => {
+  test('a missing backup is a warning after two days; the newest backup counts', async () => {
     const made = (atMs: number) => ({ type: 'BackupCreated', data: { position: '1' }, atMs })
     const ask = await scene(made(startMs), made(startMs + dayMs), {
       type: 'Whatever',
@@ -382,7 +381,7 @@ describe('proof and recovery of the log', () => {
     ])
   })
 
-  test('money figures changed by a rebuild are a fault for seven days', async () => {
+  test('money figures that a rebuild changed are a fault for seven days', async () => {
     const ended = {
       ...{
         rebuild_id: '0190a8e0-0000-4000-8000-000000000000',
@@ -398,7 +397,7 @@ describe('proof and recovery of the log', () => {
     expect(await ask('rebuild', startMs + 8 * dayMs)).toEqual(['ok: the last was 8 days ago'])
   })
 
-  test('a reconciliation with differences is a fault; a last reconciliation that is too old is a warning', async () => {
+  test('a reconciliation with differences is a fault, and one that is too old is a warning', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: startMs })
     const eventLog = createMemoryEventLog().client('doctor')
     const ask = (nowMs: number): Promise<string[]> => {
@@ -446,7 +445,7 @@ describe('clocks', () => {
     })
   }
 
-  test('that differ are reported with the process they belong to', async () => {
+  test('that differ are reported with the process to which they belong', async () => {
     expect(await check(Date.now() - 60_000, 100, -5_000, 20 * minuteMs)).toEqual([
       expect.stringMatching(/^warning: this host's clock is (59|60|61) s ahead of the database's$/),
       "ok: the clock of process 1 on api is 100 ms ahead of the database's",
@@ -495,7 +494,7 @@ describe('the directory of the keys', () => {
   const keyLines = (environment: Record<string, string>, about = 'KEY_DIR'): Promise<string[]> =>
     lines(about, { config: parseConfig(environment) })
 
-  test('inside DATA_DIR by configuration is a warning, by default a remark about backups', async () => {
+  test('inside DATA_DIR by configuration is a warning, and by default a remark about backups', async () => {
     const data = join(dir, 'data')
     const keys = join(data, 'keys')
     await mkdir(keys, { recursive: true, mode: 0o700 })
@@ -523,7 +522,7 @@ describe('the directory of the keys', () => {
 })
 
 describe('the network', () => {
-  test("at the service's address there is nothing, something else, or the service", async () => {
+  test("at the service's address, a check finds nothing, something else, or the service", async () => {
     const answers = { ready: 200, not_ready: 503, strange: 200 } as const
     let answer: keyof typeof answers = 'strange'
     const server = createHttpServer((_, response) =>
@@ -551,14 +550,14 @@ describe('the network', () => {
     expect(await ask()).toEqual([`warning: nothing listens at ${url} (API_PORT)`])
   })
 
-  test('an unreachable Redis is a warning, and no password is shown', async () => {
+  test('an unreachable Redis is a warning, and its password is not shown', async () => {
     const config = parseConfig({ REDIS_URL: 'redis://u:geheimnis@127.0.0.1:1' })
     expect(await lines('Redis', { config })).toEqual([
       'warning: it does not answer: connect ECONNREFUSED 127.0.0.1:1',
     ])
   })
 
-  test('the name for mail servers and its address must lead to each other', async () => {
+  test('the name for mail servers must lead to its address, and the address to the name', async () => {
     const dns = await startDnsServer({
       'good.test': { A: ['192.0.2.1'] },
       '1.2.0.192.in-addr.arpa': { PTR: ['good.test'] },
@@ -594,7 +593,7 @@ describe('lists of domains', () => {
   const refreshed = (day: string): string =>
     `# Generated ${day}, not edited. 1 domains; see provenance.md.\nmailinator.com\n`
 
-  test('have the date in their first line if they were refreshed, or else that of the packages', async () => {
+  test('have the date from their first line if they were refreshed, or else the date of the packages', async () => {
     const folder = await mkdtemp(join(dir, 'lists-'))
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([
       'ok: domains from the packages; the oldest list is from 2026-09-21, 41 days ago',

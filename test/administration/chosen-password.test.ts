@@ -1,4 +1,4 @@
-/** Rules for passwords: long enough, and not one that attackers try first. */
+/** A password must be long enough, and must not be one that attackers try first. */
 import { describe, expect, test } from 'vitest'
 import { checkPassword } from '../../src/administration/users/chosen-password.ts'
 
@@ -32,7 +32,7 @@ describe('a password is refused', () => {
     await expect(check(password)).rejects.toThrow('too easy to guess')
   })
 
-  test('of fourteen characters, for any number of bytes', async () => {
+  test('with fourteen characters, for any number of bytes', async () => {
     await expect(check('kÄ9#😀vT2!xQ7§b')).rejects.toThrow('at least 15 characters')
     await expect(check('x'.repeat(1_025))).rejects.toThrow('at most 1024')
   })
@@ -48,7 +48,7 @@ test.each([
   expect(await check(password)).toBe(password)
 })
 
-test('checking the longest one takes no noticeable time', async () => {
+test('checking the longest password takes no noticeable time', async () => {
   await check('correct horse battery staple')
   const before = performance.now()
   await check('p4$sw0rd1@! and x7Kd92mVqLw0pZt '.repeat(32)).catch(() => undefined)

@@ -14,7 +14,7 @@ import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, startCli } from '../support/service.ts'
 
-/** Moving: the copy of an event log keeps every byte that a digest covers. */
+/** When an installation moves, the copy of its event log has every byte that a digest covers. */
 
 const logger = pino({ level: 'silent' })
 const organizations = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
@@ -97,7 +97,7 @@ const kept = ({ stream, revision, id, type, data, metadata }: RecordedEvent) => 
 })
 const byStream = (events: readonly RecordedEvent[]) => Map.groupBy(events.map(kept), ({ stream }) => stream)
 
-test('an interrupted and restarted copy holds every event of every stream, byte for byte, and verifies', async () => {
+test('a copy that was interrupted and restarted contains every event of every stream, byte for byte, and verifies', async () => {
   let seen = 0
   const interrupted = copyEventLog({
     from: source,
@@ -154,7 +154,7 @@ test('a target with other events is refused with stream and revision, and left u
   }
 })
 
-test('a source that changes during the copy is reported as in use; once no process uses it, the copy is completed', async () => {
+test('a source that changes during the copy is reported as in use; once processes no longer use it, the copy is completed', async () => {
   const [from, to] = [await testDatabase(), await testDatabase()]
   const [written, target] = [from, to].map(({ url }) => openPostgresEventLog({ url, logger })) as [
     EventLog,
@@ -186,7 +186,7 @@ test('a source that changes during the copy is reported as in use; once no proce
   }
 })
 
-test('the command copies a PostgreSQL log to a double of EventStoreDB; after a kill it continues, and every digest is the same', async () => {
+test('the command copies a PostgreSQL log to an EventStoreDB double; after a kill it continues, and every digest is the same', async () => {
   const double = await startEventStoreDouble({ systemEventEvery: 100 })
   const args = ['event-log', 'copy', '--from', databases[0]?.url ?? '', '--to', double.url]
   const log = openEventStoreDb({ url: double.url, logger })
@@ -195,7 +195,7 @@ test('the command copies a PostgreSQL log to a double of EventStoreDB; after a k
     double.onAppend = () => {
       if (double.appends < 4) return undefined
       killed.child.kill('SIGKILL')
-      // Written, but no process is left to receive the reply.
+      // The append was written, but no process is left to receive the reply.
       return 'lose-reply'
     }
     expect((await killed.ended).code).toBeNull()

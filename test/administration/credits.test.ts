@@ -1,4 +1,4 @@
-/** Credit movements made by operators: once per reference, and refunds never exceed the cost of a call, even with concurrent requests. */
+/** Operators' credit movements are made once per reference, and refunds never exceed the cost of a call, even with concurrent requests. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { adjust, voidGrant } from '../../src/administration/credits/corrections.ts'
 import { grant, grantOnce } from '../../src/administration/credits/credits.ts'
@@ -52,7 +52,7 @@ const sound = async (): Promise<void> =>
 
 const requestIdOf = (n: number): string => `01M7YKBQZN92PN3ABTVNQE6E${String(n).padStart(2, '0')}`
 
-/** A call with this cost. Returns its request id. */
+/** Makes a call with this cost. Returns its request id. */
 const call = async (n: number, price: string): Promise<string> => {
   const requestId = requestIdOf(n)
   await one.ledger.submit(org, pricedCall({ requestId, price }))
@@ -72,7 +72,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('with another amount, expiry, priority or kind is refused, naming both', async () => {
+  test('with another amount, expiry, priority or kind is refused, and the error names both values', async () => {
     await grantOnce(one, wanted)
     const first = `reference "${reference}" already names a grant of 100 credits with priority 100 that expires at 2999-01-01T00:00:00.000Z; you asked for `
     for (const [changed, text] of [
@@ -90,7 +90,7 @@ describe('a grant with a reference', () => {
     expect(await balance()).toBe('100')
   })
 
-  test('by two concurrent processes is one lot, and one of them reports that it existed', async () => {
+  test('by two concurrent processes is one lot, and one of the processes reports that it existed', async () => {
     for (let n = 0; n < 8; n++) {
       const same = { ...grantOf('1'), reference: `at once ${n}` }
       const made = await Promise.all([grantOnce(one, same), grantOnce(other, same)])
@@ -101,7 +101,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('made by another process after this one searched for it is found by the ledger', async () => {
+  test('made by another process after this one searched for it is found in the ledger', async () => {
     await grantOnce(one, { ...wanted, reference: 'another' })
     const { ledger } = one
     const behind: Process = {
@@ -120,7 +120,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('with two concurrent amounts takes one of the two', async () => {
+  test('with two concurrent amounts uses one of the two', async () => {
     const made = await Promise.allSettled([
       grantOnce(one, { ...grantOf('1'), reference }),
       grantOnce(other, { ...grantOf('2'), reference }),
@@ -166,7 +166,7 @@ describe('a grant with a reference', () => {
 })
 
 describe('adjustments and voids', () => {
-  test('an adjustment takes and gives, once per reference, and never takes more than is available', async () => {
+  test('an adjustment adds or removes credits, once per reference, and never removes more than are available', async () => {
     await grant(one, grantOf('10'))
     const asked = { organizationId: org, reason: 'agreed', reference: 'CRN-1', ...who }
     const taken = await adjust(one, { ...asked, amount: parseCredits('-4') })
@@ -179,7 +179,7 @@ describe('adjustments and voids', () => {
     expect(await balance()).toBe('7.5')
   })
 
-  test('a void takes the rest of its lot and of no other', async () => {
+  test('a void removes the rest of its lot and of no other lot', async () => {
     const { granted } = await grant(one, grantOf('10'))
     await grant(one, grantOf('5', { priority: 200 }))
     await call(1, '3')
@@ -200,7 +200,7 @@ describe('a refund', () => {
     amount: amount === undefined ? undefined : parseCredits(amount),
   })
 
-  test('goes back into the lots of the call, the last first, and reopens emptied ones', async () => {
+  test('returns credits to the lots that paid for the call, the last lot first, and reopens empty ones', async () => {
     const first = (await grant(one, grantOf('2', { priority: 1, expiresAt: '2999-01-01T00:00:00.000Z' })))
       .granted
     const second = (await grant(one, grantOf('10', { priority: 2 }))).granted
@@ -247,7 +247,7 @@ describe('a refund', () => {
     }
   })
 
-  test('with a dry run shows what it would do, and does nothing', async () => {
+  test('with a dry run shows what would happen, and does nothing', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '4')
     const before = log.eventsOf(stream).length
@@ -257,7 +257,7 @@ describe('a refund', () => {
     expect(log.eventsOf(stream)).toHaveLength(before)
   })
 
-  test('of more than the call still costs, of a free call, or of no call, is refused', async () => {
+  test('of more than the call still costs, of a free call, or without a call, is refused', async () => {
     await grant(one, grantOf('10'))
     const [paid, free] = [await call(1, '4'), await call(2, '0')]
     await refund(one, refundsOf(paid, '3'))
@@ -274,7 +274,7 @@ describe('a refund', () => {
     await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is not a request id')
   })
 
-  test('is computed from the log: a row that points elsewhere, or at another call, changes nothing', async () => {
+  test('is computed from the log: a row that points to a wrong place or another call changes nothing', async () => {
     await grant(one, grantOf('10'))
     const [first, second] = [await call(1, '4'), await call(2, '1')]
     const rows = [
@@ -287,7 +287,7 @@ describe('a refund', () => {
     expect((await refund(misled, refundsOf(first))).adjusted.amount).toBe('4')
   })
 
-  test('of a request that was recorded twice is of the charged call', async () => {
+  test('of a request that was recorded twice applies to the charged call', async () => {
     await grant(one, grantOf('10'))
     const requestId = requestIdOf(1)
     await one.ledger.submit(org, {
@@ -327,7 +327,7 @@ describe('a refund', () => {
     await sound()
   })
 
-  test('and the reversal of a call with an unknown outcome exclude each other', async () => {
+  test('excludes, and is excluded by, the reversal of a call with an unknown outcome', async () => {
     await grant(one, grantOf('1000'))
     for (let n = 0; n < 8; n++) {
       const requestId = await call(n, '4')
@@ -338,7 +338,7 @@ describe('a refund', () => {
       const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
-      // A process whose append was refused may learn later that it arrived.
+      // A process whose append was refused can learn later that it arrived.
       if (n >= 4) await refunded
       await Promise.allSettled([refunded, reverse()])
     }
@@ -368,7 +368,7 @@ describe('a refund with a reference', () => {
   const asked = { organizationId: org, reason: 'wrong answer', reference: 'CRN-7', ...who }
   const half = parseCredits('1.5')
 
-  test('of a part is made once, however often and from wherever it is sent', async () => {
+  test('of a part is made once, no matter how often and from where it is requested', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     const first = await refund(one, { ...asked, requestId, amount: half })
@@ -390,7 +390,7 @@ describe('a refund with a reference', () => {
     await sound()
   })
 
-  test('of the full current cost is the same with that amount and without one', async () => {
+  test('of the full current cost is the same with that amount and without an amount', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     await refund(one, { ...asked, requestId })
@@ -401,7 +401,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('10')
   })
 
-  test('with another amount, call or kind is refused, naming both', async () => {
+  test('with another amount, call or kind is refused, and the error names both values', async () => {
     await grant(one, grantOf('10'))
     const [requestId, otherCall] = [await call(1, '3'), await call(2, '3')]
     await refund(one, { ...asked, requestId, amount: half })
@@ -426,7 +426,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('6.5')
   })
 
-  test('by two concurrent processes is one refund, and one of them reports that it existed', async () => {
+  test('by two concurrent processes is one refund, and one of the processes reports that it existed', async () => {
     await grant(one, grantOf('100'))
     for (let n = 0; n < 8; n++) {
       const requestId = await call(n, '3')
@@ -440,7 +440,7 @@ describe('a refund with a reference', () => {
     await sound()
   })
 
-  test('with two concurrent amounts takes one of the two', async () => {
+  test('with two concurrent amounts uses one of the two', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     const made = await Promise.allSettled([
@@ -493,7 +493,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('8.5')
   })
 
-  test('must name a call of its own organization, and reserves nothing if there is nothing to refund', async () => {
+  test('must name a call by its own organization, and reserves nothing if there is nothing to refund', async () => {
     await grant(one, grantOf('10'))
     const free = await call(1, '0')
     await expect(refund(one, { ...asked, requestId: free })).rejects.toThrow('cost nothing')
@@ -501,7 +501,7 @@ describe('a refund with a reference', () => {
   })
 })
 
-test('a lot opened by an adjustment or a refund keeps its reference', async () => {
+test("a lot that an adjustment or a refund opened has that operation's reference", async () => {
   await adjust(one, {
     organizationId: org,
     amount: parseCredits('4'),

@@ -11,7 +11,7 @@ import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type CliResult, cli } from '../support/service.ts'
 
-/** The service's user, on a double that keeps users and the rights of `$settings` like a real server. */
+/** The service's user, on a double that stores users and the rights in `$settings` like a real server. */
 
 const adminPassword = 'the administrator: @/?'
 const password = 'the service of them all: @/?#'
@@ -56,7 +56,7 @@ const prepare = (more: Record<string, string> = {}, user = 'enrichment'): Promis
 const settingsOf = (): unknown[] =>
   double.eventsOf('$settings').map(({ data }) => JSON.parse(Buffer.from(data).toString()))
 
-test('a user is created that reads everything and writes streams; repeating it only changes the password', async () => {
+test('a user is created that can read everything and write streams; a repetition only changes the password', async () => {
   const { code, out, err } = await prepare()
   expect(code, err).toBe(0)
   expect(out + err).not.toContain(password)
@@ -149,7 +149,7 @@ describe('existing rights', () => {
     })
   })
 
-  test('giving them twice has the same result', () => {
+  test('granting them twice has the same result', () => {
     const once = settingsFor({}, { user: 'new', shared: false })
     expect(settingsFor(once, { user: 'new', shared: false })).toEqual(once)
   })

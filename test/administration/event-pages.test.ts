@@ -1,4 +1,4 @@
-/** Pages of the event log in EventStoreDB, whose positions have gaps and which also holds events of other applications. */
+/** Pages of the event log in EventStoreDB, whose positions have gaps and which also contains events of other applications. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
@@ -37,7 +37,7 @@ afterAll(async () => {
 })
 
 describe('in EventStoreDB', () => {
-  test('the newest events are paged, without those of other logs on the server', async () => {
+  test('the newest events are shown in pages, without those of other logs on the server', async () => {
     const seen: number[] = []
     for (let before: bigint | null = null; ; ) {
       const page = await newestEvents(eventLog, { before, type: null })
@@ -53,11 +53,11 @@ describe('in EventStoreDB', () => {
       lookedAt: 120,
       next: null,
     })
-    // The log has nothing at that position, so nothing is before it.
+    // There is no event at that position, so the page before it is empty.
     expect(await newestEvents(eventLog, { before: 3n, type: null })).toMatchObject({ events: [], next: null })
   })
 
-  test('a stream is paged with its chain, and an event is shown with its neighbours', async () => {
+  test('a stream is shown in pages with its chain, and an event with its neighbours', async () => {
     const first = await streamPage(eventLog, { stream, before: null, type: null })
     expect(first?.events.map(({ event }) => event.revision)).toEqual(
       Array.from({ length: 50 }, (_, i) => 119 - i),
@@ -85,7 +85,7 @@ describe('in EventStoreDB', () => {
     expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
       { revision: 40, state: 'broken' },
     ])
-    // The next page checks it against the digest that the page's own first event continues from.
+    // The next page checks it with the digest from which that page's first event continues.
     expect(await eventPage(eventLog, { stream, revision: 41 })).toMatchObject({ link: { state: 'holds' } })
   })
 })

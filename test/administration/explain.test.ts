@@ -1,4 +1,4 @@
-/** Explaining a call with the read models, with the ledger alone, and with wrong read models. */
+/** A call is explained with the read models, with the ledger alone, and with wrong read models. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
@@ -52,7 +52,7 @@ describe('a call', () => {
     })
   })
 
-  test('is found in the ledger if the read models lost it, or have it at the wrong place', async () => {
+  test('is found in the ledger if the read models lack it or have it at the wrong place', async () => {
     const partner = await house.partner()
     const lost = await lookedUp(partner, places.london)
     const moved = await lookedUp(partner, places.london)
@@ -65,7 +65,7 @@ describe('a call', () => {
     await expect(bounded).rejects.toThrow('no ledger contains an individual record')
   })
 
-  test('a place in the read models with another event is ignored', async () => {
+  test('if the read models have the place of another event, that place is ignored', async () => {
     const partner = await house.partner()
     const one = await lookedUp(partner, places.london)
     const other = await lookedUp(partner, places.unknown)
@@ -80,7 +80,7 @@ describe('a call', () => {
     })
   })
 
-  test('a call in no ledger is not found, with a hint about what is recorded; an invalid request id is refused', async () => {
+  test('that is in no ledger is not found, with a hint about what is recorded; an invalid request id is refused', async () => {
     const unknown = explainCall(house.foundation, { requestId: '01JB2ZQ5V7N3K2M4P6R8T0W1X2' })
     await expect(unknown).rejects.toThrow(/RateLimitExceeded.+CallsRefused/)
     await expect(explainCall(house.foundation, { requestId: 'x' })).rejects.toThrow('is not a request id')
@@ -118,7 +118,7 @@ describe('the subject of a call', () => {
       expect(await emailValidation.recognizes?.(storage(), text)(facts)).toEqual({ verdict })
   })
 
-  test('a profile is recognized by any identifier of the person; for an unknown person this is impossible', async () => {
+  test("a profile is recognized by any of the person's identifiers; for an unknown person this is impossible", async () => {
     const facts = { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject } as const
     const verdictOf = async (text: string) => (await profile.recognizes?.(storage(), text)(facts))?.verdict
     expect(await verdictOf('ada-lovelace')).toBe('cannot_be_told')

@@ -1,4 +1,4 @@
-/** Exporting a range of a ledger, with the exact texts of the event log. */
+/** Exporting a range of a ledger, with the event log's exact texts. */
 import { beforeAll, describe, expect, test } from 'vitest'
 import { eventJson, eventLine } from '../../src/administration/event-log/event-json.ts'
 import { exportLedger, type LedgerRange } from '../../src/administration/ledgers/ledgers.ts'
@@ -38,7 +38,7 @@ describe('a range', () => {
     expect(await revisions({ by: 'revision', from: 12, to: 15 })).toEqual([])
   })
 
-  test('by time holds events effective from its start and before its end, whenever they were recorded', async () => {
+  test('by time contains events effective from its start and before its end, no matter when they were recorded', async () => {
     const at = (day: number) => `2026-01-0${day}T00:00:00.000Z`
     expect(await revisions({ by: 'time', from: at(2), until: at(4) })).toEqual([1, 2])
     expect(await revisions({ by: 'time', from: null, until: at(2) })).toEqual([0, 9])
@@ -70,7 +70,7 @@ describe('a line', () => {
     expect(line).toContain('"data":{"b":1, "a":"é\\n"}}')
   })
 
-  test('is one line of JSON, for any content of the log', async () => {
+  test('is one line of JSON, for any content in the log', async () => {
     const { line, event } = await lineOf({ data: '{"a":\n1}' })
     expect(line).not.toContain('\n')
     expect(JSON.parse(line)).toEqual(eventJson(event))

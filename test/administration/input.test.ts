@@ -15,7 +15,7 @@ import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { faultOf } from '../../src/dashboard/form.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 
-/** Every rule for operator input names the refused field, so that no interface has to parse the message. */
+/** Every rule for operator input names the refused field, so that interfaces do not have to parse the message. */
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
 
@@ -88,7 +88,7 @@ test('surrounding white space is removed from input, and values are normalized',
   expect(amountOf('amount', '1.50', { zero: false })).toBe(1_500_000n)
 })
 
-test('a day that does not exist is refused, not taken as one of the next month', () => {
+test('a day that does not exist is refused, not read as a day in the next month', () => {
   for (const text of [
     '2026-02-30',
     '2026-02-29T00:00:00Z',
@@ -105,7 +105,7 @@ test('a day that does not exist is refused, not taken as one of the next month',
     expect(() => expiryOf('at', text), text).toThrow(expect.objectContaining({ field: 'at' }))
 })
 
-test('text without a time zone is in UTC, in any local time zone', () => {
+test('text without a time zone is read as UTC, in any local time zone', () => {
   const { TZ } = process.env
   try {
     process.env.TZ = 'America/New_York'

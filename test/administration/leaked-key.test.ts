@@ -1,4 +1,7 @@
-/** Replacing a leaked key: ended first, one successor, each call refunded once, wherever a process ends and however often it is asked. */
+/**
+ * A leaked key is ended first and gets one successor, and each call is refunded once, wherever a process ends and however often
+ * this is requested.
+ */
 import { createHash } from 'node:crypto'
 import { pino } from 'pino'
 import { ulid } from 'ulid'
@@ -120,7 +123,7 @@ beforeEach(async () => {
   key = await issued()
 })
 
-/** Two calls to refund, one of them refunded in part before, and calls that are not to be refunded. */
+/** Two calls to refund, one of which was partly refunded before, and calls that must not be refunded. */
 const history = async (): Promise<void> => {
   const other = await issued()
   await call('7', { hours: -5 })
@@ -171,7 +174,7 @@ describe('a leaked key', () => {
     ])
   })
 
-  test('that is replaced again gets no second successor, and nothing is refunded twice', async () => {
+  test('that is replaced again gets no second successor, and refunds are not repeated', async () => {
     await history()
     const first = await run(one)
     const before = await one.eventLog.head()
@@ -192,7 +195,7 @@ describe('a leaked key', () => {
     expect(await balance()).toBe('82')
   })
 
-  test('is replaced once by two processes together, and one of them shows the key', {
+  test('is replaced once by two concurrent processes, and one of them shows the key', {
     timeout: 30_000,
   }, async () => {
     await history()
@@ -216,7 +219,7 @@ describe('a leaked key', () => {
     expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
   })
 
-  test('that was revoked or rotated before is not revoked or replaced once more', async () => {
+  test('that was already revoked or rotated is not revoked or replaced again', async () => {
     await revoke(one, { keyId: key, reason: 'leaked', actor })
     const first = await run(one)
     expect(typesIn(keyStream(key))).toEqual(['ApiKeyIssued', 'ApiKeyRevoked', 'ApiKeyRotated'])
@@ -229,7 +232,7 @@ describe('a leaked key', () => {
     expect(keyStreams()).toHaveLength(streams)
   })
 
-  test('that does not exist, or is of another organization, is refused, and nothing is written', async () => {
+  test('that does not exist, or belongs to another organization, is refused, and nothing is written', async () => {
     await openLedger(another, '10')
     const before = await one.eventLog.head()
     for (const more of [{ key: 'A'.repeat(16) }, { organization: another }]) {
@@ -239,7 +242,7 @@ describe('a leaked key', () => {
     expect(await one.eventLog.head()).toBe(before)
   })
 
-  test('is ended and replaced although its calls cannot be read, and the answer shows the key and the error', async () => {
+  test('is ended and replaced even if its calls cannot be read, and the answer shows the key and the error', async () => {
     await history()
     const { eventLog } = one
     const unread: Foundation = {
@@ -262,7 +265,7 @@ describe('a leaked key', () => {
 })
 
 describe('the chosen calls', () => {
-  test('that were refunded or reversed, or were free, cost nothing, and why is said', async () => {
+  test('that were refunded or reversed, or were free, get no refund, and the answer gives the reason', async () => {
     const [whole, reversed, free] = [await call('2'), await call('3'), await call('0')]
     const asked = { organizationId: org, reason: 'slow', actor, dryRun: false }
     await refund(one, { ...asked, requestId: whole })
@@ -294,7 +297,7 @@ describe('the chosen calls', () => {
     expect(await balance()).toBe('100')
   })
 
-  test('of another organization or another key are not refunded, as if they did not exist', async () => {
+  test('by another organization or key are not refunded, as if they did not exist', async () => {
     await openLedger(another, '10')
     const stranger = await issued(another)
     const [own, other, theirs, none] = [
@@ -314,7 +317,7 @@ describe('the chosen calls', () => {
     expect(log.eventsOf(ledgerStream(another))).toHaveLength(before)
   })
 
-  test('are those before the end of the time, and of none are chosen none are refunded', async () => {
+  test('are those before the end of the range, and nothing is refunded if no calls are chosen', async () => {
     const requestId = await call('2', { hours: -1.5 })
     await call('3')
     expect((await run(one, { from: undefined })).json.refunds).toBeNull()
@@ -330,7 +333,7 @@ describe('the chosen calls', () => {
       await expect(async () => run(one, more)).rejects.toThrow(why)
   })
 
-  test('are refunded by the command for refunds alone, once under the same reference', async () => {
+  test('are refunded by the command for refunds alone, once per reference', async () => {
     await history()
     const context = contextOf(one)
     const asked = () => refundCalls.read(given({ reason: 'leaked' }))
@@ -346,7 +349,7 @@ describe('the chosen calls', () => {
     )
   })
 
-  test('are refunded exactly, while others correct the same ledger', async () => {
+  test('are refunded exactly, even while others correct the same ledger', async () => {
     for (let n = 0; n < 12; n++) await call('2')
     const asked = { organizationId: org, reason: 'counted twice', actor, dryRun: false }
     const [{ json }] = await Promise.all([
@@ -363,7 +366,7 @@ class Ended extends Error {
   override name = 'Ended'
 }
 
-/** A process that ends at its n-th step outside: before the step is done, or after it and before its answer is heard. */
+/** A process that ends at its n-th outside step, either before the step is done, or after it and before the answer arrives. */
 const endingAt = (step: number, when: 'before' | 'after') => {
   let steps = 0
   const counted =
@@ -421,7 +424,7 @@ describe.each(['before', 'after'] as const)('a process that ends %s', (when) => 
       expect(refunds()).toHaveLength(before + 2)
       const [first] = log.eventsOf(keyStream(again.json.api_key_id ?? '')).map(decodeEvent)
       const working = secretIn(first)
-      // The key that works was shown to at most one of them.
+      // At most one of them has shown the key that works.
       const shown = [told?.json.api_key, again.json.api_key].flatMap((text) => text ?? [])
       expect(shown.length).toBeLessThanOrEqual(1)
       for (const text of shown) expect(hmacOf(parseApiKey(text)?.secret ?? '')).toBe(working)
@@ -440,7 +443,7 @@ test('the roles that may replace a leaked key are those that may change both key
   expect(roles.filter((role) => mayDo(role, 'keys.replace'))).toEqual(both)
 })
 
-test('the longest grace period of a rotation is accepted even if the clock advances between readings', async () => {
+test('the longest grace period for a rotation is accepted even if the clock advances between readings', async () => {
   let readings = 0
   const laterMs = Date.now() + 1_000
   const reading = vi.spyOn(Date, 'now').mockImplementation(() => laterMs + readings++)

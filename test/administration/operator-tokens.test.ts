@@ -1,4 +1,4 @@
-/** Personal tokens for the command line: their owners, and when they are refused. */
+/** Personal tokens for the command line: who owns them, and when they are refused. */
 import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -49,13 +49,13 @@ const refusal = async (token: string): Promise<string> =>
   )
 
 describe('a token', () => {
-  test('identifies the person it was made for', async () => {
+  test('identifies the person for whom it was made', async () => {
     const [first, second] = [await issue('ada'), await issue('bob')]
     expect(await userOfToken(parts(), first.token)).toEqual({ user: 'ada', role: 'admin' })
     expect(await userOfToken(parts(), second.token)).toEqual({ user: 'bob', role: 'admin' })
   })
 
-  test('is stored as a keyed hash only', async () => {
+  test('is stored only as a keyed hash', async () => {
     const { token, tokenId } = await issue('ada')
     const [event] = await eventLog.read('operator', { from: 0, max: 10 })
     const secret = token.slice(token.indexOf(tokenId) + tokenId.length + 1, -6)
@@ -69,7 +69,7 @@ describe('a token', () => {
     expect(await operatorTokens(parts())).toEqual([])
   })
 
-  test("stops working when revoked, while the person's other tokens keep working", async () => {
+  test("stops working when it is revoked, while the person's other tokens still work", async () => {
     const [first, second] = [await issue('ada'), await issue('ada')]
     expect(
       await revokeOperatorTokens(parts(), { user: 'ada', tokenId: first.tokenId, actor: 'user:bob' }),
@@ -86,7 +86,7 @@ describe('a token', () => {
     ])
   })
 
-  test('is revoked once, and only with the name of its user', async () => {
+  test("is revoked once, and only with its user's name", async () => {
     const { tokenId } = await issue('ada')
     const revoke = (user: string) => revokeOperatorTokens(parts(), { user, tokenId, actor: 'cli' })
     await expect(revoke('bob')).rejects.toThrow(`bob has no valid token ${tokenId}`)
@@ -94,7 +94,7 @@ describe('a token', () => {
     await expect(revoke('ada')).rejects.toThrow(`ada has no valid token ${tokenId}`)
   })
 
-  test('all tokens of a person are revoked together', async () => {
+  test('is revoked together with all other tokens of the person', async () => {
     const made = [await issue('ada'), await issue('bob'), await issue('ada')]
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
     expect(
@@ -102,7 +102,7 @@ describe('a token', () => {
     ).toEqual(['ConfigError', 'works for b', 'ConfigError'])
   })
 
-  test('of another installation, with another secret, or truncated is refused without naming its owner', async () => {
+  test('from another installation, with another secret, or truncated is refused without naming its owner', async () => {
     const { token, tokenId } = await issue('ada')
     const unknown =
       'ConfigError: OPERATOR_TOKEN: this is not a token of this installation; "user token" creates one'
@@ -158,7 +158,7 @@ describe('a token', () => {
     expect(await operatorTokens(parts())).toEqual([])
   })
 
-  test('cannot be made for a person who has 20 working ones', async () => {
+  test('cannot be made for a person who has 20 working tokens', async () => {
     for (let n = 0; n < 20; n++) await issue('ada')
     await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are no longer used')
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
@@ -178,12 +178,12 @@ describe('the actor of a command', () => {
     expect(await by({ OPERATOR: 'bob' })).toBe('cli:bob')
     expect(await by({ OPERATOR: 'bob' }, 'carol')).toBe('cli:carol')
     expect(await by({}, 'user:ada')).toBe('cli:user:ada')
-    // Never without a name: the default is the account on the machine, which proves nothing either.
+    // There is always a name. The default is the account on the machine, which proves nothing either.
     expect(await by({})).toBe(`cli:${userInfo().username}`)
     expect(await by({ OPERATOR_TOKEN: '' })).toBe(`cli:${userInfo().username}`)
   })
 
-  test("cannot be another than the token's owner", async () => {
+  test("cannot be anyone but the token's owner", async () => {
     const { token } = await issue('ada')
     await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
       '--as: the OPERATOR_TOKEN belongs to ada',
@@ -205,6 +205,6 @@ test.each([
   [{ DATABASE_URL: 'postgres://127.0.0.1/a' }, true],
   [{ TWO_PERSON: 'on' }, true],
   [{ TWO_PERSON: 'off', DATABASE_URL: 'postgres://127.0.0.1/a' }, false],
-])('with %o, two persons are needed: %s', (environment, needed) => {
+])('with %o, two people are needed: %s', (environment, needed) => {
   expect(twoPersonOf(parseConfig(environment))).toBe(needed)
 })

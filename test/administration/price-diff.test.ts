@@ -28,7 +28,7 @@ const located: CallFacts = {
 const notLocated = { ...located, success: false, country_code: null } as CallFacts
 
 let calls = 0
-/** Like an event of an earlier release: without a recording time, so the effective time counts. */
+/** A call as in an event from an earlier release: it has no recording time, so the effective time counts. */
 const call = async (organizationId: string, at: string, facts: CallFacts = located): Promise<void> => {
   const stream = ledgerStream(organizationId)
   const event = encodeEvent(
@@ -83,7 +83,7 @@ const history = async (): Promise<void> => {
   await call(other, '2026-12-02T00:00:00.000Z')
 }
 
-describe('the cost of a month under other prices', () => {
+describe('the cost of a month with other prices', () => {
   test('counts the calls of that month in UTC, by organization and SKU, including free ones', async () => {
     await history()
     const { organizations, sum, changes } = await compare()
@@ -122,7 +122,7 @@ describe('the cost of a month under other prices', () => {
   })
 })
 
-test('the calls of a range are found at any place in the ledger', async () => {
+test('the calls in a range are found anywhere in the ledger', async () => {
   const hour = (n: number): string => new Date(Date.UTC(2026, 0, 1, n)).toISOString()
   for (let n = 0; n < 60; n++) await call(acme, hour(n))
   for (const [from, until] of [
@@ -153,7 +153,7 @@ test.each([
   expect(lastMonth(Date.parse(now))).toBe(month)
 })
 
-test('the given rules may be only the changes to the other book', async () => {
+test('the given rules can be only the changes to the other book', async () => {
   const document = [{ rule: 'ip_lookup.located', amount: '3' }]
   const over = { field: 'to', over: rules('2') }
   const { rules: read } = await rulesNamed({ eventLog }, { kind: 'rules', document }, over)

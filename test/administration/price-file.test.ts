@@ -1,4 +1,4 @@
-/** A price book in a file: complete, or only the changes. */
+/** A price book in a file, either complete or only the changes. */
 import { describe, expect, test } from 'vitest'
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
@@ -14,18 +14,18 @@ describe('a file', () => {
     ['rules alone', withAmount('1.5')],
     ['a book', { version: 3, rules: withAmount('1.5') }],
     ['what "price show" prints', { in_force: { rules: withAmount('1.5') }, upcoming: [] }],
-  ])('may hold %s, completely', (_, content) => {
+  ])('can contain %s, completely', (_, content) => {
     expect(read(content, [])).toEqual(withAmount('1.5'))
   })
 
   test.each([
     ['a rule', [{ rule: 'ip_lookup.located', rule_version: 1, sku: 'ip_lookup', amount: '1.5' }]],
     ['what changes of a rule', [{ rule: 'ip_lookup.located', amount: '1.50' }]],
-  ])('may hold only %s: the rest comes from the book it changes', (_, content) => {
+  ])('can contain only %s: the rest comes from the book that it changes', (_, content) => {
     expect(read(content)).toEqual(withAmount('1.5'))
   })
 
-  test('may make a rule of its SKU free', () => {
+  test('can make a rule of its SKU free', () => {
     const [changed] = read([{ rule: 'ip_lookup.located', sku: null, amount: '0' }]).filter(
       ({ rule }) => rule === 'ip_lookup.located',
     )
@@ -44,7 +44,7 @@ describe('a file', () => {
     expect(() => read(content)).toThrow(sentence)
   })
 
-  test('is refused if it and the book it changes do not make a complete book', () => {
+  test('is refused if it and the book that it changes do not make a complete book', () => {
     const some = base.filter(({ rule }) => rule !== 'whoami')
     expect(() => read([{ rule: 'ip_lookup.located', amount: '2' }], some)).toThrow(
       'a price book must be complete, but neither these rules nor the book in force at that time contain whoami',

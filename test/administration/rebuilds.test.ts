@@ -1,4 +1,4 @@
-/** How operators handle rebuilds and events set aside. The event log records the actor and the reason. */
+/** Operators handle rebuilds and events set aside. The event log records the actor and the reason. */
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -30,7 +30,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** The newest events of the operator stream, the newest first. */
+/** The newest events in the operator stream, the newest first. */
 const recorded = async (max: number) =>
   (await house.foundation.eventLog.read(operatorStream, { max, direction: 'backwards' })).map((event) => {
     const { type, data, metadata } = decodeEvent(event)
@@ -65,7 +65,7 @@ test('a rebuild records its actor, reason and result; the differences are in its
   expect((await rebuilds(house.foundation))[0]).toMatchObject({ rebuildId, state: 'switched', differences })
 })
 
-test('a cancelled rebuild ends in the process where it runs, and leaves the live rows', async () => {
+test('a cancelled rebuild ends in the process where it runs, and does not change the live rows', async () => {
   const started = Promise.withResolvers<void>()
   const { eventLog } = house.foundation
   const slow: EventLog = {
@@ -79,7 +79,7 @@ test('a cancelled rebuild ends in the process where it runs, and leaves the live
       yield* []
     },
   }
-  // More than is folded in the transaction of the switch.
+  // More calls than the switch folds in its transaction.
   const { ledger } = house.foundation
   await Promise.all(
     Array.from({ length: 1_100 }, () =>
@@ -121,7 +121,7 @@ test('a rebuild whose process died is shown as interrupted, and its tables are d
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
 })
 
-test('events set aside are listed with their details; those of money or keys cannot be released, others can, by name', async () => {
+test('events set aside are listed with their details; those about money or keys cannot be released, others can, by name', async () => {
   const [event] = await house.query(`select last_position from log_segments order by 1 limit 1`)
   const position = BigInt(String(event?.last_position))
   for (const name of ['key_usage', 'api_keys'])
@@ -153,6 +153,6 @@ test('events set aside are listed with their details; those of money or keys can
     data: { stream: 'some-stream', projection: 'key_usage' },
   })
   await expect(release(keyUsage)).rejects.toThrow('has no event set aside')
-  // A key with an event set aside stays doubtful until the event is folded.
+  // A key with an event that was set aside stays in doubt until the event is folded.
   await house.query(`delete from parked_events where projection = 'api_keys'`)
 })

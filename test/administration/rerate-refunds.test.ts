@@ -1,4 +1,4 @@
-/** Re-rates of refunded or reversed calls: the refunds remain. */
+/** If refunded or reversed calls are re-rated, their refunds remain. */
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { planSections } from '../../src/administration/rerates/queries.ts'
@@ -24,7 +24,7 @@ beforeEach(beginAnew)
 describe('a call that was refunded or reversed', () => {
   const empty = { calls_affected: 0, given: '0', taken: '0' }
 
-  test('is not charged again at unchanged prices, and is listed separately', async () => {
+  test('is not charged again if prices are unchanged, and is listed separately', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const [partly, whole, reversed] = [await call(scene), await call(scene), await call(scene)]
@@ -63,7 +63,7 @@ describe('a call that was refunded or reversed', () => {
       await apply(scene, await approved(scene, await plan(scene, prices(price))))
       expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual(costs.map(parseCredits))
       expect((await plan(scene, prices(price))).proposed).toMatchObject(empty)
-      // A refund is an amount, so it counts in full again at the previous price.
+      // A refund is an amount, so with the previous price it counts in full again.
       await apply(scene, await approved(scene, await plan(scene, prices('1'))))
       expect(await costOf(scene, made[0])).toBe(600_000n)
       expect(await balance(scene)).toBe('9.4')
@@ -79,7 +79,7 @@ describe('a call that was refunded or reversed', () => {
     })
   })
 
-  test('for any history, unchanged prices give an empty plan, and changed ones the price minus the refunds', async () => {
+  test('unchanged prices give an empty plan, and changed prices give the price minus the refunds, for any history', async () => {
     const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
     const step = fc.oneof(
       fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),

@@ -1,4 +1,4 @@
-/** One organization with look-ups that are refunded, reversed and re-rated. */
+/** One organization whose look-ups are refunded, reversed and re-rated. */
 import { pino } from 'pino'
 import { applyRerate, approveRerate } from '../../src/administration/rerates/apply.ts'
 import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates/rerates.ts'
@@ -21,7 +21,7 @@ const checkpoints = { sign: async () => null, isSigned: async () => false }
 
 export type Scene = Parameters<typeof applyRerate>[0]
 
-/** State shared by all processes of the scene. */
+/** State that all processes of the scene share. */
 export const world = { log: createMemoryEventLog(), nowMs: startMs, calls: 0 }
 
 export const beginAnew = (): void => {
@@ -55,7 +55,7 @@ export const open = async (scene: Scene, credits: string): Promise<void> => {
   await scene.ledger.submit(org, { ...base, ...grant, key: 'grant', amount: parseCredits(credits) })
 }
 
-/** A look-up one second after the previous one. Returns its request. */
+/** Makes a look-up one second after the previous one. Returns its request id. */
 export const call = async (scene: Scene, located = true, under = book): Promise<string> => {
   const requestId = `r${world.calls++}`
   await scene.ledger.submit(org, {
@@ -86,7 +86,7 @@ export const costOf = async (scene: Scene, requestId: string) =>
   (await costsOf(eventsOf(), { requestId }, scene))?.now
 
 let refunds = 0
-/** Each refund is its own command, as an operator's would be. With the same key it would be a repetition. */
+/** Each refund has its own key, like an operator's command. With the same key it would be a repetition. */
 export const refund = (
   scene: Scene,
   requestId: string,
@@ -107,7 +107,7 @@ export const refund = (
 
 export const instant = (afterMs: number): string => new Date(startMs + afterMs).toISOString()
 
-/** Located look-ups at `located` credits each, others at `other`. */
+/** Located look-ups cost `located` credits each, and others cost `other`. */
 export const prices = (located: string, other = '0') =>
   defaultPriceBook.rules.map((rule) =>
     rule.rule === 'ip_lookup.located'

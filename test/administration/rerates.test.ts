@@ -89,7 +89,7 @@ describe('a plan', () => {
     })
   })
 
-  test("keeps an organization's own price as of the time of the call", async () => {
+  test("uses an organization's own price as of the time of the call", async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const override = { atMs: startMs, actor: 'cli', kind: 'override_price', sku: 'ip_lookup' } as const
@@ -105,7 +105,7 @@ describe('a plan', () => {
 })
 
 describe('applying a plan', () => {
-  test('makes every call of the range cost the new price minus its refund, by one adjustment', async () => {
+  test('makes every call in the range cost the new price minus its refund, with one adjustment', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const made = [await call(scene), await call(scene), await call(scene, false)]
@@ -141,7 +141,7 @@ describe('applying a plan', () => {
     await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('only a label')
   })
 
-  test('takes the available credits, reports the rest, and lists the calls that were not collected', async () => {
+  test('takes the available credits, reports the rest, and lists the calls whose increase was not collected', async () => {
     const scene = processOf('a')
     await open(scene, '5')
     const made = [await call(scene), await call(scene), await call(scene), await call(scene)]
@@ -156,7 +156,7 @@ describe('applying a plan', () => {
     ])
   })
 
-  test('excludes, by name, an organization whose calls have been corrected since', async () => {
+  test('excludes, by name, an organization whose calls have been corrected since the plan', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const one = await call(scene)
@@ -276,7 +276,7 @@ test.each(['0.4', '3', '0'])(
   },
 )
 
-describe('a changed plan is named', () => {
+describe('a changed plan is refused, and the error names the change:', () => {
   let scene: Scene
   let planned: ReratePlan
   beforeEach(async () => {
@@ -286,7 +286,7 @@ describe('a changed plan is named', () => {
     planned = await plan(scene, prices('2'))
   })
 
-  test('an event of it', async () => {
+  test('an event of the plan', async () => {
     const { run } = planned.proposed
     const changed = {
       ...scene,

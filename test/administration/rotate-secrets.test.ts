@@ -1,4 +1,4 @@
-/** SECRET_KEY is rotated in steps of one append each. After every step a process can start, and existing data stays the same. */
+/** SECRET_KEY is rotated in steps of one append each. After every step a process can start, and existing data are unchanged. */
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,10 +47,10 @@ const rotate = (config: Config, ...[step = 'add']: [Parameters<typeof rotateSecr
 const slotsNow = async () =>
   (await secretKeyStatus(rotating(given(oldText)))).map(({ id }) => id).toReversed()
 
-describe('SECRET_KEY of the environment', () => {
+describe('SECRET_KEY in the environment', () => {
   beforeEach(async () => void (await starts(given(oldText))))
 
-  test('is rotated: both keys work during the rotation, only the new one at the end, and existing data stays the same', async () => {
+  test('is rotated: both keys work during the rotation, and only the new one at the end, and existing data are unchanged', async () => {
     const before = await starts(given(oldText))
     expect(await planRotation(rotating(given(oldText, newText)), 'add')).toEqual({
       before: [oldId],
@@ -65,7 +65,7 @@ describe('SECRET_KEY of the environment', () => {
     await expect(starts(given(oldText))).rejects.toThrow(`another key (${newId})`)
   })
 
-  test('repeating a step changes nothing', async () => {
+  test('does not change if a step is repeated', async () => {
     for (let n = 0; n < 3; n++) await rotate(given(oldText, newText))
     expect(memory.eventsOf(installationStream)).toHaveLength(3)
     for (let n = 0; n < 3; n++) await rotate(given(newText), 'finish')
@@ -79,7 +79,7 @@ describe('SECRET_KEY of the environment', () => {
     expect(await slotsNow()).toEqual([oldId, newId])
   })
 
-  test('two concurrent rotations: the first is done and the second changes nothing', async () => {
+  test('of two concurrent rotations, the first is made and the second changes nothing', async () => {
     const outcomes = await Promise.allSettled([
       rotateSecrets(rotating(given(oldText, newText), 'one'), 'add'),
       rotateSecrets(rotating(given(oldText, otherText), 'two'), 'add'),
@@ -90,7 +90,7 @@ describe('SECRET_KEY of the environment', () => {
     await starts(given(oldText))
   })
 
-  test('the previous key stays while SECRET_KEY here is still set to it, or to an unknown key', async () => {
+  test('the previous key stays while SECRET_KEY here still has its value, or that of an unknown key', async () => {
     await rotate(given(oldText, newText))
     await expect(rotate(given(oldText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
     await expect(rotate(given(oldText, newText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
@@ -142,7 +142,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect((await stat(join(dir, 'secret_key_new'))).mode & 0o777).toBe(0o600)
     expect(await starts(generated())).toBe(before)
     const made = await readFile(join(dir, 'secret_key_new'), 'utf8')
-    // The slot was removed but the files were not yet updated, as after a kill in between.
+    // The slot was removed but the files were not updated yet, as after a kill in between.
     await rotateSecrets(rotating(given(made.trim())), 'finish')
     expect(await starts(generated())).toBe(before)
     expect(await rotate(generated(), 'finish')).toEqual({ before: after.slice(1), after: after.slice(1) })
@@ -152,7 +152,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect(await starts(generated())).toBe(before)
   })
 
-  test('many concurrent commands create one key, and all of them end with it', async () => {
+  test('many concurrent commands create one key, and all of them end with that key', async () => {
     await starts(generated())
     const outcomes = await Promise.allSettled(
       Array.from({ length: 6 }, (_, n) => rotateSecrets(rotating(generated(), `cli ${n}`), 'add')),

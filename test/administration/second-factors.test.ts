@@ -1,4 +1,4 @@
-/** A second factor: the event log records who has one, each code counts once, and missing data means refusal. */
+/** A second factor: the event log records who has one, each code counts once, and missing data cause a refusal. */
 import { Secret, TOTP } from 'otpauth'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -48,7 +48,7 @@ beforeEach(async () => {
 
 const codeAt = (atMs: number, of = secret): string =>
   new TOTP({ secret: Secret.fromBase32(of) }).generate({ timestamp: atMs })
-/** Set up in the past, so that no current code has been used. */
+/** Sets the factor up in the past, so that the current code is unused. */
 const set = () =>
   setSecondFactor(
     parts(),
@@ -69,7 +69,7 @@ const events = (type: string) =>
     .map(({ data, metadata }) => ({ ...JSON.parse(data), by: JSON.parse(metadata).actor }))
 
 describe('setting it up', () => {
-  test('is an event without secret or codes, and the stored data is sealed', async () => {
+  test('is an event without secret or codes, and the stored data are sealed', async () => {
     expect(events('SecondFactorSet')).toMatchObject([{ user: 'ada', by: actor }])
     expect(codes).toHaveLength(10)
     const { rows } = await pool.query('select * from user_second_factors')
@@ -94,13 +94,13 @@ describe('setting it up', () => {
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
   })
 
-  test('is refused if one exists, even if the row is missing', async () => {
+  test('is refused if a factor exists, even if the row is missing', async () => {
     await pool.query('delete from user_second_factors')
     await expect(set()).rejects.toThrow('a second factor already exists')
   })
 })
 
-describe('a code of the app', () => {
+describe('a code from the app', () => {
   test('counts once, and earlier codes no longer count', async () => {
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'right', recoveryCodesLeft: null })
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
@@ -108,12 +108,12 @@ describe('a code of the app', () => {
     expect(await check(codeAt(nowMs + stepMs))).toMatchObject({ kind: 'right' })
   })
 
-  test('opens only one of eight concurrent browsers', async () => {
+  test('lets only one of eight concurrent browsers in', async () => {
     const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codeAt(nowMs))))
     expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
   })
 
-  test('of another secret, or too late, is wrong', async () => {
+  test('from another secret, or too late, is wrong', async () => {
     for (const typed of [codeAt(nowMs, freshTotpSecret()), codeAt(nowMs - 2 * stepMs), '\u0000', '12345'])
       expect(await check(typed)).toEqual({ kind: 'wrong' })
   })
@@ -133,7 +133,7 @@ describe('a code of the app', () => {
     },
   )
 
-  test('after a hundred wrong codes in a day no more are compared, in any process; recovery codes still work', async () => {
+  test('after a hundred wrong codes in a day, codes are no longer compared in any process; recovery codes still work', async () => {
     for (let tried = 0; tried < 100; tried++) expect(await check('00000x')).toEqual({ kind: 'wrong' })
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'limited' })
     expect(await check(codes[0] ?? '')).toMatchObject({ kind: 'right' })
@@ -152,20 +152,20 @@ describe('a recovery code', () => {
     expect(events('RecoveryCodeUsed')).toMatchObject([{ user: 'ada', code: 2, by: actor }])
   })
 
-  test('opens only one of eight concurrent browsers', async () => {
+  test('lets only one of eight concurrent browsers in', async () => {
     const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codes[4] ?? '')))
     expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
     expect(events('RecoveryCodeUsed')).toHaveLength(1)
   })
 
-  test('that was used stays used if the table is restored', async () => {
+  test('that was used stays used even if the table is restored', async () => {
     const { rows } = await pool.query('select * from user_second_factors')
     await check(codes[0] ?? '')
     await pool.query('update user_second_factors set sealed_codes = $1', [rows[0].sealed_codes])
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'used' })
   })
 
-  test('is invalid after new ones were made, and so are old rows', async () => {
+  test('is invalid after new codes were made, and so are old rows', async () => {
     const { rows } = await pool.query('select * from user_second_factors')
     const renewed = await renewRecoveryCodes(parts(), { user: 'ada', actor })
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'wrong' })
@@ -178,7 +178,7 @@ describe('a recovery code', () => {
   })
 })
 
-describe('the row alone neither grants nor removes', () => {
+describe('the row alone neither grants nor removes a factor', () => {
   test.each([
     ['is missing', 'delete from user_second_factors'],
     ['cannot be opened', `update user_second_factors set sealed_secret = 'x', sealed_codes = 'x'`],
@@ -189,7 +189,7 @@ describe('the row alone neither grants nor removes', () => {
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'broken' })
   })
 
-  test('the row of another user, under its own id, opens nothing', async () => {
+  test("another user's row, copied to this user's id, opens nothing", async () => {
     await createUser(parts(), { name: 'eve', role: 'viewer', organizationId: null, actor: 'cli:setup' })
     const own = freshTotpSecret()
     await setSecondFactor(
@@ -203,7 +203,7 @@ describe('the row alone neither grants nor removes', () => {
     expect(await check(codeAt(nowMs + stepMs, own))).toEqual({ kind: 'broken' })
   })
 
-  test('a leftover row has no effect after the event log records the removal', async () => {
+  test('a leftover row has no effect once the event log records the removal', async () => {
     await pool.query('create temporary table kept as select * from user_second_factors')
     await removeSecondFactor(parts(), { user: 'ada', reason: 'lost the phone', actor: 'cli:root' })
     expect((await pool.query('select from user_second_factors')).rowCount).toBe(0)
@@ -214,14 +214,14 @@ describe('the row alone neither grants nor removes', () => {
     )
   })
 
-  test('a row of a user deleted and re-created by hand is still refused', async () => {
+  test('the row of a user who was deleted and created again by hand is still refused', async () => {
     await pool.query('delete from users')
     await putUser(pool, { name: 'ada', password: 'x', role: 'admin' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).not.toBeNull()
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
   })
 
-  test('a new user with the same name, created by an operator, has none', async () => {
+  test('a new user with the same name, created by an operator, has no factor', async () => {
     await pool.query('delete from users')
     await createUser(parts(), { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).toBeNull()

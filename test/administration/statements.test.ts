@@ -1,4 +1,4 @@
-/** Monthly statements over any history of a ledger, and what becomes final when a month is closed. */
+/** Monthly statements for any history of a ledger, and what becomes final when a month is closed. */
 import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import pg from 'pg'
@@ -104,7 +104,7 @@ const linesOf = (text: string): Line[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Line)
 
-/** A step of a history: the operation, its delay after the previous step, and how much earlier it was effective. */
+/** A step in a history: the operation, its delay after the previous step, and how much earlier it was effective. */
 const step = fc.record({
   what: fc.constantFrom('call', 'call', 'free', 'grant', 'expiring', 'give', 'take', 'override', 'close'),
   amount: fc.integer({ min: 1, max: 6_000_000 }).map((micro) => formatCredits(BigInt(micro))),
@@ -126,7 +126,7 @@ const perform = async (
   if (what === 'give') await adjust(atMs, amount)
   if (what === 'take')
     await adjust(atMs, `-${amount}`).catch((error: unknown) => {
-      // At most the available credits.
+      // Operations are limited to the available credits.
       if (!(error instanceof CommandRefused)) throw error
     })
   if (what === 'override')
@@ -139,12 +139,12 @@ const perform = async (
   if (what === 'close') await closeAll(reading)
 }
 
-/** Every month that has ended. */
+/** Closes every month that has ended. */
 const closeAll = async (reading: Reading): Promise<void> => {
   for (const month of monthsUntilNow()) await close(month, reading).catch(() => null)
 }
 
-/** Calls may be effective forty days before the ledger was opened. */
+/** Calls can be effective forty days before the ledger was opened. */
 const monthsUntilNow = (): string[] => {
   const months: string[] = []
   for (let at = new Date('2025-11-01T00:00:00.000Z'); at.getTime() <= nowMs; ) {
@@ -155,7 +155,7 @@ const monthsUntilNow = (): string[] => {
 }
 
 describe('any history', () => {
-  test('opening plus movements is the closing balance, which is the next opening; closed files never change', async () => {
+  test('opening plus movements is the closing balance, which is the next opening balance; closed files never change', async () => {
     let closings = 0
     let corrections = 0
     await fc.assert(
@@ -222,7 +222,7 @@ describe('with a database', () => {
 
   const closings = () => log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')
   type Rows = readonly { readonly position: string }[]
-  /** The projection stores where closings are; `rows` changes those rows. */
+  /** The projection's rows with the places of closings, changed by `rows`. */
   const reading = (rows: (rows: Rows) => Rows = (all) => all) => {
     let read = 0
     const counting: EventLog = {
@@ -298,7 +298,7 @@ describe('with a database', () => {
     expect(fewer).toBeGreaterThan(50)
   })
 
-  test('closing a month, and reading the open one, start at the place recorded by the previous closing', async () => {
+  test('closing a month, and reading the open one, start at the place that the previous closing recorded', async () => {
     await history(400)
     const february = closings()[1]
     expect(JSON.parse(february?.data ?? '').totals).toMatchObject({ charged: '-4', expired: /^-/ })
@@ -311,12 +311,12 @@ describe('with a database', () => {
     const onward = reading()
     expect(await close('2026-03', onward)).toMatchObject({ already: false, closed: { month: '2026-03' } })
     expect(onward.count()).toBeLessThan(100)
-    // Reading from the first event gives the same file, or it would be refused.
+    // Reading from the first event results in the same file, because otherwise it would be refused.
     expect((await statement('2026-03')).closing?.month).toBe('2026-03')
   })
 
   test('a closed month is served from its stored file, without reading the ledger', async () => {
-    // More than one part.
+    // Enough calls for a file with more than one part.
     await history(4_000)
     const right = (await statement('2026-01')).text + (await statement('2026-02')).text
     expect(await stored()).toBe(right)
@@ -335,7 +335,7 @@ describe('with a database', () => {
     `update closed_months set lines = ''`,
     `insert into closed_months values ('${org}', '2026-01', 1, 'more')`,
     'delete from closed_months',
-  ])('a wrong or missing stored file is stored again and never served: %s', async (change) => {
+  ])('a wrong or missing stored file is replaced and never served: %s', async (change) => {
     await history()
     const right = await stored()
     await tables.query(change)
@@ -345,7 +345,7 @@ describe('with a database', () => {
     expect(await stored()).toBe(right)
   })
 
-  test('a file that does not match the ledger is not served, stored or not', async () => {
+  test('a file that does not match the ledger is not served, whether it is stored or not', async () => {
     await history()
     const cheaper = {
       ...reading(),
@@ -357,7 +357,7 @@ describe('with a database', () => {
           ),
       },
     }
-    // The stored file has the digest of the closing.
+    // The stored file has the closing's digest.
     expect((await statement('2026-01', jsonLines, cheaper)).text).toContain('"reason":"test"')
     await tables.query('delete from closed_months')
     for (let attempt = 0; attempt < 2; attempt++)
@@ -366,7 +366,7 @@ describe('with a database', () => {
       )
   })
 
-  test('rows that name no closing of the ledger are ignored', async () => {
+  test('rows that do not match a closing in the ledger are ignored', async () => {
     await history()
     await call(nowMs)
     const elsewhere = log.eventsOf(stream).find(({ type }) => type === 'KeyUsed')?.position
@@ -468,11 +468,11 @@ describe('a closed month', () => {
     expect((await statement('2026-02')).summary.opening).toBe(parseCredits('5'))
   })
 
-  test('includes credits that expire on its last day, and closes with the balance of the next midnight', async () => {
+  test('includes credits that expire on its last day, and closes with the balance at the next midnight', async () => {
     await open('2025-12-20T00:00:00.000Z')
     await grant(nowMs, '10', expiryOf('expires-at', '2025-12-31'))
     nowMs = ms('2025-12-31T23:59:59.998Z')
-    // Still paid from it.
+    // The expiring credits still pay for this call.
     await call(nowMs)
     nowMs = ms('2026-01-02T00:00:00.000Z')
     expect(await close('2025-12')).toMatchObject({
@@ -492,7 +492,7 @@ describe('a closed month', () => {
     expect(fault).toBeNull()
   })
 
-  test('writes off again the credits that a late refund put back into an expired lot', async () => {
+  test('writes off again the credits that a late refund returned to an expired lot', async () => {
     const expiresAt = '2026-01-20T12:00:00.000Z'
     await grant(nowMs, '10', expiresAt)
     const [opened] = log.eventsOf(stream).filter(({ type }) => type === 'CreditGranted')
@@ -528,7 +528,7 @@ describe('a closed month', () => {
     expect(log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')).toHaveLength(1)
   })
 
-  test('keeps the same bytes when late events arrive, which are corrections in the open month', async () => {
+  test('has the same bytes when late events arrive, which are corrections in the open month', async () => {
     await history()
     await close('2026-01')
     const before = { json: (await statement('2026-01')).text, csv: (await statement('2026-01', csv)).text }
@@ -577,7 +577,7 @@ describe('a closed month', () => {
     await expect(close('2025-12')).rejects.toThrow('can be closed from 2026-01-01T00:15:00.000Z')
   })
 
-  test('with a changed event is refused, and the event is named', async () => {
+  test('with a changed event is refused, and the error names the event', async () => {
     await history()
     await close('2026-01')
     const changed = (change: (event: RecordedEvent) => RecordedEvent): EventLog => ({
@@ -599,7 +599,7 @@ describe('a closed month', () => {
     )
   })
 
-  test('an event between a closing and the last event it counted is a correction', async () => {
+  test('an event between a closing and the last event that it counted is a correction', async () => {
     await history()
     const closed = {
       month: '2026-01',
@@ -617,14 +617,14 @@ describe('a closed month', () => {
       next: { revision: 0, prices: [] },
     }
     await ledger.submit(org, { key: 'far', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
-    // Even though they come before the closing.
+    // They are corrections although they come before the closing.
     const { text } = await statement('2026-02')
     expect(linesOf(text).filter(({ corrects_month }) => corrects_month === '2026-01')).toHaveLength(4)
   })
 })
 
 describe('a file', () => {
-  test('of an open month states its end so far; a call with two prices has a line for each', async () => {
+  test('for an open month states its end so far; a call with two prices has a line for each', async () => {
     await grant(ms('2026-01-11T00:00:00.000Z'), '10')
     await submit(ms('2026-01-12T00:00:00.000Z'), {
       kind: 'override_price',
@@ -665,7 +665,7 @@ describe('a file', () => {
     expect(lines.at(-1)).toMatchObject({ kind: 'closing', open_as_of_revision: 4, balance: '8.5' })
   })
 
-  test("an own price equal to the book's is named on its own lines, and not on others of the same amount", async () => {
+  test("an own price equal to the book's is named on its own lines, but not on others with the same amount", async () => {
     await grant(ms('2026-01-11T00:00:00.000Z'), '10')
     const own = (effectiveFrom: string) =>
       submit(ms(effectiveFrom), {
@@ -722,7 +722,7 @@ describe('a file', () => {
   })
 })
 
-/** Cells of an RFC 4180 row. */
+/** The cells of an RFC 4180 row. */
 const cellsOf = (row: string): string[] =>
   [...`,${row}`.matchAll(/,(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) =>
     quoted === undefined ? (plain ?? '') : quoted.replaceAll('""', '"'),

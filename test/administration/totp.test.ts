@@ -1,10 +1,10 @@
-/** The codes of an authenticator app: exactly RFC 6238, with one step of clock skew in each direction. */
+/** The codes of an authenticator app follow RFC 6238 exactly, with one step of clock skew in each direction. */
 import { Secret, TOTP } from 'otpauth'
 import { describe, expect, test } from 'vitest'
 import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret, stepOfCode, totpAddress } from '../../src/administration/users/totp.ts'
 
-/** Base32 of "12345678901234567890", the secret of RFC 6238, Appendix B. */
+/** Base32 of "12345678901234567890", the secret in RFC 6238, Appendix B. */
 const secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'
 
 describe('RFC 6238, Appendix B', () => {
@@ -49,7 +49,7 @@ test('a secret has 160 bits, is different every time, and can be read by an app'
   expect(stepOfCode({ secret: one, code: app.generate({ timestamp: nowMs }) }, nowMs)).not.toBeNull()
 })
 
-test('there are ten recovery codes, all different, and each is found at its place in its own list', () => {
+test('there are ten recovery codes, all different, and each is found at its position in its own list', () => {
   const codes = freshRecoveryCodes()
   expect(new Set(codes).size).toBe(10)
   for (const code of codes) expect(code).toMatch(/^([A-Z2-7]{4}-){3}[A-Z2-7]{4}$/)

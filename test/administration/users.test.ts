@@ -1,4 +1,4 @@
-/** The people who operate the service: their rights, and that a disabled person has none from then on. */
+/** The people who operate the service have rights, and a disabled person has none from then on. */
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
@@ -138,7 +138,7 @@ describe('a user', () => {
     )
   })
 
-  test('gets a new password, and sessions of the old one end', async () => {
+  test('gets a new password, and sessions with the old one end', async () => {
     const { password: old } = await make('ada')
     await openSession('ada')
     const { password } = await changePassword(parts(), { name: 'ada', actor })
@@ -160,7 +160,7 @@ describe('a user', () => {
 })
 
 describe('a disabled user', () => {
-  test('has no sessions and tokens any more, and never gets the old ones back', async () => {
+  test('no longer has sessions and tokens, and never gets the old ones back', async () => {
     await make('ada')
     await make('bob', 'finance')
     await openSession('bob')
@@ -177,7 +177,7 @@ describe('a disabled user', () => {
     expect(await operatorTokens(parts())).toMatchObject([{ user: 'bob', revoked: { by: 'user:ada' } }])
   })
 
-  test('is disabled also in a process that had read the user before', async () => {
+  test('is also disabled in a process that had read the user before', async () => {
     await make('ada')
     await make('bob', 'finance')
     const other = openUserDirectory({ ...parts(), eventLog: memory.client('two') })
@@ -200,7 +200,7 @@ describe('a disabled user', () => {
     )
   })
 
-  test('cannot return by deleting and inserting the row', async () => {
+  test('cannot return if someone deletes and inserts the row', async () => {
     await make('ada')
     await make('bob', 'finance')
     await disable('bob')
@@ -211,7 +211,7 @@ describe('a disabled user', () => {
     await expect(enable('bob')).rejects.toThrow('is not the user in the event log')
   })
 
-  test('while the event log is down, no action is allowed', async () => {
+  test('cannot do anything while the event log is down', async () => {
     await make('ada')
     const away = memory.client('away', { onRead: () => 'unavailable' })
     await expect(openUserDirectory({ ...parts(), eventLog: away }).standing('ada')).rejects.toThrow()
@@ -237,7 +237,7 @@ describe('the last admin', () => {
     await expect(disable('ada')).rejects.toThrow('only active admin')
   })
 
-  test('two processes that each disable the other of two admins leave one admin', async () => {
+  test('remains if two processes each disable the other of two admins', async () => {
     await make('ada')
     await make('bob')
     const [one, two] = [memory.client('one'), memory.client('two')]
@@ -250,10 +250,10 @@ describe('the last admin', () => {
     expect(left).toHaveLength(1)
   })
 
-  test('is kept by the event log if the database lock was lost', async () => {
+  test('is protected by the event log even if the database lock was lost', async () => {
     await make('ada')
     await make('bob')
-    // Between the read and the append of one process, the other disables the last other admin without the lock.
+    // Between one process's read and append, another process disables the last other admin without the lock.
     let meanwhile: (() => Promise<unknown>) | undefined = async () => {
       meanwhile = undefined
       const known = memory.eventsOf('operator').find(({ data }) => data.includes('"bob"'))
@@ -283,8 +283,8 @@ describe('the last admin', () => {
   })
 })
 
-describe('a user whose row is unknown to the event log', () => {
-  test('becomes known to it with its first change', async () => {
+describe('a user whose row is not in the event log', () => {
+  test('is in the event log after the first change', async () => {
     for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'x' })
     expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
     await disable('bob')
@@ -323,7 +323,7 @@ describe('the actions of each role', () => {
     expect(changing.filter(({ action }) => action.endsWith('.read')).map(({ name }) => name)).toEqual([])
   })
 
-  test('a command is refused to a person whose role lacks its action, and to no one without a token', () => {
+  test('a command is refused to a person whose role lacks its action; without a token, it is allowed', () => {
     const command = { name: 'credits grant', action: 'credits.change' } as const
     const may = (role: (typeof roles)[number] | null) =>
       requirePermission({ actor: 'user:vic', role }, command)
