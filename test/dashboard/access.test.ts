@@ -1,4 +1,7 @@
-/** Every page and every form for every role, from the one table of permissions; and how people find the pages they may open. */
+/**
+ * Every page and every form for every role, from the one table of permissions, and the ways in which people find the pages they
+ * can open.
+ */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -85,7 +88,7 @@ describe.each(roles)('%s', (role) => {
     return route !== undefined && mayOpen(role, route)
   }
 
-  /** The fault of a refused answer, or null. */
+  /** Why an answer does not count as refused, or null. */
   const notRefused = (route: Route, { statusCode, body }: Answer): unknown => {
     const action = actionOfRoute[route] as Action
     const says = mayDo(role, action)
@@ -94,20 +97,20 @@ describe.each(roles)('%s', (role) => {
     return statusCode === 403 && body.includes(says) ? null : { statusCode, says }
   }
 
-  /** The fault of a permitted answer, or null. A permitted form uses ids that do not exist: it could otherwise take effect. */
+  /** Why an answer does not count as permitted, or null. Forms use ids that do not exist, so that they have no effect. */
   const notPermitted = (route: Route, path: string, { statusCode, body }: Answer): unknown => {
     if (!pageRoutes.includes(route)) return statusCode === 403 || statusCode >= 500 ? { statusCode } : null
     const refused = reachedFrom(path, body).filter((target) => !isForThem(target))
     return statusCode === 200 && refused.length === 0 ? null : { statusCode, leadsToWhatIsRefused: refused }
   }
 
-  test('opens the pages and sends the forms of the table, and no other; no page leads to what would be refused', async () => {
+  test('opens the pages and sends the forms in the table, and no others; its pages link only to what it may open', async () => {
     const browser = as(role)
     const csrf = tokenIn((await browser.get(`/organizations/${scene.organizationId}`)).body)
     const before = await room.foundation.eventLog.head()
     const wrong: Record<string, unknown> = {}
     for (const route of routes) {
-      // A form has the rights of its page, so one role of the operator shows that it is accepted.
+      // A form has the rights of its page, so it is enough to show for one of the operator's roles that it is accepted.
       if (route.startsWith('POST ') && !['admin', 'partner'].includes(role) && mayOpen(role, route)) continue
       const may = mayOpen(role, route)
       const asked = requestOf(
@@ -129,7 +132,7 @@ describe.each(roles)('%s', (role) => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('has only the pages in its menu that it may open', async () => {
+  test('has only pages in its menu that it can open', async () => {
     const { body } = await as(role).get(`/organizations/${scene.organizationId}`)
     for (const { href, route } of menu)
       expect([href, body.includes(`<a href="${href}"`)]).toEqual([
@@ -163,7 +166,7 @@ test('commands of other interfaces are listed without a link', async () => {
   )
 })
 
-test('the menu groups its pages, and shows them to people who may open them', async () => {
+test('the menu groups its pages, and shows them to people who can open them', async () => {
   const { body } = await as('finance').get('/months')
   const shown = body.slice(body.indexOf('<nav class="menu"'), body.indexOf('</nav>'))
   expect([...shown.matchAll(/role="group" aria-label="([^"]+)"/g)].map(([, name]) => name)).toEqual([
@@ -180,7 +183,7 @@ test('the menu groups its pages, and shows them to people who may open them', as
     expect([href, (await as('finance').get(href)).statusCode]).toEqual([href, 200])
 })
 
-test('a page shows where it is, and every page above it opens', async () => {
+test('a page shows where it is, and every page above it can be opened', async () => {
   const own = `/organizations/${scene.organizationId}`
   const wayOf = async (role: string, path: string) => {
     const { body } = await as(role).get(path)
@@ -205,7 +208,7 @@ test('a page shows where it is, and every page above it opens', async () => {
   expect(await wayOf('partner', `${own}/months/${month}`)).toEqual(['Northwind Traders', 'Months', month])
 })
 
-test('a partner finds nothing by any id of another organization, and changes nothing', async () => {
+test('a partner finds and changes nothing with any id of another organization', async () => {
   const contoso = await userWhoChose(room, {
     ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
   })
@@ -229,7 +232,7 @@ test('a partner finds nothing by any id of another organization, and changes not
       furnished.examples,
       route.includes('/:organization') || mayOpen('partner', route) ? 404 : 403,
     )
-  // Ids of another organization below the partner's own address. A month is not an id.
+  // Ids of another organization in the partner's own paths. A month is not an id.
   const mixed = { ...furnished.examples, organizations: other.organizationId }
   for (const route of withIds.filter((one) => /\/:organization\/.*:(?!month\b)/.test(one)))
     await expectRefused(route, mixed, mayOpen('partner', route) ? 404 : 403)
@@ -239,7 +242,7 @@ test('a partner finds nothing by any id of another organization, and changes not
   expect(await room.foundation.eventLog.head()).toBe(before)
 })
 
-test('a partner sees published prices only, and no page names an operator', async () => {
+test('a partner sees only published prices, and its pages do not name operators', async () => {
   const { foundation } = room
   const { organizationId } = scene
   const operator = 'olga.of.finance'
@@ -279,7 +282,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   const seen: string[] = []
   const leaks: string[] = []
   for (const route of routes.filter((one) => one.startsWith('GET ') && mayOpen('partner', one))) {
-    // Files contain the events as recorded, because the digests cover every byte of them.
+    // Files contain the events as recorded, because the digests cover all their bytes.
     if (/\.(csv|jsonl|json)$/.test(route)) continue
     const { body, statusCode } = await browser.get(requestOf(route, routeExamples(scene)).path)
     if (statusCode === 200) seen.push(route)
@@ -294,7 +297,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   }
 })
 
-test('nothing opens without signing in', async () => {
+test('pages cannot be opened without signing in', async () => {
   const stranger = openBrowser(room.host)
   for (const route of routes) {
     const { method, path } = requestOf(route, routeExamples(scene))

@@ -1,4 +1,4 @@
-/** A month of all organizations: usage compared with the previous month, as a file, and closing it for all of them together. */
+/** A month of all organizations: usage compared with the previous month, as a file, and closing the month for all of them together. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
@@ -46,13 +46,13 @@ const used = async (month: string) => {
 }
 
 describe('the month of all organizations', () => {
-  test('is the open one first', async () => {
+  test('is the open month at first', async () => {
     const { body } = await viewer.get('/months')
     expect(body).toContain(`All organizations in ${monthOf(0)}</h1>`)
     expect((await viewer.get('/months.csv')).headers['content-disposition']).toContain(monthOf(0))
   })
 
-  test('has the figures of the statements, and a file with the same figures', async () => {
+  test('has the same figures as the statements, and so does its file', async () => {
     const { body, statusCode } = await viewer.get(`/months?month=${monthOf(1)}`)
     expect(statusCode).toBe(200)
     expect(body).toContain(`All organizations in ${monthOf(1)}</h1>`)
@@ -92,8 +92,8 @@ describe('the month of all organizations', () => {
 
 const closed = (month: string) => give(finance, '/commands/ledger/close', { month, all: 'on' })
 
-describe('closing it for all organizations', () => {
-  test('is refused while calls may still be added to it', async () => {
+describe('closing the month for all organizations', () => {
+  test('is refused while calls can still be added to it', async () => {
     const page = (await finance.get(`/months?month=${monthOf(0)}`)).body
     expect(page).toContain('This month can be closed from')
     expect(page).toContain(`href="/months?month=${monthOf(1)}"`)
@@ -102,7 +102,7 @@ describe('closing it for all organizations', () => {
     expect(body.match(/can be closed from/g)?.length).toBeGreaterThan(0)
   })
 
-  test('names organizations with an earlier open month, closes theirs once that is closed, and reports those closed before', async () => {
+  test('names organizations with an earlier open month, closes the month for them once that is closed, and reports those closed before', async () => {
     const close = async (month: string): Promise<string> => (await closed(month)).body
     const early = await close(monthOf(1))
     expect(early).toContain('<h1>Done, with failures</h1>')

@@ -41,7 +41,7 @@ test('lists changes with their actors, the newest first, one page at a time', as
   expect(second.body).toContain('First page')
 })
 
-test('shows the error in a filter', async () => {
+test('shows the error in a filter next to it', async () => {
   for (const query of ['since=yesterday', 'type=CreditGrante', 'about=%00', `actor=${'x'.repeat(300)}`]) {
     const { statusCode, body } = await ada.get(`/commands/audit/list?${query}`)
     expect({ query, statusCode }).toEqual({ query, statusCode: 422 })
@@ -49,7 +49,7 @@ test('shows the error in a filter', async () => {
   }
 })
 
-test('reads only as much of the log as a page shows', async () => {
+test('reads no more of the log than a page shows', async () => {
   const at = vi.spyOn(room.foundation.eventLog, 'at')
   try {
     expect(rowsIn((await ada.get('/commands/audit/list')).body)).toBe(100)
@@ -59,7 +59,7 @@ test('reads only as much of the log as a page shows', async () => {
   }
 })
 
-test('reports missing events that this release cannot read', async () => {
+test('reports that events are missing which this release cannot read', async () => {
   const { pool } = room.foundation
   const says = /1 event is missing here/
   await pool.query(

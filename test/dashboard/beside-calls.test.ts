@@ -47,7 +47,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-test('whoami answers as JSON and sets no cookie, even for a signed-in browser', async () => {
+test('whoami answers in JSON and sets no cookie, even for a signed-in browser', async () => {
   const browser = await signedIn(room, ada)
   const answer = await browser.get('/whoami', { 'x-api-key': apiKey })
   expect(answer.statusCode).toBe(200)
@@ -57,7 +57,7 @@ test('whoami answers as JSON and sets no cookie, even for a signed-in browser', 
   expect(answer.headers['content-security-policy']).toBeUndefined()
 })
 
-test('whoami refuses in the catalogue’s words', async () => {
+test('whoami refuses with the words of the error catalogue', async () => {
   const browser = openBrowser(room.host)
   const unknown = await browser.get('/whoami')
   expect(unknown.statusCode).toBe(401)
@@ -109,7 +109,7 @@ test('every page has the security headers and must not be cached', async () => {
   }
 })
 
-test('pages have no scripts except our files, and no inline styles; the files are served, cacheable, and set no cookie', async () => {
+test('pages have no scripts except our files, and no inline styles; the files can be cached and set no cookie', async () => {
   const browser = await signedIn(room, ada)
   const { body } = await browser.get('/')
   expect(withoutOwnScripts(body)).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
@@ -131,14 +131,14 @@ test('pages have no scripts except our files, and no inline styles; the files ar
   }
 })
 
-test('files of another release are served but not cacheable; other files do not exist', async () => {
+test('files of another release are served but must not be cached; other files do not exist', async () => {
   const stranger = openBrowser(room.host)
   expect((await stranger.get('/assets/000000000000/style.css')).headers['cache-control']).toBe('no-cache')
   for (const path of ['/assets/x/nothing.js', '/assets/x/..%2F..%2Fpage.ts', '/assets/x/%00'])
     expect((await stranger.get(path)).statusCode).toBe(404)
 })
 
-test('the source of the locations is named on every page', async () => {
+test('every page names the source of the locations', async () => {
   const { body } = await openBrowser(room.host).get('/login')
   expect(body).toContain('<a href="https://db-ip.com">IP geolocation by DB-IP</a>')
 })

@@ -85,7 +85,7 @@ describe('pages of calls', () => {
       { fromMs: nowMs - 86_400_000, untilMs: nowMs - 3_600_000 },
       `effective_at >= '${new Date(nowMs - 86_400_000).toISOString()}' and effective_at < '${new Date(nowMs - 3_600_000).toISOString()}'`,
     ],
-  ])('with %s list the matching calls, of all organizations and of one', async (_what, filter, where) => {
+  ])('with %s list the matching calls, for all organizations and for one', async (_what, filter, where) => {
     const found = ids(await everyPage({ ...any, ...filter }, 4))
     expect(found).toEqual(await expected(where))
     expect(found.length).toBeGreaterThan(0)
@@ -100,14 +100,14 @@ describe('pages of calls', () => {
   })
 })
 
-test('only a valid place is parsed', () => {
+test('only a valid position is parsed', () => {
   for (const text of ['', '1', '1_2', 'a_1_2', '1_2_3_4', '1_2_\u0000', `1_${2n ** 63n}_1`])
     expect(placeIn(text)).toBeNull()
   expect(placeIn('5_-3_9')).toEqual({ atMs: 5, ledger: '-3', revision: '9' })
 })
 
 describe('the page', () => {
-  test('lists calls of all organizations, each with a link to its details', async () => {
+  test('lists calls by all organizations, each with a link to its details', async () => {
     const { statusCode, body } = await ada.get('/calls')
     expect(statusCode).toBe(200)
     expect(body).toContain(`href="/organizations/${scene.organizationId}/calls/${scene.requestId}"`)
@@ -115,7 +115,7 @@ describe('the page', () => {
     expect(body).toContain('17 calls')
   })
 
-  test('keeps its filters on the next page and in the file', async () => {
+  test('has the same filters on the next page and in the file', async () => {
     const path = `/organizations/${scene.organizationId}/calls`
     const { body } = await ada.get(`${path}?range=30d&capability=ip_lookup&cost=0.000001`)
     const csv = /href="([^"]+calls\.csv[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
@@ -156,7 +156,7 @@ describe('the page', () => {
     expect((await ada.get(`/calls.csv?${query}`)).statusCode).toBe(422)
   })
 
-  test("shows a partner's users the calls of their organization and of no other", async () => {
+  test("shows a partner's users only the calls by their organization", async () => {
     const partner = await signedIn(
       room,
       await userWhoChose(room, {

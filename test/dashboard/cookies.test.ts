@@ -1,4 +1,4 @@
-/** Which connections get cookies, and the attributes of the cookies. */
+/** Which connections get cookies, and the attributes of these cookies. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -28,7 +28,7 @@ afterAll(async () => {
   await room?.close()
 })
 
-/** A request from a browser at 203.0.113.n, as passed on by the proxy. */
+/** Counts the browsers. Each is at 203.0.113.n, according to the proxy. */
 let people = 0
 const proxied = (protocol: string, on = room): Browser =>
   openBrowser(on.host, proxy, {
@@ -40,7 +40,7 @@ const proxied = (protocol: string, on = room): Browser =>
 const cookieLines = (answer: LightMyRequestResponse): string[] => [answer.headers['set-cookie'] ?? []].flat()
 
 describe('over HTTPS', () => {
-  test('every cookie is Secure and __Host-, for the whole host and no other', async () => {
+  test('every cookie is Secure and __Host-, for the whole host and no other host', async () => {
     const browser = proxied('https')
     const form = cookieLines(await browser.get('/login'))
     const signedIn = await browser.submit('/login', ada)
@@ -61,7 +61,7 @@ describe('over HTTPS', () => {
     expect((await browser.get('/')).statusCode).toBe(200)
   })
 
-  test('signing out removes the cookie in a way the browser accepts', async () => {
+  test('signing out removes the cookie in a way that the browser accepts', async () => {
     const browser = proxied('https')
     await browser.submit('/login', ada)
     const out = await browser.submit('/', {}, '/logout')
@@ -73,7 +73,7 @@ describe('over HTTPS', () => {
     expect([...browser.cookies.keys()].sort()).toEqual(['__Host-dashboard_device', '__Host-dashboard_form'])
   })
 
-  test('a cookie without the prefix is ignored, valid or not, because a sibling host may have set it', async () => {
+  test('a cookie without the prefix is ignored, valid or not, because a sibling host could have set it', async () => {
     const here = openBrowser(room.host)
     await here.submit('/login', ada)
     const bare = [...here.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -152,7 +152,7 @@ describe('over plain HTTP', () => {
     for (const line of cookieLines(answer)) expect(line).not.toMatch(/Secure/)
   })
 
-  test('INSECURE_COOKIES gives everyone cookies, over HTTPS as before', async () => {
+  test('with INSECURE_COOKIES everyone gets cookies, over HTTPS as before', async () => {
     const browser = openBrowser(insecure.host, '192.0.2.7', { host: 'dashboard.example.com' })
     expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     expect((await browser.get('/')).statusCode).toBe(200)
@@ -178,7 +178,7 @@ describe('over plain HTTP', () => {
   })
 })
 
-test('the sign-in limit applies to the caller, not the proxy', async () => {
+test('the sign-in limit applies to the caller, not to the proxy', async () => {
   const bob = { name: 'bob', password: 'bob has a password' }
   await putUser(room.foundation.pool, bob)
   const stranger = proxied('https')
@@ -188,7 +188,7 @@ test('the sign-in limit applies to the caller, not the proxy', async () => {
   expect((await proxied('https').submit('/login', bob)).statusCode).toBe(303)
 })
 
-test('a new address for every attempt does not help a caller with an IPv6 network', async () => {
+test('a caller with an IPv6 network gains nothing from a new address for every attempt', async () => {
   for (let i = 0; i < 11; i++) {
     const browser = openBrowser(room.host, proxy, {
       'x-forwarded-proto': 'https',

@@ -1,4 +1,4 @@
-/** The dashboard's host over its own database, with the real parts, and a browser without a screen. */
+/** The dashboard's host with its own database and the real parts, and a browser without a screen. */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
@@ -60,22 +60,21 @@ export const openDashboardHost = async ({
   localDemoIn = null,
 }: {
   reach?: Reach
-  /** Served next to whoami. */
+  /** Forms that are served next to whoami. */
   forms?: readonly AnyCapabilityForm[]
   environment?: Readonly<Record<string, string>>
   insecureCookies?: boolean
   overload?: Overload
-  /** A second way to sign in. */
   provider?: ProviderSettings | null
   /** Replaces the findings of the checks. */
   findings?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
-  /** Sends partners' webhooks like the operator's own, so that `EGRESS_ALLOW` lets them reach a receiver on the loopback. */
+  /** Sends partners' webhooks like the operator's own, so that with `EGRESS_ALLOW` they can reach a receiver on loopback. */
   partnersAsOperator?: boolean
-  /** The host whose database to use, as another process of the same installation. That host closes last. */
+  /** The host whose database this one uses, like another process of the same installation. That host must be closed last. */
   beside?: DashboardHost | null
-  /** The dashboard's settings are those of the embedded default, with this DATA_DIR. */
+  /** Uses the settings of the embedded default, with this DATA_DIR. */
   localDemoIn?: string | null
 } = {}): Promise<DashboardHost> => {
   const database =
@@ -149,7 +148,7 @@ export const openDashboardHost = async ({
       publicUrl: null,
     }),
   )
-  // Next to the dashboard, a process runs jobs. It starts with the first long work.
+  // A process next to the dashboard runs jobs. It starts with the first long-running work.
   let worker: Promise<PgBoss> | undefined
   host.addHook('onSend', async (_, reply) => {
     const at = String(reply.getHeader('location') ?? '')
@@ -191,7 +190,7 @@ const startWorker = async (foundation: Foundation, twoPerson: boolean): Promise<
 
 export type Browser = {
   get(url: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
-  /** Opens the page of a form and sends the form with its hidden fields. `fields` may replace them. */
+  /** Opens a form's page and sends the form with its hidden fields, which `fields` can replace. */
   submit(
     formUrl: string,
     fields: Record<string, string | string[]>,
@@ -203,7 +202,7 @@ export type Browser = {
 
 let addresses = 0
 
-/** Keeps cookies and follows no redirects. By default every browser has its own address on this machine. */
+/** Stores cookies and follows no redirects. By default every browser has a different address on this machine. */
 export const openBrowser = (
   host: FastifyInstance,
   remoteAddress = `127.1.${++addresses >> 8}.${addresses & 255}`,
@@ -247,7 +246,7 @@ export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.
 
 const entities: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', '#39': "'", amp: '&' }
 
-/** Decodes the value of an attribute of a page. */
+/** Decodes an attribute's value in a page. */
 export const unescaped = (value: string): string =>
   value.replaceAll(/&(lt|gt|quot|#39|amp);/g, (_, name: string) => entities[name] ?? '')
 
@@ -264,7 +263,7 @@ export const hiddenIn = (page: string): Record<string, string[]> => {
   return { ...hidden, ...(csrf !== '' && { _csrf: [csrf] }) }
 }
 
-/** Runs a command of administration: confirms its plan, and follows to its last page. */
+/** Runs an administrative command, confirms its plan, and follows redirects to its last page. */
 export const give = async (
   browser: Browser,
   path: string,
@@ -275,7 +274,7 @@ export const give = async (
   return waited(browser, await browser.post(path, encoded(hiddenIn(plan.body))))
 }
 
-/** Waits for work to end, and returns the page its answer leads to. */
+/** Waits until the work ends, and returns the page to which its answer leads. */
 export const waited = async (
   browser: Browser,
   first: LightMyRequestResponse,
@@ -309,7 +308,7 @@ export const userWhoChose = async (
   return { name, password }
 }
 
-/** A browser with a signed-in user. If the password was generated, the user replaces it first, always with the same one. */
+/** A browser with a signed-in user. A user with a generated password replaces it first, always with the same password. */
 export const signedIn = async (
   { host }: DashboardHost,
   { name, password }: { name: string; password: string },
@@ -328,6 +327,6 @@ export const signedIn = async (
   return browser
 }
 
-/** A page without its references to our own script files. */
+/** A page without the references to our own script files. */
 export const withoutOwnScripts = (page: string): string =>
   page.replaceAll(/<script type="module" src="\/assets\/[0-9a-f]{12}\/[a-z]+\.js"><\/script>/g, '')

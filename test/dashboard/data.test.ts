@@ -71,7 +71,7 @@ describe('data sources', () => {
   })
 })
 
-test('a source older than its limit is marked, with the remedy', () => {
+test('a source older than its limit is marked, and the page says what to do', () => {
   const nowMs = Date.parse('2026-11-23T12:00:00.000Z')
   const source = (ageDays: number): DataSource => ({
     ...{ name: 'N', from: 'f', version: null, holds: 'h', imported: null, place: 'host' },

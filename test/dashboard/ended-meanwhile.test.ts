@@ -1,4 +1,4 @@
-/** Changes while something is in progress: a sign-in, a change by an admin, a stream, work behind a page. */
+/** Changes while something is in progress: a sign-in, an admin's change, a stream, or work behind a page. */
 import { text } from 'node:stream/consumers'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -36,7 +36,7 @@ const person = (role: 'admin' | 'finance' | 'viewer') =>
   userWhoChose(room, { name: `person-${++people}`, role, organizationId: null, actor })
 const signInStreams = /^signin-/
 
-/** A sign-in with correct credentials, held before its session begins. */
+/** A sign-in with correct credentials that is paused before its session begins. */
 const heldSignIn = async () => {
   const { eventLog } = room.foundation
   const append = eventLog.append.bind(eventLog)
@@ -62,14 +62,14 @@ const heldSignIn = async () => {
 }
 
 describe('a sign-in in progress', () => {
-  test('opens nothing if the password has been changed', async () => {
+  test('does not open a session if the password has been changed', async () => {
     const { browser, end } = await heldSignIn()
     await changePassword(room.foundation, { name: ada.name, actor, chosen: 'another one than before' })
     await end()
     expect((await browser.get('/me')).statusCode).toBe(303)
   })
 
-  test('opens nothing if a second factor has been set', async () => {
+  test('does not open a session if a second factor has been set up', async () => {
     const secret = freshTotpSecret()
     const typed = new TOTP({ secret: Secret.fromBase32(secret) }).generate()
     const own = await signedIn(room, ada)
@@ -81,7 +81,7 @@ describe('a sign-in in progress', () => {
     expect((await own.get('/me')).statusCode).toBe(200)
   })
 
-  test('opens nothing if the user has been disabled, even if enabled again', async () => {
+  test('does not open a session if the user has been disabled, even if enabled again', async () => {
     const { browser, end } = await heldSignIn()
     const change = { name: ada.name, reason: 'lost a laptop', actor }
     await person('admin')
@@ -92,7 +92,7 @@ describe('a sign-in in progress', () => {
   })
 })
 
-test('requests of an admin who has been disabled, and those waiting behind them, change no one', async () => {
+test('requests by a disabled admin, and those waiting behind them, change no users', async () => {
   const [eve, bob] = [await person('admin'), await person('viewer')]
   const browser = await signedIn(room, eve)
   const { pool } = room.foundation
@@ -121,7 +121,7 @@ test('requests of an admin who has been disabled, and those waiting behind them,
 })
 
 describe('work behind a page', () => {
-  /** Holds the work until `end`. */
+  /** Delays the work until `end`. */
   const heldWork = async (browser: Browser) => {
     const { eventLog } = room.foundation
     const streams = eventLog.streams.bind(eventLog)
@@ -158,7 +158,7 @@ describe('work behind a page', () => {
         await ends(browser)
         const began = performance.now()
         expect(await text(answer.stream())).toMatch(/^retry: 500\n\n(event: progress\n[^\n]*\n\n)*$/)
-        // Otherwise it ends after 50 s.
+        // Otherwise the stream ends after 50 s.
         expect(performance.now() - began).toBeLessThan(30_000)
       } finally {
         end()
@@ -167,7 +167,7 @@ describe('work behind a page', () => {
     60_000,
   )
 
-  test('is not shown after the role it was started with has changed', async () => {
+  test('is not shown after a change of the role with which it was started', async () => {
     await person('admin')
     const browser = await signedIn(room, ada)
     const { path, end } = await heldWork(browser)

@@ -38,7 +38,7 @@ const at = (revision: number, of = stream()): string => `/events/streams/${of}/$
 const eventRows = /^\/events\/streams\/[^/]+\/\d+$/
 const older = (body: string): string | undefined => hrefs(body, /before=/)[0]
 
-/** Every event reached from page to page. */
+/** Every event, collected page by page. */
 const walked = async (start: string): Promise<string[]> => {
   const seen: string[] = []
   for (let next: string | undefined = start; next !== undefined; ) {
@@ -53,17 +53,17 @@ const walked = async (start: string): Promise<string[]> => {
 }
 
 describe('the newest events', () => {
-  test('are shown in pages, the newest first, each once, up to the first of the log', async () => {
+  test("are shown in pages, the newest first, each once, up to the log's first event", async () => {
     const all = await recordedEvents(owner)
     const before = all.length
     const seen = await walked('/events')
     const expected = all.toReversed().map(({ stream: of, revision }) => at(revision, of))
-    // Signing in and the projector's jobs may have added events.
+    // Sign-ins and the projector's jobs can have added events.
     expect(seen.slice(-before)).toEqual(expected)
     expect(before).toBeGreaterThan(100)
   })
 
-  test('of one type are found among all others', async () => {
+  test('can be limited to one type, among all others', async () => {
     const all = await recordedEvents(owner)
     const expected = all.filter(({ type }) => type === 'CreditGranted').toReversed()
     expect(await walked('/events?type=CreditGranted')).toEqual(
@@ -73,7 +73,7 @@ describe('the newest events', () => {
     expect(none.body).toContain('The type NeverHappened does not occur')
   })
 
-  test('of one stream have their own address', async () => {
+  test('can be limited to one stream, with its own URL', async () => {
     const led = await ada.get(`/events?stream=${stream()}&type=CreditGranted`)
     expect({ status: led.statusCode, to: led.headers.location }).toEqual({
       status: 303,
@@ -100,7 +100,7 @@ describe('the newest events', () => {
     }
   })
 
-  test('an impossible address is a missing page', async () => {
+  test('an impossible URL is a missing page', async () => {
     const long = 'a'.repeat(5_000)
     for (const path of [
       ...[
@@ -152,7 +152,7 @@ describe('one event', () => {
     expect(body).toContain('&quot;charge_id&quot;: &quot;')
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}/calls/${request}">${request}</a>`)
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}">`)
-    // Its cause comes before it, and both neighbours are one step away.
+    // The call that caused it comes before it, and both neighbours are one step away.
     expect(body).toContain(`<a href="${at(revision - 1)}">KeyUsed, revision`)
     expect(hrefs(body, eventRows)).toContain(at(revision + 1))
     expect(body).toContain('<span class="mark good">holds</span>')
@@ -164,7 +164,7 @@ describe('one event', () => {
   })
 })
 
-describe('any content of the log', () => {
+describe('any content in the log', () => {
   const envelope = (version: unknown): string =>
     JSON.stringify({
       ...{ schema_version: version, actor: 'cli', effective_at: '2026-01-01T00:00:00.000Z' },
@@ -211,7 +211,7 @@ describe('any content of the log', () => {
     expect(body).not.toMatch(/<b>|<i>/)
   })
 
-  test('characters that change the reading direction or move a cursor are written out', async () => {
+  test('characters that change the reading direction or move a cursor are replaced by visible text', async () => {
     const body = await written('Unheard', '{"a":"x\u202Ey\u0000z\u001b[2J"}', envelope(1))
     expect(body).toContain('x\\u202ey\\u0000z\\u001b[2J')
     for (const character of ['\u202E', '\u0000', '\u001b']) expect(body).not.toContain(character)
@@ -225,7 +225,7 @@ describe('any content of the log', () => {
 })
 
 describe('a broken chain', () => {
-  test('is named at the revision, in the list and on the page, and the rest is shown as before', async () => {
+  test('is reported at its revision, in the list and on the page, and everything else is shown as before', async () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Broken' })
     const own = ledgerStream(organizationId)
     await changeEvent(owner, { stream: own, revision: 2 }, ({ data }) => ({
@@ -248,11 +248,11 @@ describe('a broken chain', () => {
     expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 3')
   })
 
-  test('with a row that cannot be opened is shown up to there, and continues behind it', async () => {
+  test('with a row that cannot be unpacked is shown up to there, and continues after that row', async () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Damaged' })
     const own = ledgerStream(organizationId)
     const bad = Number(await room.foundation.eventLog.lastRevision(own)) + 2
-    // One after the other: each is a row.
+    // Appended one after the other, so that each is in a separate row.
     for (const reason of ['before', 'damaged', 'after'])
       await grant(room.foundation, {
         ...{ organizationId, reason, priority: 1, expiresAt: null, actor: 'cli:setup' },
@@ -274,7 +274,7 @@ describe('a broken chain', () => {
   })
 })
 
-test('a partner is refused, and its own pages have no link there', async () => {
+test('a partner is refused, and its own pages have no link to the event log', async () => {
   const { password } = await createUser(room.foundation, {
     ...{ name: 'partner', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
   })

@@ -33,7 +33,7 @@ const monthOf = (before: number): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - before)).toISOString().slice(0, 7)
 }
 
-/** The last month that may be closed. In the first minutes of a month that is not the previous month. */
+/** The last month that can be closed. In the first minutes of a month, this is not the previous month. */
 const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
 /** Calls begin in that month, because an earlier month would have to be closed first. */
 const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
@@ -47,7 +47,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-/** Follows to the page of the work until it has a result. */
+/** Follows the page of long-running work until there is a result. */
 const ended = async (path: string) => {
   for (let looks = 0; looks < 2_000; looks++) {
     const answer = await ada.get(path)
@@ -67,7 +67,7 @@ describe('months', () => {
     expect(months).toEqual(months.toSorted().reverse())
     expect(months[0]).toBe(monthOf(0))
     expect(months.length).toBeGreaterThan(1)
-    // The open month has its figures so far.
+    // The open month has the figures so far.
     const row = /months\/(\d{4}-\d\d)"[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
     const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
     const own = (await ended(`${base}/months/${monthOf(0)}`)).body
@@ -83,10 +83,10 @@ describe('months', () => {
     expect(now.body).not.toContain('/ledger/close')
   })
 
-  test("are closed once, by a form that announces the result, and their file has the closing's digest", async () => {
+  test("are closed once, with a form that announces the result, and their file has the closing's digest", async () => {
     const month = closable
     const path = `${base}/months/${month}`
-    // Grants are effective now; the previous month begins with the first call.
+    // Grants are effective now. The previous month begins with the first call.
     const page = await ended(path)
     expect(page.body).toContain(`href="${base}/ledger/close?month=${month}"`)
     const done = await give(ada, `${base}/ledger/close`, { month })
@@ -114,13 +114,13 @@ describe('months', () => {
     expect(earlier.body).not.toContain(String(digest))
   })
 
-  test('that are invalid, or in the future, have no page', async () => {
+  test('that are invalid or in the future have no page', async () => {
     for (const month of ['2026-13', 'x', '%00', '9999-01', monthOf(-1)])
       for (const rest of ['', '/statement.csv', '/statement.jsonl'])
         expect((await ada.get(`${base}/months/${month}${rest}`)).statusCode).toBe(404)
   })
 
-  test('as CSV hold every line', async () => {
+  test('in CSV contain every line', async () => {
     const { body, headers } = await ada.get(`${base}/months/${monthOf(1)}/statement.csv`)
     expect(headers['content-type']).toBe('text/csv; charset=utf-8')
     expect(body).toMatch(/^organization|^kind|^revision/)
@@ -128,7 +128,7 @@ describe('months', () => {
   })
 })
 
-test("slow statements of one partner do not block the operator's", async () => {
+test('slow statements of one partner do not block those of the operator', async () => {
   const { organizationId } = scene
   const partner = { name: 'pat', role: 'partner', organizationId, actor: 'cli' } as const
   const pat = await signedIn(room, await userWhoChose(room, partner))
@@ -137,7 +137,7 @@ test("slow statements of one partner do not block the operator's", async () => {
   const read = eventLog.read.bind(eventLog)
   let reading = 0
   const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-    // The log is also read for the actor.
+    // The log is also read for the actor, which must not wait.
     if (asked[0] === `ledger-${organizationId}`) {
       reading += 1
       await mayRead
@@ -162,7 +162,7 @@ test("slow statements of one partner do not block the operator's", async () => {
   }
 })
 
-describe('long work', () => {
+describe('long-running work', () => {
   test('shows its progress as a stream of events that ends, to people whose role allows it', async () => {
     const { eventLog } = room.foundation
     const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
@@ -222,7 +222,7 @@ describe('long work', () => {
 describe('the statement with filters', () => {
   const lines = (body: string): number => body.match(/<tr id="line-/g)?.length ?? 0
 
-  test('shows only matching lines, and pages to the last of them', async () => {
+  test('shows only matching lines, in pages, up to the last one', async () => {
     let path: string | undefined = `${base}/statement?kind=call&outcome=answered&key=${scene.keyId}`
     let found = 0
     const ids = new Set<string>()
@@ -258,7 +258,7 @@ describe('the statement with filters', () => {
 
 describe('a call', () => {
   const call = (): string => `${base}/calls/${scene.requestId}`
-  /** The calls of the ledger, in its order. */
+  /** The calls in the ledger, in its order. */
   const recorded = async () =>
     (await room.foundation.eventLog.read(ledgerStream(scene.organizationId), { max: 2_000 }))
       .map(decodeEvent)
@@ -275,7 +275,7 @@ describe('a call', () => {
       'Free: an address that is not located costs nothing (rule ip_lookup.not_located v1).',
     ],
     ['refusal', 'Free: a call that is refused or fails costs nothing (rule refusal v1).'],
-  ])('says in one sentence what it cost and why: %s', async (wanted, sentence) => {
+  ])('has one sentence with its cost and the reason: %s', async (wanted, sentence) => {
     const one = (await recorded()).findLast(({ rule }) => rule === wanted)
     const { body } = await ada.get(`${base}/calls/${one?.id}`)
     expect(body).toContain(`<p>${sentence}</p>`)
@@ -288,7 +288,7 @@ describe('a call', () => {
     ])
   })
 
-  test('leads to the calls before and after it, in the order of the ledger', async () => {
+  test('links to the previous and the next call, in the order of the ledger', async () => {
     const ids = (await recorded()).map(({ id }) => id)
     const sides = async (id: string | undefined) => {
       const { body } = await ada.get(`${base}/calls/${id}`)
@@ -322,7 +322,7 @@ describe('a call', () => {
     expect((await ada.get(`${call()}/receipt.json`)).statusCode).toBe(404)
   })
 
-  test('has a receipt once a checkpoint covers it, which proves it to outsiders', async () => {
+  test('has a receipt once a checkpoint covers it, which proves the call to outsiders', async () => {
     await room.foundation.checkpoints.make()
     expect((await ada.get(call())).body).toContain(`href="${call()}/receipt.json"`)
     const { body, headers } = await ada.get(`${call()}/receipt.json`)
@@ -331,7 +331,7 @@ describe('a call', () => {
     expect(() => verifyReceipt(JSON.parse(body.replace('KeyUsed', 'KeyUsee')))).toThrow()
   })
 
-  test('can be refunded while something is left, and says what it costs since', async () => {
+  test('can be refunded while part of its cost is left, and then shows its remaining cost', async () => {
     const refunded = await give(ada, `${base}/credits/refund`, {
       request: scene.requestId,
       reason: 'goodwill',

@@ -1,4 +1,4 @@
-/** The calls about a person are found by the person's address or profile id, which is kept nowhere, by those who may. */
+/** People with permission can find the calls about a person by e-mail address or profile id. The text they search for is not stored. */
 
 import { Readable } from 'node:stream'
 import { ulid } from 'ulid'
@@ -110,7 +110,7 @@ const pathIn = ({ organizationId }: Pick<Scene, 'organizationId'>): string =>
 const find = (role: string, input: string, of: Pick<Scene, 'organizationId'> = scene) =>
   as(role).submit(pathIn(of), { input })
 
-test('an e-mail address in any spelling finds its calls, newest first, with what they cost', async () => {
+test('an e-mail address in any spelling finds its calls, newest first, with their cost', async () => {
   for (const input of [email, ' ADA.lovelace@example.com. ']) {
     const { calls, cannot_be_told, next_before } = await overApi({ input })
     expect([cannot_be_told, next_before]).toEqual([0, null])
@@ -161,7 +161,7 @@ test('no hash of the text is stored, even for a request with an Idempotency-Key'
   expect((await room.foundation.pool.query('select 1 from admin_requests')).rowCount).toBe(0)
 })
 
-test('the command line reads the text from standard input, where no history keeps it', async () => {
+test('the command line reads the text from standard input, so that it is in no history', async () => {
   const stdin = vi.spyOn(process, 'stdin', 'get')
   stdin.mockReturnValue(Readable.from([`${email}\n`]) as unknown as typeof process.stdin)
   const given = { organization: scene.organizationId, input: '-' }
@@ -171,7 +171,7 @@ test('the command line reads the text from standard input, where no history keep
   expect(answer).toMatchObject({ calls: [{ request_id: about.email[1] }, { request_id: about.email[0] }] })
 })
 
-test('only calls of the range are found, and an invalid range or an unknown organization is refused', async () => {
+test('only calls in the range are found; an invalid range or an unknown organization is refused', async () => {
   const [from, to] = ['2020-01-01T00:00:00Z', '2020-02-01T00:00:00Z']
   expect((await overApi({ input: email, from, to })).calls).toEqual([])
   expect((await overApi({ input: email, from })).calls).toHaveLength(2)
@@ -180,7 +180,7 @@ test('only calls of the range are found, and an invalid range or an unknown orga
   expect((await overApi({ input: email, organization })).message).toContain('there is no ledger')
 })
 
-test('the pages link each call, and no address on them has the text', async () => {
+test('the pages link each call, and their URLs do not contain the text', async () => {
   const base = `/organizations/${scene.organizationId}`
   const { statusCode, body } = await find('partner', email)
   expect(statusCode).toBe(200)
@@ -219,7 +219,7 @@ test('a profile id finds the calls about the person until the person is erased',
   expect((await find('admin', input)).body).not.toContain(about.profile)
 })
 
-test('the search field offers it for an address, in a form and not in a link', async () => {
+test('for an address, the search field offers this search as a form, not as a link', async () => {
   const search = async (role: string, q: string) => {
     const page = (await as(role).get('/me')).body
     return as(role).post('/search', encoded({ _csrf: tokenIn(page), q }))
@@ -246,7 +246,7 @@ test('the search field offers it for an address, in a form and not in a link', a
   })
 })
 
-test('a long ledger is searched in parts, each with where to continue, and no charge is lost between two', async () => {
+test('a long ledger is searched in parts, each with the place to continue, and no charge between two parts is lost', async () => {
   const { eventLog, ledger } = memoryProcess(createMemoryEventLog(), 'one')
   await openLedger(ledger, '5000')
   const ids = Array.from({ length: 3_000 }, (_, i) => `call-${i}`)

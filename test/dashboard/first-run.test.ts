@@ -1,4 +1,7 @@
-/** The local demo: its printed password opens the dashboard, and the overview leads to the first call. Nothing of this holds in production. */
+/**
+ * The local demo: its printed password opens the dashboard, and the overview leads to the first call. In production none of this
+ * applies.
+ */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -38,7 +41,7 @@ test.each([
 })
 
 let room: DashboardHost
-/** Another process of the same installation, configured with a database of its own. */
+/** Another process of the same installation, configured with its own database. */
 let production: DashboardHost
 let api: FastifyInstance
 let demo: Demo
@@ -48,7 +51,7 @@ const asked: { headers: Record<string, unknown>; body: unknown }[] = []
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
   room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
-  // Called in place of the API, over HTTP.
+  // Takes the place of the API, over HTTP.
   api = Fastify()
   api.post('/v1/ip/lookup', async ({ headers, body }, reply) => {
     asked.push({ headers, body })
@@ -75,14 +78,14 @@ const asDemo = async (): Promise<Browser> => {
 }
 
 describe('the printed password', () => {
-  test('opens every page of the local demo, and may be changed', async () => {
+  test('opens every page of the local demo, and can be changed', async () => {
     const browser = await asDemo()
     expect((await browser.get('/')).statusCode).toBe(200)
     expect((await browser.get('/operations')).statusCode).toBe(200)
     expect((await browser.get('/me')).body).not.toContain('Your current password was generated')
   })
 
-  test('is replaced first over HTTPS under a name that is not of this machine, and the key is not shown', async () => {
+  test('must be replaced first over HTTPS with a host name of another machine, and the key is not shown', async () => {
     const proxied = await openDashboardHost({
       ...{ beside: room, localDemoIn: dataDir, reach: { trusts: () => true } },
     })
@@ -102,7 +105,7 @@ describe('the printed password', () => {
     }
   })
 
-  test('of any other user is replaced first', async () => {
+  test('must be replaced first if the user is not the demo user', async () => {
     const eve = { name: 'eve', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
     const { password } = await createUser(room.foundation, eve)
     const browser = openBrowser(room.host)
@@ -110,7 +113,7 @@ describe('the printed password', () => {
     expect((await browser.get('/')).headers.location).toBe('/me')
   })
 
-  test('is replaced first if the process is configured with a database of its own', async () => {
+  test('must be replaced first if the process is configured with its own database', async () => {
     const browser = openBrowser(production.host)
     await browser.submit('/login', { name: demo.dashboard_user, password: demo.dashboard_password })
     expect((await browser.get('/')).headers.location).toBe('/me')
@@ -118,7 +121,7 @@ describe('the printed password', () => {
 })
 
 describe('the first steps', () => {
-  test('begin with a call: a line to copy with the key, and a button', async () => {
+  test('begin with a call: a command to copy with the key, and a button', async () => {
     const { body } = await (await asDemo()).get('/')
     expect(body).toContain('First steps')
     expect(body).toContain(`x-api-key: ${demo.api_key}`)
@@ -126,7 +129,7 @@ describe('the first steps', () => {
     expect(body).toContain(`href="/organizations/${demo.organization_id}/key/issue"`)
   })
 
-  test('the button makes one call with that key, and shows its answer and price', async () => {
+  test('have a button that makes one call with that key, and shows its answer and price', async () => {
     const browser = await asDemo()
     const { statusCode, body } = await browser.submit('/', {}, '/first-call')
     expect(statusCode).toBe(200)
@@ -136,7 +139,7 @@ describe('the first steps', () => {
     expect(asked[0]).toMatchObject({ headers: { 'x-api-key': demo.api_key }, body: { ip: '8.8.8.8' } })
   })
 
-  test('a form that is sent again is the same call: it has the same Idempotency-Key', async () => {
+  test('if a form is sent again, it is the same call, with the same Idempotency-Key', async () => {
     const browser = await asDemo()
     asked.length = 0
     const once = '01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
@@ -144,7 +147,7 @@ describe('the first steps', () => {
     expect(asked.map(({ headers }) => headers['idempotency-key'])).toEqual([once, once])
   })
 
-  test('an API that does not answer is a sentence, and no call is claimed', async () => {
+  test('if the API does not answer, the page says so and claims no call', async () => {
     await writeDemo(dataDir, { ...demo, api_url: 'http://127.0.0.1:1' })
     const { body } = await (await asDemo()).submit('/', {}, '/first-call')
     await writeDemo(dataDir, demo)
@@ -152,7 +155,7 @@ describe('the first steps', () => {
     expect(body).not.toContain('The answer')
   })
 
-  test('for an admin of production the line has a placeholder and no button', async () => {
+  test('for an admin in production, the command has a placeholder and there is no button', async () => {
     const ada = { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
     const browser = await signedIn(production, { name: 'ada', ...(await createUser(room.foundation, ada)) })
     const { body } = await browser.get('/')
@@ -165,10 +168,10 @@ describe('the first steps', () => {
     expect(asked).toEqual([])
   })
 
-  test('go step by step: a call leads to its page, and another key ends them', async () => {
+  test('go step by step: a call leads to its page, and another key ends the steps', async () => {
     const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
     const browser = await asDemo()
-    // The scene has a key of its own: what follows is seen as it would be without it.
+    // The scene's own key is ignored, so that the next steps are seen as without it.
     expect((await browser.get('/')).body).not.toContain('First steps')
     await room.foundation.pool.query('delete from api_keys where key_id <> $1', [demo.api_key_id])
     const { body } = await browser.get('/')

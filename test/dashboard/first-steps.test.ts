@@ -1,4 +1,4 @@
-/** The first steps that an installation without users shows to visitors, and nothing of them once the first user exists. */
+/** An installation without users shows the first steps to visitors. Once the first user exists, it shows nothing of them. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -15,7 +15,7 @@ afterAll(() => room?.close())
 
 const signInPage = async (): Promise<string> => (await openBrowser(room.host).get('/login')).body
 
-test('without users the sign-in page shows the commands to type, one step fewer once there is an organization', async () => {
+test('without users, the sign-in page shows the commands to type, one step fewer once there is an organization', async () => {
   const page = await signInPage()
   expect(page).toContain('No one can sign in yet, and there is no organization yet.')
   expect(page).toContain('npm run -s cli -- user create ada\nnpm run -s cli -- org create &quot;Acme&quot;\n')
@@ -28,7 +28,7 @@ test('without users the sign-in page shows the commands to type, one step fewer 
   expect(next).not.toContain('org create')
 })
 
-test('a refused attempt shows the commands too', async () => {
+test('after a refused attempt, the page shows the commands too', async () => {
   const answer = await openBrowser(room.host).submit('/login', { name: 'admin', password: 'admin' })
   expect(answer.statusCode).toBe(401)
   expect(answer.body).toContain('user create ada')
@@ -42,7 +42,7 @@ test('the sign-in page shows no commands while the event log is down', async () 
   expect(await createVisitorSteps({ pool: room.foundation.pool, eventLog })()).toEqual([])
 })
 
-test("the sign-in page shows no commands from the first user on, even if the user's row is missing", async () => {
+test("from the first user on, the sign-in page shows no commands, even if the user's row is missing", async () => {
   await createUser(room.foundation, { name: 'ada', role: null, organizationId: null, actor })
   expect(await firstSteps(room.foundation)).toEqual([])
   await room.foundation.pool.query('delete from users')

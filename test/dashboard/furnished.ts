@@ -20,7 +20,7 @@ export type Furnished = {
 }
 
 const actor = 'user:bob'
-/** Changes users: someone who is not a user may not. */
+/** The actor that changes users. An actor that is not a user is not allowed to. */
 const setUp = 'cli:setup'
 const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
   ...{
@@ -54,7 +54,7 @@ export const openFurnished = async ({
   }
 }
 
-/** One of each item that the scene lacks: its id, by the path segment before it. */
+/** One of each item that the scene lacks. The keys are the path segments before the ids. */
 const furnish = async (
   { foundation, caughtUp }: DashboardHost,
   { organizationId }: Scene,

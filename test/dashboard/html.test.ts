@@ -1,4 +1,4 @@
-/** Only templates make markup. All values put into them are text. */
+/** Only templates produce markup. All values inserted into them are text. */
 import { expect, test } from 'vitest'
 import { count, credits, movement } from '../../src/dashboard/format.ts'
 import { documentOf, html } from '../../src/dashboard/html.ts'
@@ -6,21 +6,21 @@ import { documentOf, html } from '../../src/dashboard/html.ts'
 const text = (page: ReturnType<typeof html>): string =>
   documentOf(page).replace('<!doctype html>\n', '').trimEnd()
 
-test('values are escaped, in text and in attributes', () => {
+test('values are escaped in text and in attributes', () => {
   const hostile = `<b>"&'`
   expect(text(html`<p title="${hostile}">${hostile}</p>`)).toBe(
     '<p title="&lt;b&gt;&quot;&amp;&#39;">&lt;b&gt;&quot;&amp;&#39;</p>',
   )
 })
 
-test('markup in markup is unchanged, lists are joined, and empty values give nothing', () => {
+test('markup inside markup is unchanged, lists are joined, and empty values produce nothing', () => {
   const items = ['a', '<'].map((item) => html`<li>${item}</li>`)
   expect(text(html`<ul>${items}</ul>${null}${undefined}${false}${0}${5n}${[]}${''}`)).toBe(
     '<ul><li>a</li><li>&lt;</li></ul>05',
   )
 })
 
-test('an object that looks like markup is not', () => {
+test('an object that looks like markup is escaped', () => {
   const forged = JSON.parse('{"markup":"<script>"}')
   expect(() => text(html`${forged}`)).toThrow(TypeError)
 })

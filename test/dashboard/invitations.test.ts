@@ -1,4 +1,4 @@
-/** Invitations by one-time link: its target, its recipient, how often it works, and what it reveals. */
+/** Invitations by one-time link: what it opens, for whom, how often it works, and what it reveals. */
 import { createHash, randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -48,7 +48,7 @@ const isUser = async (): Promise<boolean> =>
   (await listUsers(room.foundation)).some((user) => user.name === name)
 
 describe('the link', () => {
-  test("creates the user with the person's chosen password, who then signs in; the event log records who invited them", async () => {
+  test('creates the user with a password that the person chose, who then signs in; the event log records who invited the person', async () => {
     const secret = await invite()
     const browser = openBrowser(room.host)
     const page = await browser.get(pathOf(secret))
@@ -70,7 +70,7 @@ describe('the link', () => {
     expect((await listInvitations(room.foundation)).filter((one) => one.user === name)).toEqual([])
   })
 
-  test('can be viewed any number of times, and the invited person can do nothing before using it', async () => {
+  test('can be viewed any number of times, and only its use gives the person any rights', async () => {
     const secret = await invite()
     for (let i = 0; i < 15; i++)
       expect((await openBrowser(room.host).get(pathOf(secret))).statusCode).toBe(200)
@@ -80,7 +80,7 @@ describe('the link', () => {
     expect((await choose(secret)).statusCode).toBe(303)
   })
 
-  test('leaks to no other site and no cache, and its secret is in no event', async () => {
+  test('is leaked to no other site or cache, and its secret is in no event', async () => {
     const secret = await invite()
     const { headers, body } = await openBrowser(room.host).get(pathOf(secret))
     expect(headers['referrer-policy']).toBe('no-referrer')
@@ -93,7 +93,7 @@ describe('the link', () => {
     expect(written.join()).toContain(createHash('sha256').update(secret).digest('base64url'))
   })
 
-  test('ends a session of another person in the same browser, so that the invited person has to sign in', async () => {
+  test("ends another person's session in the same browser, so that the invited person has to sign in", async () => {
     const { password } = await createUser(room.foundation, {
       ...{ name: `other-${people}`, role: 'viewer', organizationId: null, actor },
     })
@@ -133,7 +133,7 @@ describe('an invalid link shows the same page for every reason', () => {
     return body
   }
 
-  test('used, withdrawn, replaced, expired, for a name taken since, and invented', async () => {
+  test('because it was used, withdrawn, replaced, expired, made for a name taken since, or invented', async () => {
     const never = await ended(randomBytes(32).toString('base64url'))
     expect(never).toContain('This link is not valid')
 
@@ -165,7 +165,7 @@ describe('an invalid link shows the same page for every reason', () => {
       expect(await ended(odd)).toBe(never)
   })
 
-  test('a form opened before that is refused', async () => {
+  test('a form that was opened while the link was valid is refused', async () => {
     const secret = await invite()
     const browser = openBrowser(room.host)
     await browser.get(pathOf(secret))
@@ -199,7 +199,7 @@ test('if two browsers send the form at the same time, only one succeeds', async 
   expect(opens.sort()).toEqual([303, 401])
 })
 
-test('attempts of one address are limited, and those of another are not', async () => {
+test('attempts from one address are limited, and those from another are not', async () => {
   const secret = await invite()
   const guesser = openBrowser(room.host)
   const codes = []
@@ -213,7 +213,7 @@ test('attempts of one address are limited, and those of another are not', async 
 })
 
 describe('an invitation', () => {
-  test('is refused for a taken name, for a partner without an organization, and for an unknown organization', async () => {
+  test('is refused for an existing name, for a partner without an organization, and for an unknown organization', async () => {
     const make = (role: 'partner' | 'viewer', organizationId: string | null, called = name) =>
       inviteUser(room.foundation, { name: called, role, organizationId, actor })
     await expect(make('viewer', null, 'root')).rejects.toThrow('the user "root" already exists')
@@ -244,7 +244,7 @@ describe('an invitation', () => {
       (user: string) =>
         changeRole(room.foundation, { name: user, role: 'viewer', organizationId: null, actor }),
     ],
-  ])('of a person who was %s is no longer valid', async (_, end) => {
+  ])('by a person who was %s is no longer valid', async (_, end) => {
     const inviter = `inviter-${people}`
     await createUser(room.foundation, { name: inviter, role: 'admin', organizationId: null, actor })
     const secret = await invite(`user:${inviter}`)

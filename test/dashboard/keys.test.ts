@@ -1,4 +1,4 @@
-/** The page of a key, test keys, and sample calls for a key. */
+/** A key's page, test keys, and sample calls with a key. */
 import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
 import { promisify } from 'node:util'
@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-describe('the page of a key', () => {
+describe("a key's page", () => {
   test('shows its permissions, its cost, and its calls by day', async () => {
     const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
     expect(statusCode).toBe(200)
@@ -68,7 +68,7 @@ describe('the page of a key', () => {
     }
   })
 
-  test('shows what it was used for within a time, and its first and last call then', async () => {
+  test('shows how it was used in a range, and its first and last call in it', async () => {
     const section = async (query: string) =>
       /id="investigate"[\s\S]*?<\/section>/.exec(
         (await ada.get(`${base}/keys/${scene.keyId}${query}`)).body,
@@ -99,7 +99,7 @@ describe('the page of a key', () => {
     expect([wrong.statusCode, wrong.body.includes('is not after 2020-02-01')]).toEqual([422, true])
   })
 
-  test('links to the forms of its commands, filled in', async () => {
+  test('links to the forms of its commands, which are filled in', async () => {
     const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
     const [, href = ''] = /href="([^"]+\/key\/limits\?[^"]+)"/.exec(body) ?? []
     const form = (await ada.get(href.replaceAll('&amp;', '&'))).body
@@ -108,7 +108,7 @@ describe('the page of a key', () => {
   })
 })
 
-test('a test key belongs to the organization of tests, and its page links there', async () => {
+test('a test key belongs to the organization for tests, and its page links there', async () => {
   const asked = { name: 'try', permissions: ['ip_lookup'], test: 'on' }
   const answer = await ada.submit(`${base}/key/issue`, asked)
   expect(answer.statusCode).toBe(200)
@@ -118,7 +118,7 @@ test('a test key belongs to the organization of tests, and its page links there'
   expect((await ada.get(`/organizations/${own}`)).statusCode).toBe(200)
 })
 
-describe('sample calls for a key', () => {
+describe('sample calls with a key', () => {
   const asked = { apiUrl: 'http://127.0.0.1:9', dashboardUrl: 'http://127.0.0.1:8', apiKey: 'enl_live_x' }
 
   test.each([
@@ -155,7 +155,7 @@ describe('sample calls for a key', () => {
     ])
     expect(stdout).toContain('ok: true')
     server.close()
-    // The browser tests try the others with a real key, where a real browser copies them.
+    // The browser tests copy the other samples in a real browser and run them with a real key.
     const call = { key: 'enl_live_x', url: '/v1/ip/lookup', body: '{"ip":"8.8.8.8"}' }
     expect(seen).toEqual([call])
   })
@@ -193,7 +193,7 @@ describe('work that takes longer than a page', () => {
   const asker = { user: 'ada', organizationId: null }
   const asked = { key: 'k', title: 'Counting', owner: 'ada', asker }
 
-  test('runs once, however often it is requested, until its result was taken', async () => {
+  test('runs once, however often it is requested, until its result was read', async () => {
     const works = createWorks()
     let done = (_value: number): void => undefined
     let runs = 0
@@ -214,7 +214,7 @@ describe('work that takes longer than a page', () => {
     expect(works.find(first.work.id, 'ada')).toBeUndefined()
   })
 
-  test('throws its failure to the person who asks for its result', async () => {
+  test('throws its failure to the person who requests its result', async () => {
     const works = createWorks()
     const run = async (): Promise<never> => {
       throw new Error('no disk')
@@ -224,7 +224,7 @@ describe('work that takes longer than a page', () => {
 
   const endless = () => new Promise<never>(() => undefined)
 
-  test('is not started for a person or an organization with four running; others have their own share', () => {
+  test('is not started for a person or an organization with four running; others have their own limit', () => {
     const works = createWorks()
     const start = (key: string, organizationId: string | null, user = 'ada') =>
       works.start({
@@ -240,7 +240,7 @@ describe('work that takes longer than a page', () => {
     start('i', null, 'bob')
   })
 
-  test('releases its place when it ends, even after a failure', async () => {
+  test('no longer counts as running when it ends, even after a failure', async () => {
     const works = createWorks()
     for (let i = 0; i < 12; i++) {
       const run = async () => {
@@ -250,7 +250,7 @@ describe('work that takes longer than a page', () => {
     }
   })
 
-  test('is forgotten ten minutes after its end, and when its owners have started fifty others', async () => {
+  test('is forgotten ten minutes after its end, or when its owners have started fifty others', async () => {
     let nowMs = 0
     const works = createWorks(() => nowMs)
     const once = (key: string, organizationId: string | null) =>

@@ -1,4 +1,4 @@
-/** What pages show if their rows are behind the event log. */
+/** Warnings on pages whose rows are behind the event log. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
@@ -17,7 +17,7 @@ import {
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
-test('every page declares the projections it reads, and every page of an organization reads at least one', () => {
+test('every page declares the projections that it reads, and every page about an organization reads at least one', () => {
   const names = new Set(projections.map(({ name }) => name))
   for (const route of Object.keys(actionOfRoute)) {
     const [, url = ''] = route.split(' ')
@@ -64,7 +64,7 @@ describe('a page', () => {
 
   const notNow = 'These figures are out of date.'
   const account = () => `/organizations/${scene.organizationId}`
-  /** Polls until the pages' shared reading has been renewed. */
+  /** Polls until the reading that the pages share has been renewed. */
   const shows = (browser: Browser, path: string, text: string, does = true): Promise<void> =>
     expect
       .poll(async () => (await browser.get(path)).body.includes(text), {
@@ -103,14 +103,14 @@ describe('a page', () => {
       expect(body).toMatch(
         /<a href="\/commands\/projection\/list\?name=accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
       )
-      // A partner gets the same message, without links to pages it may not open.
+      // A partner gets the same message, but without links to pages that it cannot open.
       const own = await partner.get(account())
       expect(own.body).toContain(notNow)
       expect(own.body).not.toContain('/commands/projection')
       // Pages without rows show no such message.
       for (const path of ['/events', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
-      // As a time, because positions count events on one log and bytes on the other.
+      // The delay is a time, because positions count events in one log and bytes in the other.
       for (const path of ['/operations']) {
         const { body: listed } = await ada.get(path)
         expect([path, listed]).toEqual([
@@ -125,7 +125,7 @@ describe('a page', () => {
     await shows(ada, account(), notNow, false)
   })
 
-  test('with a halted projection shows a warning until it is rebuilt', async () => {
+  test('with a halted projection shows a warning until the projection is rebuilt', async () => {
     await owner.query(
       `update projection_checkpoints set state = 'halted', error = 'a test' where name = 'accounts'`,
     )
@@ -143,7 +143,7 @@ describe('a page', () => {
     await shows(ada, '/commands/audit/list', notNow, false)
   })
 
-  test('of an organization shows a warning if its own rows have stopped, and other pages do not', async () => {
+  test('about an organization shows a warning if its own rows have stopped, and other pages do not', async () => {
     await owner.query(
       `insert into halted_streams (projection, stream, position, error) values ('accounts', $1, 5, 'a test')`,
       [`ledger-${scene.organizationId}`],
@@ -159,11 +159,11 @@ describe('a page', () => {
     const { body } = await ada.get('/')
     expect(body).toContain('href="/reconcile"')
     expect(body).not.toContain('ledger reconcile')
-    // Its own page is linked only from the menu.
+    // Only the menu links to the page itself.
     expect((await ada.get('/reconcile')).body.match(/href="\/reconcile"/g)).toHaveLength(1)
   })
 
-  test('links to the documentation if its address is known, and so does the sign-in page', async () => {
+  test('links to the documentation if its URL is known, and so does the sign-in page', async () => {
     expect((await ada.get('/')).body).toContain('<a href="https://api.example.com/docs">Documentation</a>')
     const visitor = openBrowser(room.host)
     expect((await visitor.get('/login')).body).toContain('href="https://api.example.com/docs"')

@@ -1,4 +1,4 @@
-/** The latency of all processes, from a server that is called in place of Prometheus. Whatever it answers, no wrong figure is shown. */
+/** The latency of all processes, read from a server that takes the place of Prometheus. Whatever it answers, no wrong figure is shown. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -12,7 +12,7 @@ const now = 1_795_780_800
 let server: Server
 let url = ''
 let asked: URL[] = []
-/** Null: it never answers. */
+/** The server's answer to a path; null means that it never answers. */
 let answerTo: (path: string) => string | null = () => null
 let status = 200
 const hanging = new Set<() => void>()
@@ -49,7 +49,7 @@ const vector = (value: unknown): string =>
 const matrix = (values: readonly [number, string][]): string =>
   JSON.stringify({ status: 'success', data: { resultType: 'matrix', result: [{ metric: {}, values }] } })
 
-test('the figure is of the last hour, next to the same hour yesterday and the hours between', async () => {
+test("the figure covers the last hour, and is shown next to yesterday's same hour and the hours between", async () => {
   const hours: [number, string][] = [
     [now - 86_400, '0.25'],
     [now - 7_200, 'NaN'],
@@ -107,7 +107,7 @@ test.each([
   expect(partOf(latencyFigure(absent))).toMatch(/<strong>–<\/strong><small>/)
 })
 
-test('an error of the server, and an address that EGRESS_ALLOW does not include, are reasons too', async () => {
+test('an error from the server, and a URL that EGRESS_ALLOW does not include, are also shown as reasons', async () => {
   answerTo = () => vector('0.1')
   status = 500
   expect(await latency()()).toEqual({ kind: 'absent', why: 'Prometheus answered with status 500' })
@@ -120,12 +120,12 @@ test('an error of the server, and an address that EGRESS_ALLOW does not include,
   expect(asked).toEqual([])
 })
 
-test('without Prometheus it is the figure of the process, and none before its first call', () => {
+test("without Prometheus, the figure is this process's own, and absent before its first call", () => {
   expect(latencyOfProcess(null)).toBeNull()
   expect(latencyOfProcess(0.01)).toMatchObject({ seconds: 0.01, of: 'since this process started' })
 })
 
-test('the address holds no password, and the error does not repeat one', () => {
+test('the URL contains no password, and the error does not repeat one', () => {
   expect(() => parseConfig({ PROMETHEUS_URL: 'http://me:hidden@prometheus:9090' })).toThrow(
     /^(?!.*hidden)PROMETHEUS_URL/,
   )

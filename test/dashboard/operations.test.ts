@@ -37,7 +37,7 @@ test('every projection is listed with its position, and links to its state', asy
 })
 
 describe('a rebuild', () => {
-  test('keeps rows that alone have events lost from a restored log, and lists the possible losses', async () => {
+  test('does not remove rows whose events a restored log has lost, and lists the possible losses', async () => {
     const { pool } = room.foundation
     // A line that is not in the log, and a last event that is not in it either.
     const lines = liveTable(ledgerLines)('ledger_lines')

@@ -1,4 +1,4 @@
-/** What people see of an organization, and can do with its keys. */
+/** What people see about an organization, and what they can do with its keys. */
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
@@ -65,7 +65,7 @@ const key = (organizationId: string, name = 'production') =>
     actor,
   })
 
-/** A located lookup, charged, at the given time. */
+/** A charged lookup with a location, at the given time. */
 const call = async (organizationId: string, keyId: string, atMs: number): Promise<string> => {
   const requestId = ulid(atMs)
   await room.foundation.ledger.submit(organizationId, {
@@ -96,7 +96,7 @@ const eventsOf = async (keyId: string) =>
 const whoami = async (apiKey: string): Promise<number> =>
   (await openBrowser(room.host).get('/whoami', { 'x-api-key': apiKey })).statusCode
 
-/** The text a person reads: without tags, with white space collapsed. */
+/** The text that a person reads: without tags, with collapsed white space. */
 const textOf = (page: string): string =>
   page
     .replaceAll(/<[^>]+>/g, ' ')
@@ -104,7 +104,7 @@ const textOf = (page: string): string =>
     .trim()
 
 describe('the overview', () => {
-  test('shows balance, charges, keys and last call of every organization', async () => {
+  test("shows every organization's balance, charges, keys and last call", async () => {
     const id = await organization('Overview Ltd', '1234567.000001')
     const { keyId } = await key(id)
     await call(id, keyId, Date.parse('2026-10-01T12:34:56.789Z'))
@@ -128,7 +128,7 @@ describe('the overview', () => {
     expect(textOf(body)).toContain(`Leaves ${String(size)} Signed`)
   })
 
-  test('escapes names given by partners and operators', async () => {
+  test('escapes names that partners and operators have entered', async () => {
     const name = `<script>alert(1)</script> "quoted" 'single' & more`
     const id = await organization(name)
     await key(id, '<img src=x onerror=alert(1)>')
@@ -175,14 +175,14 @@ describe('a text that PostgreSQL does not accept', () => {
     expect((await browser.get(path)).statusCode).toBe(200)
   })
 
-  test('in the address of a key gives a missing page, and in the statement is ignored', async () => {
+  test("in a key's URL gives a missing page, and in the statement is ignored", async () => {
     const id = await organization('Zero Ltd')
     expect((await browser.get(`/organizations/${id}/keys/%00`)).statusCode).toBe(404)
     for (const query of ['before=%00', 'after=%00'])
       expect((await browser.get(`/organizations/${id}/statement?${query}`)).statusCode).toBe(200)
   })
 
-  test('as a user name or a password is refused like any other', async () => {
+  test('in a user name or a password is refused like any other', async () => {
     const visitor = openBrowser(room.host)
     expect((await visitor.submit('/login', { name: 'ada\0', password: 'x' })).statusCode).toBe(401)
     expect((await visitor.submit('/login', { name: 'ada', password: 'x\0' })).statusCode).toBe(401)
@@ -228,7 +228,7 @@ describe('keys', () => {
     'email-validations-per-second': '12',
   }
 
-  test('a new key is shown once, works, and is an event of the user', async () => {
+  test('a new key is shown once, works, and is an event by the user', async () => {
     const id = await organization('Issue Ltd', '5')
     const answer = await browser.submit(`/organizations/${id}/key/issue`, fields)
     expect(answer.statusCode).toBe(200)
@@ -259,7 +259,7 @@ describe('keys', () => {
     )
   })
 
-  test('a key without a ticked permission is refused, and gets no default permissions', async () => {
+  test('a key without a selected permission is refused, and gets no default permissions', async () => {
     const id = await organization('Refuse Ltd')
     const before = await room.foundation.eventLog.head()
     const { permissions: _, ...rest } = fields
@@ -270,7 +270,7 @@ describe('keys', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('a revoked key shows the reason, and offers no other change', async () => {
+  test('a revoked key shows the reason, and offers no more changes', async () => {
     const id = await organization('Revoke Ltd')
     const { keyId } = await key(id)
     await revoke(room.foundation, { keyId, reason: 'leaked <b>', actor })
@@ -292,7 +292,7 @@ describe('the statement', () => {
     id = await organization('Statement Ltd', '100000')
     const { keyId } = await key(id, 'statement')
     for (let i = 0; i < calls; i++) {
-      // Every fourth is recorded after a call that began four minutes later.
+      // Every fourth call is recorded after a call that began four minutes later.
       const late = i % 4 === 3 ? hourMs + 4 * 60_000 : 0
       requestIds.push(await call(id, keyId, startMs + (i + 1) * hourMs - late))
     }

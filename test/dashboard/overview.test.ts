@@ -59,7 +59,7 @@ const asSums = ({
 })
 
 describe('the figures', () => {
-  test('of today and of the same hours yesterday equal those of the ledgers', async () => {
+  test('for today and for the same hours yesterday equal those in the ledgers', async () => {
     for (const organizationId of [null, scene.organizationId]) {
       const found = await todayFigures(room.foundation.pool, organizationId, nowMs)
       const midnight = new Date(Math.floor(nowMs / 86_400_000) * 86_400_000)
@@ -80,27 +80,31 @@ describe('the figures', () => {
     }
   })
 
-  test.each(['24h', '7d', '30d'])('of %s are the same by hour and by day as in the ledgers', async (name) => {
-    const range = rangeIn(formOf({ range: name }), { nowMs, newestMs: null })
-    const { series, codes, leaders } = await figuresOfAll(room.foundation.pool, range)
-    const calls = series.points.flatMap((point) => point.calls).reduce((sum, one) => sum + one, 0n)
-    const from = [new Date(range.fromMs)]
-    expect(String(calls)).toBe((await sumsOf('effective_at >= $1', from))?.calls)
-    const failed = codes.reduce((sum, one) => sum + BigInt(one.calls), 0n)
-    expect(String(failed)).toBe((await sumsOf('effective_at >= $1 and code is not null', from))?.calls)
-    const { byCredits, byErrors } = leaders
-    expect(byCredits.map(({ organization_id }) => organization_id)).toEqual([
-      scene.organizationId,
-      other.organizationId,
-    ])
-    expect(byCredits[0]?.charged_micro).toBe(
-      (await sumsOf('effective_at >= $1 and organization_id = $2', [...from, scene.organizationId]))?.charged,
-    )
-    expect(byErrors).toHaveLength(2)
-  })
+  test.each(['24h', '7d', '30d'])(
+    'for %s are the same by hour and by day as in the ledgers',
+    async (name) => {
+      const range = rangeIn(formOf({ range: name }), { nowMs, newestMs: null })
+      const { series, codes, leaders } = await figuresOfAll(room.foundation.pool, range)
+      const calls = series.points.flatMap((point) => point.calls).reduce((sum, one) => sum + one, 0n)
+      const from = [new Date(range.fromMs)]
+      expect(String(calls)).toBe((await sumsOf('effective_at >= $1', from))?.calls)
+      const failed = codes.reduce((sum, one) => sum + BigInt(one.calls), 0n)
+      expect(String(failed)).toBe((await sumsOf('effective_at >= $1 and code is not null', from))?.calls)
+      const { byCredits, byErrors } = leaders
+      expect(byCredits.map(({ organization_id }) => organization_id)).toEqual([
+        scene.organizationId,
+        other.organizationId,
+      ])
+      expect(byCredits[0]?.charged_micro).toBe(
+        (await sumsOf('effective_at >= $1 and organization_id = $2', [...from, scene.organizationId]))
+          ?.charged,
+      )
+      expect(byErrors).toHaveLength(2)
+    },
+  )
 })
 
-test('an organization below its threshold is in the list of low balances, and on the overview with its action', async () => {
+test('an organization below its threshold is in the list of low balances, and on the overview with a suggested action', async () => {
   expect((await ada.get('/')).body).toContain('Nothing needs attention.')
   const amount = parseCredits('1000000')
   await setThreshold(room.foundation, { organizationId: other.organizationId, amount, actor: 'cli' })
@@ -136,7 +140,7 @@ test('the usage of all organizations has the sums of the ledgers, with tables be
   expect((await ada.get('/usage?from=2026-02-30')).statusCode).toBe(422)
 })
 
-test('the page of an organization shows days left, usage by capability and errors by code', async () => {
+test("an organization's page shows days left, usage by capability and errors by code", async () => {
   const { body } = await ada.get(`/organizations/${scene.organizationId}`)
   expect(body).toMatch(/Days left at the current rate<\/dt><dd>[\d,]+<\/dd>/)
   expect(body).toContain('Credits by capability per hour')
@@ -150,7 +154,7 @@ describe('findings of checks', () => {
     found = []
   })
 
-  test('are all on the page of operations, problems first, with remedies', async () => {
+  test('are all on the operations page, problems first, with remedies', async () => {
     found = [finding('ok', 'disk'), finding('warning', 'clocks'), finding('fault', 'jobs')]
     const { body } = await ada.get('/operations')
     const places = ['jobs says', 'clocks says', 'disk says'].map((text) => body.indexOf(text))

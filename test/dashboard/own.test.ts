@@ -1,4 +1,4 @@
-/** What people see and change of their own account: role, password, sign-ins. */
+/** What people see and change in their own account: role, password, sign-ins. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
@@ -31,7 +31,7 @@ afterAll(() => room?.close())
 
 const change = (fields: Record<string, string>) => ada.submit('/me', fields, '/me/password')
 
-test('shows the signed-in person, and every page links there', async () => {
+test('the page shows the signed-in person, and every page links there', async () => {
   expect((await ada.get('/')).body).toContain('<a href="/me">')
   const { statusCode, body } = await ada.get('/me')
   expect(statusCode).toBe(200)
@@ -39,7 +39,7 @@ test('shows the signed-in person, and every page links there', async () => {
   expect(body).toContain('this one')
 })
 
-test('ends every other sign-in, and not this one', async () => {
+test('a button ends every other sign-in, and not this one', async () => {
   const other = await signedIn(room, { name: 'ada', password })
   expect((await ada.get('/me')).body).toContain('another browser')
   expect((await ada.submit('/me', {}, '/me/sessions/end')).statusCode).toBe(303)
@@ -77,7 +77,7 @@ test('a new password ends every other session, is an event, and works from then 
   const { statusCode, headers } = await change({ present: password, new: chosen, again: chosen })
   expect({ statusCode, to: headers.location }).toEqual({ statusCode: 303, to: '/me' })
   expect((await ada.get('/me')).statusCode).toBe(200)
-  // The session is a new one: a copy of the old cookie opens nothing.
+  // The session is a new one, so a copy of the old cookie opens nothing.
   for (const ended of [other, stolen]) expect((await ended.get('/me')).headers.location).toMatch(/^\/login/)
   const events = (await room.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 5 }))
     .map(decodeEvent)
@@ -89,7 +89,7 @@ test('a new password ends every other session, is an event, and works from then 
   expect((await ada.get('/me')).statusCode).toBe(200)
 })
 
-test('times are local if the person chose so, and the browser remembers it', async () => {
+test('times are local if the person chose this, and the browser remembers it', async () => {
   const htmlTag = async () => /<html[^>]*>/.exec((await ada.get('/me')).body)?.[0]
   expect(await htmlTag()).toBe('<html lang="en">')
   const { headers } = await ada.submit('/me', { times: 'local' }, '/me/times')
@@ -99,7 +99,7 @@ test('times are local if the person chose so, and the browser remembers it', asy
   expect(await htmlTag()).toBe('<html lang="en">')
 })
 
-describe('changes of an account', () => {
+describe('changes to an account', () => {
   const lastPassword = 'seven unrelated things on a shelf'
 
   test('are shown first at the next sign-in on another device, which then continues to the requested page', async () => {
@@ -113,7 +113,7 @@ describe('changes of an account', () => {
     await elsewhere.submit('/', {}, '/logout')
     await room.caughtUp()
     const renewed = { ...grace, password: lastPassword, next: '/operations' }
-    // The device where the change was made does not show it.
+    // The device on which the change was made does not show it.
     expect((await elsewhere.submit('/login', renewed)).headers.location).toBe('/operations')
     const { location } = (await here.submit('/login', renewed)).headers
     expect(location).toMatch(/^\/me\?since=\d{13}&next=%2Foperations$/)
@@ -200,7 +200,7 @@ describe('with a generated password', () => {
     expect((await browser.submit('/me', {}, '/logout')).headers.location).toBe('/login')
   })
 
-  test('the same password is refused, and opens no more than before', async () => {
+  test('the same password is refused, and opens no more pages than before', async () => {
     const { statusCode, body } = await choose({ new: eve.password, again: eve.password })
     expect(statusCode).toBe(422)
     expect(body).toContain('This is your current password')
@@ -219,14 +219,14 @@ describe('with a generated password', () => {
     expect((await again.get('/operations')).statusCode).toBe(200)
   })
 
-  test('an error keeps the requested page', async () => {
+  test('after an error, the requested page is still remembered', async () => {
     const { body } = await choose({ again: `${chosen}!`, next: '/operations' })
     expect(body).toContain('name="next" value="/operations"')
     const elsewhere = await choose({ next: '//evil.example' })
     expect(elsewhere.headers.location).toBe('/')
   })
 
-  test('a password reset by an operator has to be replaced again', async () => {
+  test('a password that an operator reset has to be replaced again', async () => {
     await choose()
     const { password } = await changePassword(room.foundation, { name: eve.name, actor: 'cli:root' })
     const again = await withPassword(password)

@@ -1,4 +1,4 @@
-/** Organizations, keys and users are chosen by name; days and times with the browser's own pickers. */
+/** Organizations, keys and users are chosen by name, and days and times with the browser's own pickers. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -19,9 +19,9 @@ let admin: Browser
 let partner: Browser
 let northwind: string
 let contoso: string
-/** A key of Northwind. */
+/** A key that belongs to Northwind. */
 let production: string
-/** A key of Contoso. */
+/** A key that belongs to Contoso. */
 let other: string
 
 const organization = async (name: string) =>
@@ -113,7 +113,7 @@ describe('suggestions', () => {
     return answer.statusCode === 200 ? optionsOf(answer.body) : answer.statusCode
   }
 
-  test('are found by a part of a name, or the beginning of an id', async () => {
+  test('are found by a part of a name, or by the beginning of an id', async () => {
     const said = `Northwind <Traders> (${northwind})`
     expect(await suggestedTo(admin, '/pick/organizations?field=org&org=wind')).toEqual([said])
     expect(await suggestedTo(admin, `/pick/organizations?field=org&org=${northwind}`)).toEqual([said])
@@ -125,7 +125,7 @@ describe('suggestions', () => {
     ).toEqual([`production (${production})`])
   })
 
-  test('of keys are those of its own organization, for a partner', async () => {
+  test('for keys are those of its own organization, for a partner', async () => {
     const own = `/organizations/${northwind}/pick/keys?field=key&key=prod`
     expect(await suggestedTo(partner, own)).toEqual([`production (${production})`])
     expect(await suggestedTo(partner, own.replace(northwind, contoso))).toBe(404)
@@ -133,13 +133,13 @@ describe('suggestions', () => {
       expect(await suggestedTo(partner, `/pick/${kind}?field=q&q=`)).toBe(403)
   })
 
-  test('are in the form without scripts', async () => {
+  test('are in the form if there are no scripts', async () => {
     const page = await partner.get(`/organizations/${northwind}/key/revoke`)
     expect(optionsOf(page.body)).toEqual([`production (${production})`])
   })
 })
 
-test('a partner finds no key of another organization by name, and cannot use its id', async () => {
+test("a partner cannot find another organization's key by name, or use its id", async () => {
   const path = `/organizations/${northwind}/key/revoke`
   const named = await partner.submit(path, { key: 'production of Contoso' })
   expect([named.statusCode, named.body]).toEqual([422, expect.stringContaining('No key has')])
@@ -152,7 +152,7 @@ test('a partner finds no key of another organization by name, and cannot use its
   expect(hiddenIn(own.body).key).toEqual([production])
 })
 
-test('a text with U+0000 names nothing: it is not queried', async () => {
+test('a text with U+0000 matches nothing and is not queried', async () => {
   const own = `/organizations/${northwind}/pick/keys?field=key&key=%00`
   for (const [browser, path] of [
     [partner, own],

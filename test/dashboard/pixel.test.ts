@@ -1,4 +1,4 @@
-/** The pixel of an organization on the dashboard: its rules, their usage, and its hits by day. */
+/** An organization's pixel on the dashboard: its rules, their usage, and its hits by day. */
 
 import pino from 'pino'
 import { ulid } from 'ulid'
@@ -58,12 +58,12 @@ const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), 
 }
 
 describe('the rules', () => {
-  test('are set and removed by forms, recorded as events with the actor, and apply to hits in another process', async () => {
+  test('are set and removed with forms, recorded as events with the actor, and apply to hits in another process', async () => {
     expect((await partner.get(rulesPage)).body).toContain('No rules: the pixel fires everywhere.')
     const limit = { domain: 'Shop.Example.com.', number: '2', period: 'day' }
     expect((await sent(partner, 'limit', limit)).statusCode).toBe(200)
     await sent(partner, 'block', { domain: 'bad.example.org' })
-    // It is blocked already, so nothing is recorded.
+    // The domain is blocked already, so nothing is recorded.
     await sent(partner, 'block', { domain: 'bad.example.org' })
     const of = { organization_id: ours }
     expect(await recorded()).toEqual([
@@ -93,7 +93,7 @@ describe('the rules', () => {
       const { body } = await partner.get(rulesPage)
       expect(body).toContain('2 <span class="mark bad">used up</span>')
       expect(body).toMatch(/<meter min="0" max="2" value="2" aria-label="Used now: 2 of 2">2 of 2<\/meter>/)
-      // A call changed it in the meantime. The next page and its forms start from that state.
+      // A call has changed the rule in the meantime. The next page and its forms start from that state.
       await rules.change(
         ours,
         { kind: 'limit', domain: 'shop.example.com', period: 'day', number: 7 },
@@ -122,7 +122,7 @@ describe('the rules', () => {
     ['block', { domain: 'github.io' }, 'registrable domain'],
     ['unblock', { domain: '<b>' }, 'registrable domain'],
     ['unlimit', { domain: 'example.com', period: '' }, 'A value is required'],
-  ])('input that a call would refuse is refused: %s %o', async (act, fields, said) => {
+  ])('refuse input that a call would refuse: %s %o', async (act, fields, said) => {
     const before = await recorded()
     const { statusCode, body } = await sent(partner, act, fields)
     expect(statusCode).toBe(422)
@@ -131,7 +131,7 @@ describe('the rules', () => {
     expect(await recorded()).toEqual(before)
   })
 
-  test('are found by a part of their domain, as many as asked for, for any input', async () => {
+  test('are found by a part of their domain, up to the requested number, for any input', async () => {
     const rules = createPixelRules(room.foundation.eventLog)
     const many = Array.from({ length: 60 }, (_, i) => `d${String(i).padStart(2, '0')}.example.net`)
     for (const domain of many)
@@ -148,7 +148,7 @@ describe('the rules', () => {
     expect((await partner.get(`${rulesPage}?domain=%00`)).statusCode).toBe(422)
   })
 
-  test('with an unreadable event are shown as letting nothing fire', async () => {
+  test('with an unreadable event are shown as allowing no hit to fire', async () => {
     const { eventLog } = room.foundation
     await eventLog.append(pixelStream(theirs), 'none', [
       {
@@ -165,7 +165,7 @@ describe('the rules', () => {
 })
 
 describe('hits', () => {
-  test('are shown by day and domain, newest first, as many as asked for', async () => {
+  test('are shown by day and domain, newest first, up to the requested number', async () => {
     const dayMs = 86_400_000
     for (let i = 70; i > 0; i--) await decided('a.example.com', i % 2 === 0, Date.now() - i * dayMs)
     await decided(null, false)

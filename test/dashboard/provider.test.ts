@@ -46,7 +46,7 @@ const person = async (): Promise<{ name: string; password: string }> => {
   })
   return { name, password }
 }
-/** Goes to the provider, and returns the address it redirects the browser to. */
+/** Goes to the provider, and returns the URL to which it redirects the browser. */
 const there = async (browser: Browser, account: string, query = ''): Promise<string> => {
   const { statusCode, headers } = await browser.get(`/login/provider${query}`)
   expect(statusCode).toBe(303)
@@ -64,8 +64,8 @@ const signIns = async () => {
   })
 }
 
-describe('the person named by the provider', () => {
-  test('is signed in as the user of that name, and redirected to the requested page; the event records the method', async () => {
+describe('the person whom the provider names', () => {
+  test('is signed in as the user with that name, and redirected to the requested page; the event records the method', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     const page = (await browser.get('/login?next=/commands/audit/list')).body
@@ -77,7 +77,7 @@ describe('the person named by the provider', () => {
       { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
     ])
     expect((await browser.get('/me')).statusCode).toBe(200)
-    // On a device where that person has signed in before.
+    // On a device on which that person has signed in before.
     await browser.submit('/me', {}, '/logout')
     await browser.get(await there(browser, name))
     expect((await signIns()).at(-1)).toMatchObject({ user: name, known_device: true })
@@ -114,7 +114,7 @@ describe('the person named by the provider', () => {
     expect((await browser.get('/me')).body).not.toContain('password was generated')
   })
 
-  test('is asked for the code of a second factor like any user', async () => {
+  test('must enter the code of a second factor like any user', async () => {
     const { name } = await person()
     const secret = freshTotpSecret()
     const app = new TOTP({ secret: Secret.fromBase32(secret) })
@@ -145,8 +145,8 @@ describe('the person named by the provider', () => {
   })
 })
 
-describe('the answer of the provider', () => {
-  test('in another browser, a second time, or with another state signs no one in', async () => {
+describe("the provider's answer", () => {
+  test('signs no one in if it is in another browser, used a second time, or has another state', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     const back = await there(browser, name)
@@ -177,7 +177,7 @@ describe('the answer of the provider', () => {
     expect(answer.body).not.toContain('hello')
   })
 
-  test('leads to no other site', async () => {
+  test('never leads to another site', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     const answer = await browser.get(await there(browser, name, '?next=https%3A%2F%2Fevil.example'))
@@ -201,7 +201,7 @@ describe('the answer of the provider', () => {
   })
 })
 
-test('another claim may be the name, and a provider may require the secret in the body', async () => {
+test('another claim can be the name, and a provider can require the secret in the body', async () => {
   const own = await openTestProvider({
     redirectUri,
     claimsOf: () => ({ preferred_username: 'ada', email: 'x@example.com', email_verified: false }),
@@ -251,7 +251,7 @@ describe('while the provider is down', () => {
     }
   })
 
-  test('the sign-in page reports it, and a password works', async () => {
+  test('the sign-in page reports this, and a password works', async () => {
     const server = createServer()
     const issuer = await listening(server)
     await closed(server)
@@ -272,7 +272,7 @@ describe('while the provider is down', () => {
     }
   })
 
-  test('between leaving and returning', async () => {
+  test('a sign-in that has already begun is refused', async () => {
     const own = await openTestProvider({ redirectUri, claimsOf })
     const identity = createIdentityProvider({ issuer: own.issuer, ...client, nameClaim: 'email' })
     const { url, errand } = await identity.begin(redirectUri)
@@ -282,7 +282,7 @@ describe('while the provider is down', () => {
   })
 })
 
-test('without a provider there is neither a button nor an address', async () => {
+test('without a provider there is neither a button nor a URL', async () => {
   const own = await openDashboardHost({ beside: room })
   try {
     const browser = openBrowser(own.host)
@@ -293,7 +293,7 @@ test('without a provider there is neither a button nor an address', async () => 
   }
 })
 
-test('attempts of one address are limited', async () => {
+test('attempts from one address are limited', async () => {
   const browser = openBrowser(room.host)
   const codes = []
   for (let i = 0; i < 22; i++) codes.push((await browser.get('/login/provider')).statusCode)

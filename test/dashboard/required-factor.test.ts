@@ -1,4 +1,4 @@
-/** If the operator requires a second factor, the form that sets it up is the only page for a person without it. */
+/** If the operator requires a second factor, a person without one can open only the form that sets it up. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'

@@ -1,4 +1,4 @@
-/** Access to the dashboard by role and organization, never for disabled users; and the events of sign-ins. */
+/** Access to the dashboard by role and organization, never for disabled users; and the events for sign-ins. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -94,7 +94,7 @@ describe("the limits of a partner's keys", () => {
     },
   )
 
-  test('a higher limit given by an operator stays: the partner may change limits up to it', async () => {
+  test('a higher limit that an operator has set stays: the partner can change limits up to it', async () => {
     const browser = await signedIn(room, await person('partner', ours))
     const { keyId } = await keyOf({ requests_per_minute: 60_000 })
     await room.caughtUp()
@@ -108,7 +108,7 @@ describe("the limits of a partner's keys", () => {
   })
 })
 
-test('a partner cannot give its keys the export of the ledger, which names people of the operator', async () => {
+test("a partner cannot allow its keys to export the ledger, which names the operator's people", async () => {
   const path = `/organizations/${ours}/key/issue`
   const wanted = { name: 'all of it', permissions: ['ip_lookup', 'ledger_read'] }
   const partner = await signedIn(room, await person('partner', ours))
@@ -184,7 +184,7 @@ describe('sign-ins are events', () => {
     ])
   })
 
-  test('a wrong password names a known user, an unknown name names no one, and typed text is not stored', async () => {
+  test('a wrong password names a known user, an unknown name names no user, and typed text is not stored', async () => {
     const bob = await person('viewer')
     for (const name of [bob.name, 'hunter2-typed-here'])
       expect((await openBrowser(room.host).submit('/login', { name, password: 'hunter3' })).statusCode).toBe(

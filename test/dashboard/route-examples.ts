@@ -4,12 +4,12 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import type { Scene } from './scene.ts'
 
 /**
- * By the part of the address before the parameter, such as `keys` in `/organizations/:organization/keys/:key`; by its own name
- * if a parameter comes before it.
+ * The keys are the path segments before the parameters, such as `keys` in `/organizations/:organization/keys/:key`; the
+ * parameter's own name if another parameter comes before it.
  */
 export type RouteExamples = Readonly<Record<string, string>>
 
-/** Ids of the scene. Anything the scene does not have gets a well-formed id that does not exist. */
+/** Ids from the scene. An item that the scene does not have gets a well-formed id that does not exist. */
 export const routeExamples = ({ organizationId, keyId, requestId }: Scene): RouteExamples => ({
   organizations: organizationId,
   keys: keyId,

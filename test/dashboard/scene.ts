@@ -13,11 +13,11 @@ const dayMs = 86_400_000
 export type Scene = {
   readonly organizationId: string
   readonly keyId: string
-  /** A charged call. */
+  /** The request id of a charged call. */
   readonly requestId: string
 }
 
-/** `days` of calls up to now, or only some of them, followed by refusals for a rate limit and for lack of credits. */
+/** `days` of calls up to now, or only some of them, followed by refusals because of a rate limit and missing credits. */
 export const openScene = async (
   { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
   {
@@ -37,7 +37,7 @@ export const openScene = async (
     ['300.5', 50, new Date(nowMs + 20 * dayMs).toISOString(), 'welcome credits'],
     ['75', 200, new Date(nowMs + 90 * dayMs).toISOString(), 'goodwill after the outage'],
   ] as const
-  // Together, as the calls below: the ledger keeps the order, and appends in one go what waits.
+  // Submitted together, like the calls below. The ledger preserves their order and appends waiting commands together.
   await Promise.all(
     lots.map(([amount, priority, expiresAt, reason]) =>
       grant(foundation, {

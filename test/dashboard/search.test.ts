@@ -1,4 +1,4 @@
-/** The search of every page finds things by id or name, for the people who may open them, and answers any other text clearly. */
+/** The search on every page finds things by id or name, for people who can open them, and answers any other text clearly. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -49,7 +49,7 @@ const post = async (role: string, q: string, path = '/search') => {
 }
 const search = (role: string, text: string) => post(role, text)
 
-/** The address that the search leads to, or the headings of the groups it shows. */
+/** The URL to which the search leads, or the headings of the groups that it shows. */
 const found = async (role: string, text: string): Promise<string | string[]> => {
   const { statusCode, headers, body } = await search(role, text)
   if (statusCode === 303) return String(headers.location)
@@ -62,7 +62,6 @@ const eventOf = async (stream: string) => {
   return event
 }
 
-/** The event of the scene's call. */
 const callEvent = async (of: Scene) => {
   const events = await room.foundation.eventLog.read(ledgerStream(of.organizationId), { max: 500 })
   const event = events.find(({ type, metadata }) => type === 'KeyUsed' && metadata.includes(of.requestId))
@@ -70,7 +69,7 @@ const callEvent = async (of: Scene) => {
   return event
 }
 
-describe('the search opens the page of the one thing that has exactly this text as its id or name:', () => {
+describe('the search opens the page of the one thing whose id or name is exactly this text:', () => {
   const base = () => `/organizations/${scene.organizationId}`
   test.each([
     ['a request id', () => scene.requestId, () => `${base()}/calls/${scene.requestId}`],
@@ -108,13 +107,13 @@ describe('the search opens the page of the one thing that has exactly this text 
     ])
   })
 
-  test('the user list that it opens has that user alone', async () => {
+  test('the user list that it opens contains only that user', async () => {
     const { body } = await as('admin').get('/commands/user/list?name=the.partner')
     expect([body.includes('the.finance'), body.includes('the.partner')]).toEqual([false, true])
   })
 })
 
-test('several things are shown in groups, at most twenty of each', async () => {
+test('several things are shown in groups, with at most twenty in each', async () => {
   const { statusCode, body } = await search('admin', 'twins')
   expect([statusCode, body.match(/>Twins Ltd</g)?.length]).toEqual([200, 20])
   expect(body).toContain('There are more. Type more of the name.')
@@ -124,7 +123,7 @@ test('several things are shown in groups, at most twenty of each', async () => {
   expect(await found('admin', 'price')).toEqual(['Pages and commands'])
 })
 
-test('the field is on every page, holds the text, and suggests what the search would find', async () => {
+test('the field is on every page, contains the text, and suggests what the search would find', async () => {
   const page = (await search('viewer', 'twins')).body
   expect(page).toMatch(/<input id="q" name="q" type="search" value="twins"/)
   expect((await as('partner').get('/me')).body).toContain('action="/search" role="search"')
@@ -149,7 +148,7 @@ describe('a partner', () => {
     expect(await found('partner', 'key issue')).toBe(`${base}/key/issue`)
   })
 
-  test('finds the keys of its test organization', async () => {
+  test("finds its test organization's keys", async () => {
     const organizationId = await openTestOrganization(room.foundation, {
       organizationId: scene.organizationId,
       actor,
@@ -199,10 +198,10 @@ describe('a partner', () => {
   })
 })
 
-// An admin may open every page.
+// An admin can open every page.
 const restricted = roles.filter((role) => role !== 'admin')
 
-test.each(restricted)('no hit leads to a page that the role %s may not open', async (role) => {
+test.each(restricted)('no hit leads to a page that the role %s cannot open', async (role) => {
   const texts = ['', 'the', 'price', 'user', 'key', 'ledger', 'webhook', scene.requestId, scene.keyId]
   const events = [(await callEvent(scene)).id, ledgerStream(scene.organizationId), 'pricebook', 'operator']
   const hrefs = new Set<string>()
@@ -244,7 +243,7 @@ describe('any other text gets a clear answer', () => {
     expect(body).toContain('<li>the request id of a call</li>')
   })
 
-  test('no text at all: the page says what can be searched', async () => {
+  test('for an empty text, the page says what can be searched', async () => {
     for (const answer of [as('admin').get('/search'), search('admin', ''), search('admin', ' ')]) {
       const { statusCode, body } = await answer
       expect([statusCode, body.includes('No results with')]).toEqual([200, false])

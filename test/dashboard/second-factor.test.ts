@@ -1,4 +1,3 @@
-/** Signing in with a second factor, and managing it. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { removeSecondFactor } from '../../src/administration/users/second-factors.ts'
@@ -48,7 +47,7 @@ const setUpForm = async () => {
   const hidden = { _csrf: field('_csrf'), once: field('once'), sealed: field('sealed') }
   return { secret: secretOn(body), hidden, body }
 }
-/** Sets it up, and waits until the app has a new code. */
+/** Sets the factor up, and waits until the app has a new code. */
 const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
   const { secret, hidden } = await setUpForm()
   const fields = { ...hidden, present: ada.password, code: codeOf(secret) }
@@ -57,7 +56,7 @@ const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
   later(60)
   return { secret, codes: codesOn(body) }
 }
-/** A browser after the right password. */
+/** A browser after the correct password. */
 const half = async (next = '/'): Promise<Browser> => {
   const other = openBrowser(room.host)
   const { headers } = await other.submit('/login', { ...ada, next })
@@ -82,7 +81,7 @@ const refusals = async () => {
 }
 
 describe('setting it up', () => {
-  test('shows secret and picture without a script or a style, and takes effect with a right code', async () => {
+  test('shows secret and picture without a script or a style, and takes effect with a correct code', async () => {
     const { secret, hidden, body } = await setUpForm()
     expect(secret).toMatch(/^[A-Z2-7]{32}$/)
     expect(body).toMatch(/<svg class="qr" role="img" aria-label="[^"]+" viewBox="0 0 \d+ \d+"/)
@@ -99,7 +98,7 @@ describe('setting it up', () => {
     expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
   })
 
-  test('asks for the password', async () => {
+  test('requires the password', async () => {
     const { secret, hidden } = await setUpForm()
     const fields = { ...hidden, present: 'not the password', code: codeOf(secret) }
     const { statusCode, body } = await browser.post('/me/second-factor', encoded(fields))
@@ -108,7 +107,7 @@ describe('setting it up', () => {
     expect(await events('SecondFactorSet')).toEqual([])
   })
 
-  test('accepts no secret of another session or another person', async () => {
+  test('refuses the secret of another session or another person', async () => {
     const { hidden } = await setUpForm()
     const other = await signedIn(room, ada)
     const page = (await other.get('/me/second-factor')).body
@@ -134,7 +133,7 @@ describe('setting it up', () => {
 })
 
 describe('signing in', () => {
-  test('asks for the code after the password, and redirects to the requested page', async () => {
+  test('requires the code after the password, and redirects to the requested page', async () => {
     const { secret } = await setUp()
     const other = await half('/operations')
     expect((await other.get('/login/code')).body).toContain('Type the code that your authenticator app shows')
@@ -144,7 +143,7 @@ describe('signing in', () => {
     expect(other.cookies.has('dashboard_half')).toBe(false)
   })
 
-  test('before the code nothing opens, and there is no session', async () => {
+  test('gives no access and no session before the code', async () => {
     await setUp()
     const other = await half()
     for (const path of ['/', '/me', '/me/second-factor', '/commands/audit/list'])
@@ -163,14 +162,14 @@ describe('signing in', () => {
     expect(body).toContain('The user name or the password is wrong.')
   })
 
-  test('a known device is asked too', async () => {
+  test('a known device also has to enter the code', async () => {
     await setUp()
     await browser.submit('/', {}, '/logout')
     expect(browser.cookies.has('dashboard_device')).toBe(true)
     expect((await browser.submit('/login', ada)).headers.location).toBe('/login/code')
   })
 
-  test('a code counts once, and only one browser gets in', async () => {
+  test('a code counts once, and lets only one browser in', async () => {
     const { secret } = await setUp()
     const [one, other] = [await half(), await half()]
     const code = codeOf(secret)
@@ -181,7 +180,7 @@ describe('signing in', () => {
     )
   })
 
-  test('a recovery code opens once, and leaves nine', async () => {
+  test('a recovery code works once, and leaves nine', async () => {
     const { codes } = await setUp()
     const [code = ''] = codes
     const other = await half()
@@ -191,7 +190,7 @@ describe('signing in', () => {
     expect((await other.get('/me/second-factor')).body).toMatch(/Recovery codes left<\/dt><dd>9</)
   })
 
-  test('a wrong code is refused and counted; after ten in a minute none from that address is compared', async () => {
+  test('a wrong code is refused and counted; after ten in a minute, no more from that address are compared', async () => {
     const { secret } = await setUp()
     const other = await half('/commands/audit/list')
     for (let tried = 0; tried < 10; tried++)
@@ -217,7 +216,7 @@ describe('signing in', () => {
       later(61)
     }
 
-    test('a device where the factor was set up or proved accepts codes and recovery codes', async () => {
+    test('a device on which the factor was set up or used can enter codes and recovery codes', async () => {
       const { secret, codes } = await setUp()
       const second = await half()
       expect((await second.submit('/login/code', { code: codeOf(secret) })).statusCode).toBe(303)
@@ -234,7 +233,7 @@ describe('signing in', () => {
       expect((await second.submit('/login/code', { code: codes[1] ?? '' })).statusCode).toBe(303)
     })
 
-    test('a device that only proved the password has no attempts of its own', async () => {
+    test('a device on which only the password was used has no attempts of its own', async () => {
       const early = await signedIn(room, ada)
       const { secret } = await setUp()
       await besiege()
@@ -256,7 +255,7 @@ describe('signing in', () => {
     expect((await other.get('/login/code', { cookie })).headers.location).toBe('/login')
   })
 
-  test('the time for the code ends with a new password, and with the user', async () => {
+  test('the time for the code ends with a new password, and when the user is disabled', async () => {
     const { secret } = await setUp()
     const [changed, ended] = [await half(), await half()]
     const pages = [(await changed.get('/login/code')).body, (await ended.get('/login/code')).body]
@@ -278,7 +277,7 @@ describe('signing in', () => {
       )
   })
 
-  test('if the stored data is missing, no one gets in, and the page shows the remedy', async () => {
+  test('if the stored data are missing, no one gets in, and the page says what to do', async () => {
     const { secret, codes } = await setUp()
     await room.foundation.pool.query('delete from user_second_factors where user_name = $1', [ada.name])
     for (const code of [codeOf(secret), codes[0] ?? '']) {
@@ -300,7 +299,7 @@ describe('new recovery codes and removing', () => {
   test.each([
     ['no password', () => ({ code: '000000' }), 'This is not your current password'],
     ['a wrong code', () => ({ present: ada.password, code: '000000' }), 'The code is wrong'],
-  ])('with %s both are refused', async (_, fieldsOf, says) => {
+  ])('with %s, both are refused', async (_, fieldsOf, says) => {
     await setUp()
     for (const send of [renew, remove]) {
       const { statusCode, body } = await send(fieldsOf())
@@ -321,7 +320,7 @@ describe('new recovery codes and removing', () => {
     expect((await (await half()).submit('/login/code', { code: fresh[0] ?? '' })).statusCode).toBe(303)
   })
 
-  test('after removing it, the password is enough again', async () => {
+  test('after the factor is removed, the password is enough again', async () => {
     const { secret } = await setUp()
     const { statusCode, headers } = await remove({ present: ada.password, code: codeOf(secret) })
     expect([statusCode, headers.location]).toEqual([303, '/me'])

@@ -1,4 +1,4 @@
-/** Sessions: access to the dashboard, their duration, their end without requests, and the tokens of forms. */
+/** Sessions: access to the dashboard, their duration, their end when there are no requests, and the tokens in forms. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { listUsers } from '../../src/administration/users/user-changes.ts'
@@ -46,7 +46,7 @@ const opens = async (cookies: ReadonlyMap<string, string>): Promise<boolean> => 
 }
 
 describe('signing in', () => {
-  test('the right password opens the overview', async () => {
+  test('the correct password opens the overview', async () => {
     const browser = openBrowser(room.host)
     const page = await browser.get('/login')
     expect(page.statusCode).toBe(200)
@@ -77,7 +77,7 @@ describe('signing in', () => {
       'names and passwords given twice',
       () => ({ name: ['nobody', ada.name], password: ['x', ada.password] }),
     ],
-  ])('%s opens nothing, and every refusal has the same text', async (_, fieldsOf) => {
+  ])('%s gives no access, and every refusal has the same text', async (_, fieldsOf) => {
     const browser = openBrowser(room.host)
     const answer = await browser.submit('/login', fieldsOf())
     expect(answer.statusCode).toBe(401)
@@ -86,7 +86,7 @@ describe('signing in', () => {
     expect((await browser.get('/')).headers.location).toBe('/login')
   })
 
-  test('the eleventh attempt in a minute from one address is refused, even with the right password', async () => {
+  test('the eleventh attempt in a minute from one address is refused, even with the correct password', async () => {
     const browser = openBrowser(room.host)
     for (let i = 0; i < 10; i++)
       expect((await browser.submit('/login', { name: `guess-${i}`, password: 'x' })).statusCode).toBe(401)
@@ -140,7 +140,7 @@ describe('signing in', () => {
       expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     })
 
-    test('even if they use up the limit of a shared address', async () => {
+    test('a known device still works if the guesses use up the limit of a shared address', async () => {
       const address = '127.77.0.1'
       const browser = openBrowser(room.host, address)
       expect((await browser.submit('/login', ada)).statusCode).toBe(303)
@@ -164,7 +164,7 @@ describe('signing in', () => {
       expect((await kept.submit('/login', ada)).statusCode).toBe(303)
     })
 
-    test('repeated sign-ins give a device no further attempts', async () => {
+    test('repeated sign-ins do not give a device more attempts', async () => {
       const browser = await signedIn(room, ada)
       for (let i = 0; i < 10; i++) {
         await signOut(browser)
@@ -174,7 +174,7 @@ describe('signing in', () => {
       expect((await browser.submit('/login', ada)).statusCode).toBe(429)
     })
 
-    test("an invented cookie, one of another account, or a modified one counts as a stranger's", async () => {
+    test("an invented cookie, one for another account, or a modified one counts as a stranger's", async () => {
       const eve = { name: `eve-${ada.name}`, password: 'eve has a password' }
       await putUser(room.foundation.pool, eve)
       const device = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
@@ -190,7 +190,7 @@ describe('signing in', () => {
       }
     })
 
-    test("the device cookie is hidden from scripts and other sites, lasts up to the browsers' maximum, and opens nothing", async () => {
+    test("the device cookie is hidden from scripts and other sites, lasts up to the browsers' maximum, and gives no access", async () => {
       const answer = await openBrowser(room.host).submit('/login', ada)
       const cookie = answer.cookies.find(({ name }) => name === 'dashboard_device')
       expect(cookie).toMatchObject({
@@ -233,7 +233,7 @@ describe('a session', () => {
     expect(await sessions()).toEqual(before)
   })
 
-  test('only the browser knows its id: the database holds a hash', async () => {
+  test('only the browser has its id: the database contains a hash', async () => {
     const browser = await signedIn(room, ada)
     const id = decodeURIComponent(browser.cookies.get('dashboard_session') ?? '').split('.')[0] ?? ''
     const row = (await sessions()).at(-1)
@@ -264,7 +264,7 @@ describe('a session', () => {
     expect(browser.cookies.get('dashboard_session')).not.toContain('made-up')
   })
 
-  test('signing out ends it on the server: its cookie no longer opens anything', async () => {
+  test('signing out ends it on the server: its cookie no longer gives access', async () => {
     const browser = await signedIn(room, ada)
     const kept = new Map(browser.cookies)
     expect(await opens(kept)).toBe(true)
@@ -275,7 +275,7 @@ describe('a session', () => {
     expect(await opens(kept)).toBe(false)
   })
 
-  test('it ends after 12 hours even if used, and the next sign-in removes expired ones', async () => {
+  test('it ends after 12 hours even if it is used, and the next sign-in removes expired sessions', async () => {
     const browser = await signedIn(room, ada)
     await room.foundation.pool.query("update dashboard_sessions set expires_at = now() - interval '1 s'")
     expect((await browser.get('/')).headers.location).toBe('/login')
@@ -283,7 +283,7 @@ describe('a session', () => {
     expect((await sessions()).length).toBe(1)
   })
 
-  test('looking at pages does not extend it', async () => {
+  test('viewing pages does not extend it', async () => {
     const browser = await signedIn(room, ada)
     const until = async () =>
       (await room.foundation.pool.query('select max(expires_at)::text as at from dashboard_sessions')).rows[0]
@@ -294,7 +294,7 @@ describe('a session', () => {
     expect(await until()).toBe(before)
   })
 
-  test('a new password ends all of them; so does deleting the user', async () => {
+  test("a new password ends all of a user's sessions; so does deleting the user", async () => {
     const eve = { name: 'eve', password: 'first password' }
     await putUser(room.foundation.pool, eve)
     const browser = await signedIn(room, eve)
@@ -323,7 +323,7 @@ describe('a form', () => {
     expect(await opens(browser.cookies)).toBe(true)
   })
 
-  test('with the token of another session is refused, even with its form cookie', async () => {
+  test("with the token of another session is refused, even with that session's form cookie", async () => {
     const [mine, theirs] = [await signedIn(room, ada), await signedIn(room, ada)]
     const token = tokenIn((await theirs.get('/')).body)
     const cookie = `dashboard_session=${mine.cookies.get('dashboard_session')}; dashboard_form=${theirs.cookies.get('dashboard_form')}`
@@ -332,7 +332,7 @@ describe('a form', () => {
     expect(await opens(mine.cookies)).toBe(true)
   })
 
-  test('with the token of the sign-in page is refused after the sign-in', async () => {
+  test('with the token from the sign-in page is refused after the sign-in', async () => {
     const browser = openBrowser(room.host)
     const token = tokenIn((await browser.get('/login')).body)
     await browser.submit('/login', ada)
@@ -376,7 +376,7 @@ describe('a session ends', () => {
     )
 
   describe('without a request from its user', () => {
-    test('it ends after 60 minutes; the sign-in page gives the reason, and redirects to the requested page', async () => {
+    test('it ends after 60 minutes; the sign-in page shows the reason, and redirects to the requested page', async () => {
       expect(await minutesLeft()).toBeGreaterThan(59)
       expect(await minutesLeft()).toBeLessThanOrEqual(60)
       await setLeft(-1)
@@ -402,7 +402,7 @@ describe('a session ends', () => {
       expect((await listUsers(room.foundation)).filter(({ sessions }) => sessions > 0)).toEqual([])
     })
 
-    test('a form sent after that does nothing', async () => {
+    test('a form sent after that has no effect', async () => {
       const once = (await browser.get('/commands/ledger/reconcile')).body
       await setLeft(-1)
       const before = await room.foundation.eventLog.head()
@@ -421,7 +421,7 @@ describe('a session ends', () => {
   })
 
   describe('with a request from its user', () => {
-    test('it continues for 60 minutes from then, and for 12 hours at most', async () => {
+    test('it continues for 60 minutes from then on, and for 12 hours at most', async () => {
       await setLeft(90)
       expect((await browser.get('/')).statusCode).toBe(200)
       expect(await minutesLeft()).toBeGreaterThan(59)
@@ -460,7 +460,7 @@ describe('a session ends', () => {
   })
 })
 
-test('DASHBOARD_IDLE_MINUTES is whole minutes from 5 to 720', () => {
+test('DASHBOARD_IDLE_MINUTES must be whole minutes from 5 to 720', () => {
   expect(parseConfig({}).DASHBOARD_IDLE_MINUTES).toBe(60)
   expect(parseConfig({ DASHBOARD_IDLE_MINUTES: '5' }).DASHBOARD_IDLE_MINUTES).toBe(5)
   for (const text of ['4', '721', '0', '-5', '7.5', '1e2', ' 60'])

@@ -1,4 +1,4 @@
-/** The usage of an organization, on the page and as a file. */
+/** An organization's usage, on the page and as a file. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -54,7 +54,7 @@ const ledgerSums = async () => {
 }
 
 describe('the usage page', () => {
-  test('shows a row for every hour of the last day, with links to the same as CSV', async () => {
+  test('shows a row for every hour in the last day, with links to the same data as CSV', async () => {
     const { body, statusCode } = await ada.get(usage())
     expect(body).toContain('<option value="24h" selected>')
     expect(statusCode).toBe(200)
@@ -94,7 +94,7 @@ describe('the usage page', () => {
     },
   )
 
-  test('of one key counts only that key', async () => {
+  test('for one key counts only that key', async () => {
     const all = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key`)).body)
     const own = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key&key=${scene.keyId}`)).body)
     expect(all).toHaveLength(2)
@@ -115,12 +115,12 @@ describe('the usage page', () => {
     expect((await ada.get(usage(`.csv?${query}`))).statusCode).toBe(422)
   })
 
-  test('accepts any text for a key, a group or a step, and then shows all', async () => {
+  test('accepts any text for a key, a group or a step, and then shows everything', async () => {
     for (const query of ['key=%00', 'key=x', 'by=%27', 'range=week'])
       expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)
   })
 
-  test('of an organization without calls is shown as empty', async () => {
+  test('for an organization without calls is shown as empty', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
     })
@@ -142,8 +142,8 @@ describe('the usage page', () => {
   })
 })
 
-describe('the places of lines from a period', () => {
-  test('cover every line of the period, and exclude most others', async () => {
+describe('the positions of lines from a period', () => {
+  test('include every line in the period, and exclude most others', async () => {
     const { pool } = room.foundation
     const range = { fromMs: nowMs - 3 * dayMs, untilMs: nowMs - 2 * dayMs }
     const places = await linePlaces(pool, scene.organizationId, range)
@@ -237,8 +237,8 @@ describe('ranges', () => {
   })
 })
 
-describe('the series of a plot', () => {
-  test('have the remaining groups combined at the end', () => {
+describe("a plot's series", () => {
+  test('end with the remaining groups combined', () => {
     const { groups, points } = seriesOf(
       ['2026-01-01'],
       [
@@ -253,7 +253,7 @@ describe('the series of a plot', () => {
   })
 })
 
-test('CSV contains no formula, and quotes what it must', () => {
+test('a CSV file contains no formula, and quotes what it must', () => {
   expect(
     csvOf(
       ['a', 'b'],

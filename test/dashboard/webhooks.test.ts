@@ -1,4 +1,4 @@
-/** The webhooks of an organization on the dashboard, with a receiver on the loopback. */
+/** An organization's webhooks on the dashboard, with a receiver on loopback. */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -74,7 +74,7 @@ const recorded = async (webhookId: string) =>
 const secretIn = (body: string): string => /<code id="secret">([^<]+)</.exec(body)?.[1] ?? ''
 const idIn = (body: string): string => /wh_[0-9A-Z]{26}/.exec(body)?.[0] ?? ''
 
-/** The page with the result of a test message. */
+/** The page with a test message's result. */
 const tested = async (browser: Browser, webhook: string): Promise<string> => {
   const { statusCode, headers, body } = await browser.submit(`${forms}/test`, { webhook })
   if (statusCode === 200) return body
@@ -144,7 +144,7 @@ describe('adding a webhook', () => {
     ],
     ['no event', { url: 'https://example.com/', events: [] }, 'A value is required'],
     ['an event that is none', { url: 'https://example.com/', events: ['x<b>'] }, 'There is no'],
-  ])('%s is refused, and the input is kept', async (_, fields, said) => {
+  ])('%s is refused, and the form still contains the input', async (_, fields, said) => {
     const before = (await room.foundation.pool.query('select from webhook_endpoints')).rowCount
     const { statusCode, body } = await partner.submit(`${forms}/create`, fields)
     expect(statusCode).toBe(422)
@@ -155,7 +155,7 @@ describe('adding a webhook', () => {
   })
 })
 
-test("another organization's webhook, the operator's, and invalid ids are not found", async () => {
+test("another organization's webhook, the operator's webhook, and invalid ids are not found", async () => {
   const [another, own] = [await made(theirs), await made(null)]
   for (const browser of [partner, ada])
     for (const webhook of [another.webhookId, own.webhookId, 'wh_x', 'wh_\0', 'x'.repeat(90)]) {
@@ -169,7 +169,7 @@ test("another organization's webhook, the operator's, and invalid ids are not fo
       }
     }
   expect((await partner.get(`/organizations/${theirs}/webhook/list`)).statusCode).toBe(404)
-  // A message of another organization's webhook.
+  // A message to another organization's webhook.
   const delivery = await messageTo(another.webhookId, 'dead')
   for (const bad of [delivery, 'msg_\u0000', ''])
     expect((await partner.submit(`${forms}/resend`, { delivery: bad })).statusCode).toBe(422)
@@ -205,7 +205,7 @@ describe('a test message', () => {
   })
 
   test("reaches no internal address, even if the webhook's name now leads to one", async () => {
-    // Created while its name led elsewhere.
+    // Created while its name led to another address.
     const { webhookId } = await made(ours, 'https://[::1]:9/x')
     expect(await tested(partner, webhookId)).toContain('<dt>Delivered</dt><dd>no</dd>')
     expect(received).toEqual([])
@@ -216,7 +216,7 @@ describe('addresses exempted by EGRESS_ALLOW', () => {
   test.each([
     ['the partner', () => partner],
     ['an admin', () => ada],
-  ])("are refused for an organization's webhook created by %s", async (_, browserOf) => {
+  ])("are refused for an organization's webhook that %s created", async (_, browserOf) => {
     const urls = [hooks, hooks.replace('http:', 'https:'), 'https://127.0.0.1/x']
     for (const url of urls) {
       const { statusCode } = await browserOf().submit(`${forms}/create`, { url, events: ['checkpoint'] })
@@ -224,7 +224,7 @@ describe('addresses exempted by EGRESS_ALLOW', () => {
     }
   })
 
-  test("are never dialled for an organization's webhook, even if its name now leads there", async () => {
+  test("are never contacted for an organization's webhook, even if its name now leads there", async () => {
     const { webhookId } = await made(ours)
     const strict = await openDashboardHost({ environment, beside: room })
     try {
@@ -247,7 +247,7 @@ describe('an existing webhook', () => {
     expect([await act('pause'), await act('resume'), await isPaused()]).toEqual([422, 200, false])
   })
 
-  test('gets a new secret, and is signed with both for some time', async () => {
+  test('gets a new secret, and messages are signed with both for some time', async () => {
     const { webhookId, secret: former } = await made(ours)
     const rotated = (grace: string) =>
       partner.submit(`${forms}/rotate-secret`, { webhook: webhookId, grace, confirmed: 'yes' })
@@ -271,7 +271,7 @@ describe('an existing webhook', () => {
     ])
   })
 
-  test('lists its messages with the responses, and sends one again', async () => {
+  test('lists its messages with the responses, and sends a message again', async () => {
     const { webhookId } = await made(ours)
     const delivery = await messageTo(webhookId, 'dead')
     const { body } = await partner.get(`${forms}/deliveries?webhook=${webhookId}`)
