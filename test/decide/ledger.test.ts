@@ -155,6 +155,7 @@ const given = (...history: LedgerEvent[]) => ({
     const decision = command(account)
     expect(account, 'deciding changes nothing').toEqual(before)
     return {
+      // biome-ignore lint/suspicious/noThenProperty: given, when, then; no code awaits it.
       then: (...events: LedgerEvent[]) => {
         expect(decision).toEqual(events)
         for (const { type, data } of events)
