@@ -340,6 +340,31 @@ describe('erasure', () => {
     http.script = () => foundAs(name, null)
     expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', source: 'fresh' })
   })
+
+  test('data that is fetched while the old data is being dropped stays readable', async () => {
+    const name = freshLid()
+    const number = freshUrn()
+    const http = source(() => foundAs(name, number))
+    const retrieval = processOver(http)
+    await askAndSettle(retrieval, lid(name))
+    scene.move(30 * dayMs + 1)
+    const { eventLog } = scene.foundation()
+    const vault = scene.vault()
+    const olderThan: typeof vault.olderThan = async (...asked) => {
+      const old = await vault.olderThan(...asked)
+      await askAndSettle(retrieval, lid(name))
+      return old
+    }
+    await dropOldProfiles({ eventLog, vault: { ...vault, olderThan }, clock: scene })
+    const again = await askAndSettle(retrieval, lid(name))
+    expect(again).toMatchObject({ kind: 'found', source: 'cached' })
+    const erased = (await scene.profileEvents()).filter(({ type }) => type === 'ProfileErased')
+    expect(
+      erased.filter(({ data }) => 'subject_id' in data && data.subject_id === subjectIdOf(again)),
+    ).toEqual([])
+    expect(await scene.keysOf(subjectIdOf(again))).toBe(1)
+    expect(http.asked).toHaveLength(2)
+  })
 })
 
 describe('a source that allows two concurrent requests', () => {

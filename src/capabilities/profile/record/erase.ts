@@ -1,7 +1,9 @@
 import type pg from 'pg'
 import { type SubjectAliasRow, subjectsOf } from '../../../../projections/profile-cache.ts'
 import type { CapabilityStorage } from '../../../call/capability.ts'
-import type { EventLog } from '../../../event-log/port.ts'
+import { lastOf } from '../../../event-log/append-chained.ts'
+import { AppendConflict, type EventLog, type ExpectedRevision } from '../../../event-log/port.ts'
+import { profileStream } from '../../../events/streams.ts'
 import type { ProfileRef } from '../sources/provider.ts'
 import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
@@ -39,7 +41,7 @@ export const eraseProfile = async (
   const at = new Date(parts.clock.now())
   const { hmacs, subjectIds } = await forgetAll(parts, [parts.identifierHmac(`${ref.kind}:${ref.value}`)], at)
   await parts.erasures.add([...hmacs], at)
-  await recordErased(parts.eventLog, [...subjectIds], { reason: 'request', atMs: at.getTime(), actor, note })
+  await recordErased(parts.eventLog, [...subjectIds], { atMs: at.getTime(), actor, note })
   return { subjects: subjectIds.size, identifiers: hmacs.size }
 }
 
@@ -55,7 +57,7 @@ export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   for (const { at, hmacs } of people) {
     const { subjectIds } = await forgetAll(parts, hmacs, at)
     const again = { atMs: at.getTime(), actor: 'system', note: 'erased before the restore' } as const
-    await recordErased(parts.eventLog, [...subjectIds], { reason: 'request', ...again })
+    await recordErased(parts.eventLog, [...subjectIds], again)
   }
   return people.length
 }
@@ -92,18 +94,13 @@ const roundsMax = 16
 const recordErased = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   subjectIds: readonly string[],
-  {
-    reason,
-    atMs,
-    actor,
-    note,
-  }: { reason: 'request' | 'retention'; atMs: number; actor: string; note: string | null },
+  { atMs, actor, note }: { atMs: number; actor: string; note: string | null },
 ): Promise<void> => {
   const at = new Date(atMs).toISOString()
   for (const subject_id of subjectIds)
     await recordProfileEvent(
       eventLog,
-      { type: 'ProfileErased', data: { subject_id, reason, erased_at: at, note } },
+      { type: 'ProfileErased', data: { subject_id, reason: 'request', erased_at: at, note } },
       { actor, at },
     )
 }
@@ -114,7 +111,7 @@ export const retainedAtOnceMax = 500
 
 /**
  * Destroys the keys of payloads older than 30 days, records it, and returns the number of subjects; call again while this is the
- * maximum. A newer payload of a subject is not affected, because its fetch destroyed the older key.
+ * maximum. A newer payload of a subject is not affected, even if it is fetched at the same time.
  */
 export const dropOldProfiles = async ({
   eventLog,
@@ -122,10 +119,29 @@ export const dropOldProfiles = async ({
   clock,
 }: Pick<ErasureParts, 'eventLog' | 'vault' | 'clock'>): Promise<number> => {
   const atMs = clock.now()
-  const subjectIds = await vault.olderThan(new Date(atMs - retentionMs), retainedAtOnceMax)
+  const before = new Date(atMs - retentionMs)
+  const subjectIds = await vault.olderThan(before, retainedAtOnceMax)
   for (const subjectId of subjectIds) {
-    await recordErased(eventLog, [subjectId], { reason: 'retention', atMs, actor: 'system', note: null })
-    await vault.destroy(subjectId)
+    // Read before the keys, so that the append fails if a payload is recorded in between. The next run then drops the old keys.
+    const expected = (await lastOf(eventLog, profileStream(subjectId)))?.revision ?? 'none'
+    if (!(await vault.holdsNewer(subjectId, before)))
+      try {
+        await recordDropped(eventLog, subjectId, { atMs, expected })
+      } catch (error) {
+        if (error instanceof AppendConflict) continue
+        throw error
+      }
+    await vault.destroyOlder(subjectId, before)
   }
   return subjectIds.length
+}
+
+const recordDropped = (
+  eventLog: ErasureParts['eventLog'],
+  subjectId: string,
+  { atMs, expected }: { readonly atMs: number; readonly expected: ExpectedRevision },
+): Promise<void> => {
+  const at = new Date(atMs).toISOString()
+  const data = { subject_id: subjectId, reason: 'retention', erased_at: at, note: null } as const
+  return recordProfileEvent(eventLog, { type: 'ProfileErased', data }, { actor: 'system', at, expected })
 }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { ulid } from 'ulid'
+import { appendChained } from '../../../event-log/append-chained.ts'
 import { appendNext } from '../../../event-log/append-next.ts'
-import type { EventLog } from '../../../event-log/port.ts'
+import type { EventLog, ExpectedRevision } from '../../../event-log/port.ts'
 import { encodeEvent } from '../../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../../events/catalogue.ts'
 import { profileStream } from '../../../events/streams.ts'
@@ -11,12 +12,14 @@ type ProfileEvent = DomainEventOf<'ProfileFetched' | 'ProfileMissed' | 'ProfileG
 /** Makes an id for a new person. It reveals nothing about them. */
 export const newSubjectId = (): string => `sub_${ulid()}`
 
+/** With `expected`, throws `AppendConflict` if the person's stream does not end there. */
 export const recordProfileEvent = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   event: ProfileEvent,
-  { actor, at }: { actor: string; at: string },
+  { actor, at, expected }: { actor: string; at: string; expected?: ExpectedRevision },
 ): Promise<void> => {
-  await appendNext(eventLog, profileStream(event.data.subject_id), [
-    encodeEvent(event, { id: randomUUID(), actor, effectiveAt: at }),
-  ])
+  const stream = profileStream(event.data.subject_id)
+  const events = [encodeEvent(event, { id: randomUUID(), actor, effectiveAt: at })]
+  if (expected === undefined) await appendNext(eventLog, stream, events)
+  else await appendChained(eventLog, stream, expected, events)
 }

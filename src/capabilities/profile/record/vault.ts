@@ -20,6 +20,10 @@ export type Vault = {
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
   /** Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older, because another fetch may run in parallel. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
+  /** Destroys a subject's keys that were created before an instant. */
+  destroyOlder(subjectId: string, at: Date): Promise<void>
+  /** Whether a subject has a key that was created at an instant or later. */
+  holdsNewer(subjectId: string, at: Date): Promise<boolean>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
    * Suppresses identifiers and destroys the keys of the subjects, and of everything sealed under one of the identifiers, even if it
@@ -97,6 +101,16 @@ export const createVault = ({
           [subjectId, exceptKeyId ?? null, besideMaxMs],
         )
         .catch(unavailableWhenAway)
+    },
+    destroyOlder: async (subjectId, at) => {
+      await pool.query('delete from profile_keys where subject_id = $1 and created_at < $2', [subjectId, at])
+    },
+    holdsNewer: async (subjectId, at) => {
+      const { rowCount } = await pool.query(
+        'select from profile_keys where subject_id = $1 and created_at >= $2 limit 1',
+        [subjectId, at],
+      )
+      return rowCount !== 0
     },
     suppressed: (hmacs) => isSuppressed(pool, hmacs).catch(unavailableWhenAway),
     forget: (people) => inTransaction(pool, (client) => forget(client, people)),
