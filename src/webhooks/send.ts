@@ -47,7 +47,7 @@ export type Receiver = {
   readonly former_until: Date | null
 }
 
-type Claimed = Receiver & { readonly failing_since: Date | null }
+type Claimed = { readonly failing_since: Date | null }
 
 /** Returns the result as text for people. */
 export const resultText = (answer: PostAnswer): string =>
@@ -93,7 +93,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       const due = await firstDue(pool, webhookId, clock.now())
       if (due === null) return { sent, more: null }
       const message = { id: due.delivery_id, atMs: clock.now(), body: due.payload }
-      const answer = await sendOnce(sending, claimed, message)
+      const answer = await sendOnce(sending, due, message)
       if (sending.signal?.aborted === true && answer.kind !== 'answered') return { sent, more: null }
       sent += 1
       const nowMs = clock.now()
@@ -128,20 +128,26 @@ const claim = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<C
   const { rows } = await pool.query<Claimed>(
     `update webhook_endpoints set busy_until = $3
       where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
-     returning webhook_id, organization_id, url, sealed_secret, former_sealed_secret, former_until, failing_since`,
+     returning failing_since`,
     [webhookId, new Date(nowMs), new Date(nowMs + busyMs)],
   )
   return rows[0] ?? null
 }
 
-type Due = { readonly delivery_id: string; readonly payload: string; readonly attempts: number }
+/** A message, with its webhook as it is now: its secret may have been rotated since the round began. */
+type Due = Receiver & {
+  readonly delivery_id: string
+  readonly payload: string
+  readonly attempts: number
+}
 
 const firstDue = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<Due | null> => {
   const { rows } = await pool.query<Due>(
-    `select delivery_id, payload, attempts from webhook_deliveries
-      where webhook_id = $1 and state = 'pending' and next_attempt_at <= $2
-        and exists (select from webhook_endpoints e where e.webhook_id = $1 and e.paused_at is null)
-      order by next_attempt_at, delivery_id limit 1`,
+    `select d.delivery_id, d.payload, d.attempts,
+            e.webhook_id, e.organization_id, e.url, e.sealed_secret, e.former_sealed_secret, e.former_until
+       from webhook_deliveries d join webhook_endpoints e using (webhook_id)
+      where d.webhook_id = $1 and d.state = 'pending' and d.next_attempt_at <= $2 and e.paused_at is null
+      order by d.next_attempt_at, d.delivery_id limit 1`,
     [webhookId, new Date(nowMs)],
   )
   return rows[0] ?? null
@@ -157,7 +163,7 @@ const writeDown = async (
     verdict,
     nowMs,
     result,
-  }: Due & { webhookId: string; verdict: Verdict; nowMs: number; result: string },
+  }: Pick<Due, 'delivery_id'> & { webhookId: string; verdict: Verdict; nowMs: number; result: string },
 ): Promise<void> => {
   const at = new Date(nowMs)
   await pool.query(

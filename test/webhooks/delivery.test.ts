@@ -20,7 +20,7 @@ import {
   putDown,
 } from '../../src/webhooks/outbox.ts'
 import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
-import { secretText } from '../../src/webhooks/signature.ts'
+import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -219,6 +219,14 @@ const sendingTo = (post: Sending['outside']['post'], postOwn = post) => {
   return { clock, sending }
 }
 
+/** The secrets whose signatures a request carries. */
+const signersOf = ({ headers, body }: PostRequest, secrets: readonly string[]): string[] =>
+  secrets.filter((one) => {
+    const { 'webhook-id': id = '', 'webhook-timestamp': timestamp } = headers
+    const expected = signedHeaders(one, { id, atMs: Number(timestamp) * 1_000, body })['webhook-signature']
+    return headers['webhook-signature']?.split(' ').includes(expected)
+  })
+
 const message = (n = 0, event: 'price.changed' | 'checkpoint' = 'price.changed') => ({
   ...{ event, organizationId: null, source: `source ${n}`, at: new Date(startMs).toISOString() },
   ...{ recordedAtMs: startMs, data: { n } },
@@ -379,6 +387,22 @@ describe('a message', () => {
     await putDown(pool, [message(2)], clock.nowMs)
     await sendRound(sending, id)
     expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
+  })
+
+  test('carries the new secret as soon as it is rotated, also in the middle of a round', async () => {
+    const id = await webhook(['price.changed'])
+    const next = secretText(Buffer.alloc(32, 9))
+    await putDown(pool, [message(1), message(2)], startMs)
+    const { post, requests } = receiver(200)
+    const rotating: typeof post = async (request) => {
+      await pool.query(
+        'update webhook_endpoints set former_sealed_secret = sealed_secret, sealed_secret = $1, former_until = $2',
+        [sealer.seal(next, id), new Date(startMs)],
+      )
+      return post(request)
+    }
+    expect(await sendRound(sendingTo(rotating).sending, id)).toMatchObject({ sent: 2 })
+    expect(requests.map((request) => signersOf(request, [secret, next]))).toEqual([[secret], [next]])
   })
 
   test('is not kept if a thousand wait, and is counted as dropped', async () => {
