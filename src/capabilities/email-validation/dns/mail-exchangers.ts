@@ -67,7 +67,11 @@ const findWithin = async (search: Search, dns: Dns, random: () => number): Promi
   // A null MX next to others violates RFC 7505 §3; in that case only the others count.
   if (named.length === 0) return { kind: 'null_mx' }
   const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
-  return findExplicit(search, records, shuffledWithinPriority(records, random))
+  const evidence = await findExplicit(search, records, shuffledWithinPriority(records, random))
+  // Those that were not looked up may still lead somewhere.
+  return evidence.kind === 'unroutable' && named.length > recordsMax
+    ? { kind: 'dns_error', code: 'ETOOMANY' }
+    : evidence
 }
 
 const findImplicit = async (search: Search): Promise<MxEvidence> => {
