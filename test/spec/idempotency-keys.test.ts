@@ -21,7 +21,10 @@ test('8 an operator cannot enter more credits than the read models can store', (
   expect(amountOf('amount', '1000000000', { zero: false })).toBe(1_000_000_000_000_000n)
   for (const text of ['1000000000.000001', '10000000000000', '-1', '0', '1e3', '', '1.0000001'])
     expect(() => amountOf('amount', text, { zero: false }), text).toThrow(
-      expect.objectContaining({ field: 'amount', message: expect.stringContaining('is not a positive decimal number of credits') }),
+      expect.objectContaining({
+        field: 'amount',
+        message: expect.stringContaining('is not a positive decimal number of credits'),
+      }),
     )
   expect(amountOf('amount', '0', { zero: true })).toBe(0n)
 })
