@@ -2,7 +2,7 @@ import type { DomainEventOf } from '../events/catalogue.ts'
 import type { PriceBookRule } from '../events/prices.ts'
 import { priceBookOf } from './price-book.ts'
 import { rulesDigest } from './price-rules.ts'
-import { nextVersion, type PriceProposal, type Prices, publishedAt } from './prices.ts'
+import { nextVersion, type PriceProposal, type Prices, publishedAt, standingBooks } from './prices.ts'
 
 /** Decides whether a price book may be proposed, approved or withdrawn. The time and the actor arrive as arguments. */
 
@@ -79,6 +79,15 @@ export const approveProposal = (
   if ((base?.version ?? null) !== found.base)
     return {
       refused: `p${number} was proposed as a change to price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
+    }
+  const later = standingBooks(prices).find(
+    ({ version, effective_from }) =>
+      version > (prices.newestBefore.get(number) ?? 0) && Date.parse(effective_from) > fromMs,
+  )
+  // That book was proposed without this proposal's changes, so it would undo them.
+  if (later !== undefined)
+    return {
+      refused: `p${number} was proposed before price book ${later.version}, which takes effect at ${later.effective_from} without its changes: withdraw p${number}, and propose it again`,
     }
   const book = {
     version: nextVersion(prices),

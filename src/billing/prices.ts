@@ -21,9 +21,11 @@ export type PublishedBook = PriceBookPublished & {
 export type Prices = {
   readonly proposals: readonly PriceProposal[]
   readonly books: readonly PublishedBook[]
+  /** By proposal, the newest version that had been published when it was proposed; 0: none. */
+  readonly newestBefore: ReadonlyMap<number, number>
 }
 
-export const noPrices: Prices = { proposals: [], books: [] }
+export const noPrices: Prices = { proposals: [], books: [], newestBefore: new Map() }
 
 type PriceEvent = DomainEvent & {
   readonly metadata: { readonly actor: string; readonly effective_at: string }
@@ -47,12 +49,17 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
       const { data } = event
       if (prices.proposals.some(({ proposal }) => proposal === data.proposal)) return prices
       const proposal = { ...data, proposed: act(data.reason), version: null, withdrawn: null }
-      return { ...prices, proposals: [...prices.proposals, proposal] }
+      return {
+        ...prices,
+        proposals: [...prices.proposals, proposal],
+        newestBefore: new Map([...prices.newestBefore, [data.proposal, nextVersion(prices) - 1]]),
+      }
     }
     case 'PriceBookPublished': {
       const { data } = event
       if (prices.books.some(({ version }) => version === data.version)) return prices
       return {
+        ...prices,
         proposals: prices.proposals.map((one) =>
           one.proposal === data.proposal ? { ...one, version: data.version } : one,
         ),

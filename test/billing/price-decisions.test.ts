@@ -132,6 +132,18 @@ describe('an approval', () => {
     )
   })
 
+  test('is not given if a later book that was approved in the meantime would undo its change', () => {
+    const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
+    const published = folded(both, done(approve(both, 2)))
+    expect(refusal(approve(published, 1))).toBe(
+      `p1 was proposed before price book 2, which takes effect at ${at(7200)} without its changes: withdraw p1, and propose it again`,
+    )
+    const again = withProposal(published, priced('4'))
+    expect(refusal(approve(again, 3))).toBeNull()
+    const withdrawn = done(withdrawBook(published, { version: 2, reason: 'not signed', nowMs }))
+    expect(refusal(approve(folded(published, withdrawn), 1))).toBeNull()
+  })
+
   test('is refused if the rules are not the proposed ones', () => {
     const [proposal] = prices.proposals
     if (proposal === undefined) throw new Error('no proposal')
