@@ -70,6 +70,18 @@ describe('an append', () => {
     expect(await log.read(stream, { max: 10 })).toEqual(before)
   })
 
+  test('to the end of a stream succeeds, however many others are made at the same time', async () => {
+    const memory = createMemoryEventLog()
+    const logs = [memory.client('a'), memory.client('b')]
+    const many = Array.from({ length: 50 }, (_, n) => event(n))
+    await Promise.all(
+      logs.flatMap((log, i) => many.slice(25 * i, 25 * i + 25).map((one) => appendNext(log, stream, [one]))),
+    )
+    const all = await memory.client('c').read(stream, { max: 100 })
+    expect(all.map(({ id }) => id).toSorted()).toEqual(many.map(({ id }) => id))
+    expect(broken(all)).toEqual([])
+  })
+
   test('at a revision other than the last is a conflict', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0)])
