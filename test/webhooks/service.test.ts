@@ -6,6 +6,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhooks/webhook-request.ts'
 import {
@@ -24,7 +25,7 @@ import type { WebhookEvent } from '../../src/events/webhooks.ts'
 import { openOutside } from '../../src/start/capabilities.ts'
 import { tellOfExpiringKeys } from '../../src/webhooks/expiring-keys.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
 vi.mock(import('../../src/start/capabilities.ts'), async (importOriginal) => {
@@ -263,5 +264,24 @@ describe('valid URLs and events', () => {
       'there are already 20 webhooks',
     )
     await expect(make('/x', ['balance.low'], 'org_01JAAAAAAAAAAAAAAAAAAAAAAA')).rejects.toThrow()
+  })
+
+  test('twenty per organization at most, even if several are created at the same time', async () => {
+    const { organizationId } = await house.partner()
+    for (let n = 0; n < 19; n++) await make('/many', ['balance.low'], organizationId)
+    const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
+    holder.on('error', () => undefined)
+    await holder.connect()
+    await holder.query('begin; lock table webhook_endpoints in share mode')
+    const making = Promise.allSettled(
+      Array.from({ length: 3 }, () => make('/many', ['balance.low'], organizationId)),
+    )
+    const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    await until('all wait', async () => (await house.query(waiting)).length === 3)
+    await holder.query('commit')
+    await holder.end()
+    const made = await making
+    expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    expect(await listWebhooks(house.foundation, organizationId)).toHaveLength(20)
   })
 })

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { ulid } from 'ulid'
+import { inTransaction } from '../../concurrency/transaction.ts'
 import { uuidV5 } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import type { WebhookEvent } from '../../events/webhooks.ts'
@@ -33,12 +34,16 @@ export const createWebhook = async (
   const webhookId = `wh_${ulid()}`
   const secret = secretText(randomBytes(secretBytes))
   const sealed = secrets.sealer(webhookSealPurpose).seal(secret, webhookId)
-  const { rowCount } = await pool.query(
-    `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
-     select $1, $2, $3, $4, $5
-      where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
-    [webhookId, organizationId, url.href, events, sealed, webhooksMax],
-  )
+  const { rowCount } = await inTransaction(pool, async (client) => {
+    // Concurrent commands would not count each other's webhooks.
+    await client.query(`select pg_advisory_xact_lock(hashtext('webhooks of ' || $1))`, [organizationId ?? ''])
+    return client.query(
+      `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
+       select $1, $2, $3, $4, $5
+        where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
+      [webhookId, organizationId, url.href, events, sealed, webhooksMax],
+    )
+  })
   if (rowCount === 0)
     throw new CommandRefused(
       `there are already ${webhooksMax} webhooks, the maximum: delete one that is not needed`,
