@@ -110,7 +110,11 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
     }
     return { sent, more: { failing: failingSinceMs !== null } }
   } finally {
-    await pool.query('update webhook_endpoints set busy_until = null where webhook_id = $1', [webhookId])
+    // If this process was suspended, another one may have claimed the webhook since.
+    await pool.query(
+      'update webhook_endpoints set busy_until = null where webhook_id = $1 and busy_until = $2',
+      [webhookId, new Date(startedMs + busyMs)],
+    )
   }
 }
 

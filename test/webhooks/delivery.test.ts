@@ -372,6 +372,34 @@ describe('a message', () => {
     expect(requests).toHaveLength(1)
   })
 
+  test('is sent by one process at a time, even if another one was suspended during its round', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    const { post, requests } = receiver(200)
+    const first = sendingTo(async (request) => {
+      first.clock.nowMs += 61_000
+      const second = sendingTo(async (another) => {
+        inSecond.resolve()
+        await ended
+        return post(another)
+      })
+      second.clock.nowMs = first.clock.nowMs
+      later = sendRound(second.sending, id)
+      await inSecond.promise
+      return post(request)
+    })
+    const inSecond = Promise.withResolvers<void>()
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+    let later: ReturnType<typeof sendRound> | undefined
+    await sendRound(first.sending, id)
+    const third = sendingTo(post)
+    third.clock.nowMs = first.clock.nowMs
+    expect(await sendRound(third.sending, id)).toEqual({ sent: 0, more: null })
+    end()
+    await later
+    expect(requests).not.toHaveLength(0)
+  })
+
   test('carries the signature of the previous secret until its time is over', async () => {
     const id = await webhook(['price.changed'])
     const next = secretText(Buffer.alloc(32, 9))
