@@ -48,5 +48,5 @@ export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<
     [new Date(nowMs), new Date(nowMs + daysBefore[0] * dayMs), keysMax],
   )
   const notices = rows.map((key) => expiryNotice(key, nowMs)).filter((notice) => notice !== null)
-  return putDown(pool, notices, nowMs)
+  return putDown(pool, notices, nowMs, { repeated: true })
 }

@@ -69,11 +69,15 @@ const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
 
 const isFull = `(select count(*) from webhook_deliveries d where d.webhook_id = n.webhook_id and d.state = 'pending') >= ${pendingMax}`
 
-/** Writes the messages in the caller's transaction. Returns the webhooks that have a new message. */
+/**
+ * Writes the messages in the caller's transaction. Returns the webhooks that have a new message. With `repeated`, the caller gives the
+ * same notices again later, so none of them is counted as dropped.
+ */
 export const putDown = async (
   client: pg.ClientBase | pg.Pool,
   notices: readonly Notice[],
   nowMs: number,
+  { repeated = false } = {},
 ): Promise<string[]> => {
   if (notices.length === 0) return []
   const { rows } = await client.query<Listener>(
@@ -91,14 +95,15 @@ export const putDown = async (
     deliveries.map(({ deliveryId }) => deliveryId),
     deliveries.map(({ webhookId }) => webhookId),
   ]
-  await client.query(
-    `update webhook_endpoints e set dropped = e.dropped + n.count
-       from (select n.webhook_id, count(*) from unnest($1::text[], $2::text[]) as n (delivery_id, webhook_id)
-              where ${isFull} and not exists (select from webhook_deliveries d where d.delivery_id = n.delivery_id)
-              group by n.webhook_id) n
-      where e.webhook_id = n.webhook_id`,
-    columns,
-  )
+  if (!repeated)
+    await client.query(
+      `update webhook_endpoints e set dropped = e.dropped + n.count
+         from (select n.webhook_id, count(*) from unnest($1::text[], $2::text[]) as n (delivery_id, webhook_id)
+                where ${isFull} and not exists (select from webhook_deliveries d where d.delivery_id = n.delivery_id)
+                group by n.webhook_id) n
+        where e.webhook_id = n.webhook_id`,
+      columns,
+    )
   const put = await client.query<{ webhook_id: string }>(
     `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
      select n.delivery_id, n.webhook_id, n.event, n.payload, $5, $5

@@ -155,6 +155,31 @@ describe('a webhook', { shuffle: false }, () => {
     await deleteWebhook(foundation, { webhookId, actor: 'cli' })
   })
 
+  test('with too many waiting messages gets the one about an expiring key later, and drops nothing', async () => {
+    const { foundation } = house
+    const { organizationId } = partner
+    const { webhookId } = await make('/full', ['key.expiring'], organizationId)
+    await house.query('update webhook_endpoints set paused_at = now() where webhook_id = $1', [webhookId])
+    await house.query(
+      `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
+       select 'msg_' || n, $1, 'key.expiring', '{}', now(), now() from generate_series(1, 1000) n`,
+      [webhookId],
+    )
+    const { keyId } = await house.key(organizationId, {
+      expiresAt: new Date(Date.now() + 3 * 24 * 3_600_000).toISOString(),
+    })
+    await until('the key is listed', async () => {
+      const rows = await house.query('select from api_keys where key_id = $1', [keyId])
+      return rows.length > 0
+    })
+    for (let n = 0; n < 2; n++) expect(await tellOfExpiringKeys(foundation.pool, Date.now())).toEqual([])
+    const dropped = 'select dropped::int from webhook_endpoints where webhook_id = $1'
+    expect(await house.query(dropped, [webhookId])).toEqual([{ dropped: 0 }])
+    await house.query(`delete from webhook_deliveries where delivery_id = 'msg_1'`)
+    expect(await tellOfExpiringKeys(foundation.pool, Date.now())).toEqual([webhookId])
+    await deleteWebhook(foundation, { webhookId, actor: 'cli' })
+  })
+
   test('can be tested immediately, and gets no messages about test organizations', async () => {
     const outside = openOutside(house.config)
     const before = received.length
