@@ -22,7 +22,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     version,
     summary: 'The commands and queries of operators.',
     description:
-      'Every request carries an operator token (`user token` makes one) and has the rights of the user it belongs to. Amounts of credits are decimal strings.',
+      'Every request carries an operator token (`user token` makes one) and has the rights of the user that the token belongs to. Amounts of credits are decimal strings.',
     license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
   },
   servers: [{ url: '/', description: 'The host of the dashboard' }],
@@ -72,7 +72,7 @@ const answered = (schema: Json, description: string): Json => ({
 })
 
 const accepted: Json = {
-  description: `The work was started as a job. Request ${jobPath}/{id}, the address in Location, until the job has ended.`,
+  description: `The work was started as a job. Request ${jobPath}/{id}, the address in the Location header, repeatedly until the job has ended.`,
   headers: { Location: { schema: { type: 'string' } } },
   content: { 'application/json': { schema: { $ref: '#/components/schemas/Job' } } },
 }

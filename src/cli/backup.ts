@@ -94,7 +94,7 @@ const create: Command = {
           : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy it now with its own tools.`,
         secretsNote(context),
         ...(final
-          ? ['This installation does not start again. Restore the file at the place where it will continue.']
+          ? ['This installation will not start again. Restore the file where the service is to continue.']
           : []),
       ],
     }

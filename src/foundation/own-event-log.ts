@@ -79,7 +79,7 @@ const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
   if (known !== undefined && shareHost(known, name)) return rememberEventLog(pool, name)
   throw new ConfigError(
     `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${name}. ` +
-      'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
+      'If you have not copied the events yet, copy them with "event-log copy". Then run "projection rebuild --all".',
   )
 }
 

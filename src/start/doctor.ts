@@ -60,7 +60,7 @@ const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'nam
   about: missing.name,
   level: 'warning',
   says: `not checked without it: ${checks.map(({ name }) => name).join(', ')}`,
-  remedy: 'Run this command again when it answers.',
+  remedy: `Run this command again when the ${missing.name} answers.`,
   figures: {},
 })
 

@@ -103,7 +103,7 @@ const changeOfRole = command({
   plan: async (_, { name, role }) => ({
     says: [
       `Make ${name} ${role}.`,
-      ...(role === 'admin' ? [] : [`The links of open invitations that ${name} made stop working.`]),
+      ...(role === 'admin' ? [] : [`The links of open invitations made by ${name} will stop working.`]),
     ],
   }),
   run: async ({ foundation, operator }, { name, role, organization = null }) => {
@@ -146,7 +146,7 @@ const disable = command({
   plan: async (_, { name }) => ({
     says: [
       `Disable ${name}: every session ends immediately, and every token is revoked permanently.`,
-      `The links of open invitations that ${name} made stop working.`,
+      `The links of open invitations made by ${name} will stop working.`,
     ],
   }),
   run: async ({ foundation, operator }, { name, reason }) => {

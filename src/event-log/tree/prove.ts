@@ -61,7 +61,7 @@ export const prove = async (
   if (stored === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
     throw new ProofFault(
       `the event at position ${position} cannot be proved: the stored tree does not lead from it to the checkpoint at ${size} leaves. ` +
-        'Run event-log verify; if it reports only tiles, rebuild them with event-log checkpoint --rebuild',
+        'Run "event-log verify"; if it reports faults only in tiles, rebuild them with "event-log checkpoint --rebuild"',
     )
   return {
     index: stored.index,

@@ -198,7 +198,7 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
   const survivor = findServer(place)
   if (survivor !== null)
     throw new Error(
-      `PostgreSQL (pid ${survivor.pid}) of ${place.cluster} survived both shutdowns. End it: kill -KILL ${survivor.pid}; the next start recovers.`,
+      `PostgreSQL (pid ${survivor.pid}) in ${place.cluster} survived both attempts to shut it down. End it with kill -KILL ${survivor.pid}. The next start recovers the data.`,
     )
 }
 

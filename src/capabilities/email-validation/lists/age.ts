@@ -5,7 +5,7 @@ import { packagesPublished } from './packages.ts'
 
 /** Disposable-mail services use new domains every day, so a list that is three months old misses the current ones. */
 export const listsAgeDaysMax = 90
-export const listsRemedy = 'Run "lists refresh", then send SIGHUP to the service. Schedule it monthly.'
+export const listsRemedy = 'Run "lists refresh", then send SIGHUP to the service. Schedule both monthly.'
 const dayMs = 86_400_000
 
 /** Checks the age of the disposable and free lists in use. Refreshed lists state their date in the first line. */
