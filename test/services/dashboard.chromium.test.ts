@@ -255,7 +255,7 @@ test('a time in UTC shows its local equivalent', async () => {
   await signIn(window)
   const time = window.page.locator('time[datetime*=T]:visible').first()
   await time.hover()
-  expect(await time.getAttribute('title')).toMatch(/ here$/)
+  expect(await time.getAttribute('title')).toMatch(/ local time$/)
   await window.close()
 })
 

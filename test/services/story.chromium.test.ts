@@ -183,7 +183,7 @@ const closeMonth = async (page: Page): Promise<void> => {
   await page.goto(`${organization}/months/${month}`)
   await page.getByText('Closed', { exact: true }).waitFor({ timeout: eventualMs })
   const digest = await page.locator('.note .id.whole').innerText()
-  const lines = await readFile(await saved(page, 'JSON Lines'))
+  const lines = await readFile(await saved(page, 'Download JSON Lines'))
   expect(createHash('sha256').update(lines).digest('base64url')).toBe(digest)
   const csv = await readFile(await saved(page, 'Download CSV'), 'utf8')
   expect(csv.split('\r\n').length).toBeGreaterThan(100)
