@@ -1,16 +1,16 @@
 import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** Finds the newest event of each given type in the operators' stream. Each look reads only the events since the previous look. */
+/** Finds the newest event of each given type in the operators' stream. Each call reads only the events since the previous call. */
 export type Acts = {
-  /** Undefined if there is no recent event of this type. Throws what `read` throws. */
+  /** Undefined if there is no recent event of this type. Throws the errors of `read`. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 
 const pageMax = 500
-/** The first look goes back this many events: operators and the service seldom record more in a month. */
+/** The first call reads this many events back, because operators and the service seldom record more in a month. */
 const lookBackMax = 5_000
-/** The most pages that one look reads. The next look continues from there. */
+/** The most pages that one call reads. The next call reads the pages after them. */
 const pagesMax = 20
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {

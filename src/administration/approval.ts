@@ -1,8 +1,8 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * One rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both identities must be proved.
- * Otherwise `consents` is enough: someone sent the form, or said yes to the plan.
+ * One rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both identities must be
+ * proved. Without `twoPerson`, `consents` is enough, which means that someone sent the form or accepted the plan.
  */
 type ApprovalAsked = {
   readonly proposer: string

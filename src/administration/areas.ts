@@ -1,7 +1,7 @@
 import type { Declared } from './declare.ts'
 
 type Area = {
-  /** The first words of its commands and queries. */
+  /** The first words of the area's commands and queries. */
   readonly nouns: readonly string[]
   readonly load: () => readonly Promise<{ readonly declarations: readonly Declared[] }>[]
 }

@@ -15,8 +15,8 @@ import type { Action } from './roles.ts'
 import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
 /**
- * Each command and query is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the dashboard and the admin
- * API all offer it: they read its fields, check the user's rights, and show its plan and its answer.
+ * Each command and query is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the dashboard and the
+ * admin API all offer it. They read its fields, check the user's rights, and show its plan and its answer.
  */
 
 type Interface = 'command line' | 'dashboard' | 'admin API'
@@ -59,7 +59,7 @@ export type CapabilityData = {
   readonly recognizerOf: (text: string) => (facts: CallFacts) => Promise<InputVerdict | null>
 }
 
-/** Whether it is a query about a person, so that its values must not appear in a URL. */
+/** Whether this is a query about a person, whose values must not appear in a URL. */
 export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fields'>): boolean =>
   changes === 'nothing' && fields.some(({ personal }) => personal === true)
 
@@ -83,13 +83,13 @@ export type Asks = 'never' | 'on a terminal' | 'always'
 export type Plan = {
   /** The planned changes, one sentence each. */
   readonly says: readonly string[]
-  /** The same for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before it. */
+  /** The planned changes for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before it. */
   readonly json?: object
   /** The part of `json` that people see before `says`; empty if `says` contains all of it. */
   readonly sections?: Sections
   /** Overrides the command's own `asks`, if the input or the current state makes a difference. */
   readonly asks?: Asks
-  /** The command would change nothing, because it has already been done. */
+  /** The command would change nothing, because an earlier command made the change. */
   readonly nothing?: true
 }
 
@@ -117,19 +117,19 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly action: Action
   readonly summary: string
   readonly input: z.ZodObject<Shape>
-  /** Default: all of them. */
+  /** Default: all interfaces. */
   readonly interfaces?: readonly Interface[]
   /** The member of the answer that is secret and shown only once. */
   readonly secret?: string
   /** The help of `--out`, which makes the command line also write the answer into a file. */
   readonly out?: string
-  /** It can run while a restore is incomplete. */
+  /** Whether the command can run while a restore is incomplete. */
   readonly anyHistory?: true
-  /** Whether it can use an event log that the rows were not folded from. */
+  /** Whether the command can run with an event log other than the one from which the rows were folded. */
   readonly anyEventLog?: (given: Given) => boolean
   /**
-   * Set if it can take minutes, so that it runs as a job (`jobs/long-work.ts`). If the process of the job ends, another process repeats
-   * `repeatable` work. Work that runs `once` is not repeated, because that could do it twice.
+   * Set if the command can take minutes, so that it runs as a job (`jobs/long-work.ts`). If the process of the job ends, another
+   * process repeats `repeatable` work. `once` work is not repeated, because a second run could make its changes twice.
    */
   readonly long?: 'repeatable' | 'once'
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
@@ -142,7 +142,7 @@ type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 }
 
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
-  /** If the answer is a list: the members that people see, in this order. */
+  /** The members that people see if the answer is a list, in this order. */
   readonly columns?: readonly Column[]
   /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
@@ -153,12 +153,15 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
-/** A file that is written while its data is read, so it is never completely in memory. Its URL contains all values, so it can be a link. */
+/**
+ * A file that is written while its data is read, so it is never completely in memory. Its URL contains all values, so a page can
+ * link to the file.
+ */
 type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
   readonly types: readonly FileType[]
   /** The name of the file; null if these values request no file, so that `run` answers. Throws `InputFault`. */
   readonly file: (input: z.output<z.ZodObject<Shape>>) => FileName | null
-  /** Writes the file. Throws what `write` throws if the reader has left or is too slow. */
+  /** Writes the file. Throws the error of `write` if the reader has left or is too slow. */
   readonly write: (context: Context, input: z.output<z.ZodObject<Shape>>, write: Write) => Promise<Answer>
   readonly run?: Described<Shape>['run']
 }
@@ -169,7 +172,7 @@ type FileName = { readonly name: string; readonly type: FileType }
 /** Resolves when more can be written. An empty text only checks whether the reader is still connected. */
 type Write = (text: string) => Promise<void>
 
-/** The requested part of a list: at most `max` rows after `cursor`, or from the first row on if it is null. */
+/** The requested part of a list: at most `max` rows after `cursor`, or the first rows if `cursor` is null. */
 type Stretch = { readonly cursor: string | null; readonly max: number }
 
 /** A query for a list whose rows are read as they are consumed, so it is never completely in memory. */

@@ -123,7 +123,7 @@ const organizationIdOf = (typed: string): string => {
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
   z.string().transform(reading(parse)).register(shown, words)
 
-/** Forms have a different text, because they also find an organization by its name. */
+/** Forms show a different help text, because they also find an organization by its name. */
 export const organizationHelp = 'organization id, such as org_01J…'
 
 export const organization = ({ label = 'Organization', help = organizationHelp }: Partial<FieldWords> = {}) =>

@@ -43,7 +43,10 @@ const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
   return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0
 }
 
-/** Whether the event log contains an organization. After a first start that failed halfway, the next start is a first start again. */
+/**
+ * Whether the event log contains an organization. If the first start failed before it created an organization, the next start
+ * counts as the first one.
+ */
 export const anyOrganization = async ({
   eventLog,
 }: {
@@ -73,7 +76,7 @@ export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> =>
 }
 
 /**
- * The same for a visitor who is not signed in. Once a user exists, the result is empty and is never checked again. It is also
+ * The next steps for a visitor who is not signed in. Once a user exists, the result is empty and is never checked again. It is also
  * empty if a store is unavailable.
  */
 export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {

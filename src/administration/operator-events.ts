@@ -6,8 +6,8 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /**
- * Records an operator's act in the event log, and returns the event's id. A repeated append is recorded once, but repeating the act
- * later is recorded again (otherwise use `recordOperationOnce`). Throws the errors of `appendNext`.
+ * Records an operator's act in the event log, and returns the event's id. A repeated append is recorded once. If the operator
+ * repeats the act later, it is recorded again, unless `recordOperationOnce` is used. Throws the errors of `appendNext`.
  */
 export const recordOperation = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
@@ -23,7 +23,10 @@ export const recordOperation = async (
 const pageMax = 1_000
 const conflictsMax = 8
 
-/** The same, unless the stream already contains an event with this `once`, for work that resumes after an interruption. */
+/**
+ * Records an operator's act unless the stream already contains an event with this `once`. For work that resumes after an
+ * interruption.
+ */
 export const recordOperationOnce = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   event: DomainEvent,

@@ -26,7 +26,7 @@ const demoCredits = '1000'
 export const demoFile = 'demo.json'
 export const demoUser = 'demo'
 
-/** Seeds a demo organization; every call creates another one. */
+/** Seeds a demo organization; every call creates a new one. */
 export const seedDemo = async (
   foundation: Foundation,
   { apiUrl, dashboardUrl, actor }: { apiUrl: string; dashboardUrl: string; actor: string },

@@ -1,6 +1,6 @@
 /**
- * A backup file is a tar with entries of limited size, and its last entry contains the digests of all others. The file gets its
- * final name only when it is complete and on disk.
+ * A backup file is a tar with entries of limited size, and its last entry contains the digests of all other entries. The file gets
+ * its final name only when it is complete and on disk.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -14,15 +14,17 @@ export class ArchiveFault extends Error {
   override name = 'ArchiveFault'
 }
 
-/** No entry is larger, because a reader loads each entry into memory as a whole. */
+/** The largest size of an entry. It is limited because a reader loads each entry into memory as a whole. */
 export const entryBytesMax = 64 * 1024 * 1024
 
 export type ArchiveWriter = {
-  /** Resolves when the bytes have been accepted, so that at most one entry waits. Rejects if the file cannot be written. */
+  /**
+   * Resolves when the bytes have been accepted, so at most one entry waits to be written. Rejects if the file cannot be written.
+   */
   add(name: string, bytes: Buffer): Promise<void>
   /** Resolves when the file has its final name and is on disk. */
   finish(): Promise<FileDigest>
-  /** Removes everything that was written. */
+  /** Removes the unfinished file. */
   abandon(): Promise<void>
 }
 
@@ -78,7 +80,10 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
 
 type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
 
-/** Yields the entries in order and returns the file's digest. Throws `ArchiveFault` if the file is not such a tar. */
+/**
+ * Yields the entries in order and returns the file's digest. Throws `ArchiveFault` if the file is not a complete and undamaged
+ * backup.
+ */
 export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {
   const digest = createHash('sha256')
   let read = 0

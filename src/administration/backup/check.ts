@@ -20,12 +20,12 @@ export type CheckedBackup = FileDigest & {
 }
 
 type Checking = {
-  /** One of them must open the installation key in the manifest. */
+  /** One of these keys must open the installation key in the manifest. */
   readonly secretKeys: readonly SecretKey[]
   /** Called with each compressed part of a table in turn, before the whole file is known to be undamaged. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
-  /** Throws if the backup cannot be accepted, before its rows are read. */
+  /** Called before the rows are read. Throws if the backup cannot be accepted. */
   readonly accept?: (manifest: Manifest) => void | Promise<void>
 }
 

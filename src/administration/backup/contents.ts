@@ -10,7 +10,7 @@ const position = z.string().regex(/^\d{1,20}$/)
 /** The position of the last event, and a digest of the whole event; the digest is null if the log is empty. */
 const place = z.object({ position, digest: z.string().max(64).nullable() })
 
-/** The first entry: everything needed to decide whether the rest can be accepted. */
+/** The first entry of the file. It contains everything needed to decide whether the backup can be accepted. */
 export const manifestSchema = z.object({
   format: z.literal(format),
   backup_id: z.uuid(),
@@ -20,17 +20,17 @@ export const manifestSchema = z.object({
   migration: z.int().positive(),
   /** Identifies the event log, without secrets. */
   event_log: z.string().max(2_000),
-  /** False if the event log is in EventStoreDB: the backup does not contain it then. */
+  /** False if the event log is in EventStoreDB, because the backup then does not contain the log. */
   holds_log: z.boolean(),
   head: place,
-  /** The wrapped installation key. The SECRET_KEY of any slot opens it, and so the backup. */
+  /** The wrapped installation key. The SECRET_KEY of any slot opens this key, and with it the backup. */
   installation_key: z
     .array(z.object({ secret_key: z.string().max(64), wrapped: z.string().max(256) }))
     .min(1)
     .max(2),
   /** Keys in KEY_DIR that were used to seal values. */
   epoch_keys: z.array(z.string().max(32)).max(10_000),
-  /** In the order in which the file contains them. */
+  /** The tables, in the order in which the file contains them. */
   tables: z
     .array(z.object({ name: z.string().max(63), columns: z.array(z.string().max(63)).min(1) }))
     .max(1_000),

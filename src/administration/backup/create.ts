@@ -25,7 +25,7 @@ import { keptTables, logTables } from './tables.ts'
 
 const compress = promisify(zstdCompress)
 
-/** How much is read before it is compressed into one entry. */
+/** The number of bytes that are compressed into one entry. */
 const chunkBytes = 8 * 1024 * 1024
 /** The fastest level, because most of a backup is the event log, which is already compressed. */
 const level = 1
@@ -56,7 +56,7 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Copies everything that cannot be derived into a file, as of one moment, while the installation keeps running. The file contains
+ * Writes all data that cannot be derived to a file, as of one moment, while the installation keeps running. The file contains
  * neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
  */
 export const createBackup = async (
@@ -104,7 +104,7 @@ export const refuseTaken = async (path: string): Promise<void> => {
       )
 }
 
-/** If the disk or the directory refuses, another path can help, so this is an error of the input. */
+/** If the disk or the directory cannot be written to, another path can help, so the error is an input error. */
 const asInputFault = (error: unknown, path: string): unknown => {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   if (
@@ -126,7 +126,8 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // An event store's end is read before the rows, so that a store restored to this point or later contains all that the rows refer to.
+    // The end of an event store is read before the rows, so that a store restored to this position or later contains every event
+    // that the rows refer to.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(

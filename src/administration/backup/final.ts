@@ -13,9 +13,9 @@ import { type Asked, createBackup, type MadeBackup, refuseTaken } from './create
 type Options = { readonly logger: Logger; readonly waitMs: number }
 
 /**
- * Makes the last backup of an installation that will not start again. The installation is marked before anything is copied, so the
- * backup lacks no event. After an interruption the mark stays, and the command can be repeated. After a failure the mark is removed.
- * Throws `CommandRefused` if the service is running, and the errors of `createBackup`.
+ * Makes the last backup of an installation that will not start again. The installation is marked before anything is copied, so no
+ * event is missing from the backup. After an interruption the mark stays, and the command can be repeated. After a failure the mark
+ * is removed. Throws `CommandRefused` if the service is running, and the errors of `createBackup`.
  */
 export const createFinalBackup = async (
   config: Config,

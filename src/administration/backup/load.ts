@@ -23,13 +23,16 @@ type ReadAgain = (
   accept: (manifest: Manifest) => void,
 ) => Promise<void>
 
-/** The tables whose rows are loaded. If the log is copied, tables of positions are left out, because the copy has other positions. */
+/**
+ * The tables whose rows are loaded. If the log is copied, tables of positions are left out, because the copy has different
+ * positions.
+ */
 export const loadedTables = (copiesLog: boolean): readonly string[] =>
   [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
 
 /**
  * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the target event log. Throws
- * `ConfigError`, without marking the database, if it cannot accept this backup.
+ * `ConfigError`, without marking the database, if the database cannot accept this backup.
  */
 export const beginRestore = (
   client: pg.Client,
@@ -55,7 +58,7 @@ export const loadRows = async (
 ): Promise<void> => {
   await inTransaction(client, async () => {
     await client.query('lock table log_head in access exclusive mode')
-    // Another restore that started at the same time has already loaded the rows.
+    // A concurrent restore has already loaded the rows.
     if ((await readMark(client))?.loaded === true) return
     await refuseUsed(client)
     if (backup.manifest.holds_log) await client.query('delete from log_head')
@@ -124,8 +127,8 @@ const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void
 }
 
 /**
- * Throws `ConfigError` if a database that has not been migrated yet cannot accept this backup. If a restore of the same backup has
- * begun there, the database accepts it. Writes nothing.
+ * Throws `ConfigError` if a database that has not been migrated yet cannot accept this backup. A database in which a restore of
+ * this backup has begun accepts the backup. Writes nothing.
  */
 export const refuseTarget = async (
   client: pg.Client,

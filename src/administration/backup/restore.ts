@@ -21,7 +21,7 @@ import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
-  /** Continue even if keys of KEY_DIR are lost, and so everything sealed under them. */
+  /** Whether to continue if keys of KEY_DIR are lost, and with them everything that they sealed. */
   readonly keysLost: boolean
   readonly logger: Logger
   readonly waitMs: number
@@ -64,7 +64,9 @@ export const checkRestorable = async (
   return { backup, checking: { secretKeys, accept } }
 }
 
-/** Throws `ConfigError` if the database cannot be reached or would not accept this backup. Migrates and writes nothing. */
+/**
+ * Throws `ConfigError` if the database cannot be reached or would not accept this backup. Changes nothing, and runs no migrations.
+ */
 export const checkTarget = (
   config: Config,
   { backup, ...options }: { readonly backup: CheckedBackup } & Pick<Asked, 'logger' | 'waitMs'>,
@@ -80,9 +82,9 @@ export type LoadedBackup = {
 }
 
 /**
- * Restores a backup into an empty installation. The whole file is checked before its rows are written in one transaction, and
- * a restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service cannot
- * start there. Throws what `checkRestorable` throws, and `CommandRefused` if the service is running there.
+ * Restores a backup into an empty installation. The whole file is checked before its rows are written in one transaction, and a
+ * restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service
+ * cannot start on this installation. Throws the errors of `checkRestorable`, and `CommandRefused` if the service is running.
  */
 export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
   const { logger, waitMs, onProgress } = asked
@@ -122,10 +124,13 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
   return { backup, rows, since: mark.since }
 }
 
-/** After this, the service can start. */
+/** Ends the restore, so that the service can start. */
 export const endRestore = removeMark
 
-/** Refuses if a process that started before the mark is still running. Nothing has been loaded yet, so the mark is removed. */
+/**
+ * Throws `CommandRefused`, and removes the mark, if a process that started before the mark is still running. No rows have been
+ * loaded yet.
+ */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
     await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore')
@@ -167,7 +172,10 @@ const copyLog = async (
     commit`)
 }
 
-/** Throws unless the target is empty or begins with the same price book: another installation's event log must not be changed. */
+/**
+ * Throws unless the target is empty or begins with the same price book, because another installation's event log must not be
+ * changed.
+ */
 const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
   if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return

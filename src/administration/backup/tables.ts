@@ -1,6 +1,6 @@
 /** The tables that a backup contains. A test lists all other tables, each with the reason for leaving it out. */
 
-/** The PostgreSQL log. Left out if the event log is in EventStoreDB, which has its own backups. */
+/** The tables of the event log in PostgreSQL. They are left out if the event log is in EventStoreDB, which has its own backups. */
 export const logTables = ['log_head', 'log_streams', 'log_segments'] as const
 
 /** Everything that cannot be derived from the event log, ordered so that rows come after the rows they refer to. */
@@ -25,6 +25,6 @@ export const keptTables = [
 
 /**
  * These tables contain positions, which differ in another event log. If a restore copies the log, webhooks read the copy from its
- * beginning and recognize sent messages by their ids, and events that cannot be folded are set aside again.
+ * beginning and recognize the messages that were already sent, by their ids, and events that cannot be folded are set aside again.
  */
 export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']

@@ -2,7 +2,7 @@ import { within } from '../../concurrency/deadline.ts'
 
 /** One check of an installation. The command "doctor", the operations pages, `/readyz` and `/metrics` all show the same list of checks. */
 export type Check<On> = {
-  /** As `doctor` prints it. */
+  /** The name that `doctor` prints. */
   readonly name: string
   /** A `value` that `look` measured is a warning or a fault above these numbers. */
   readonly bound?: {
@@ -10,7 +10,7 @@ export type Check<On> = {
     readonly warning?: number
     readonly fault?: number
   }
-  /** The severity of anything else that `look` finds wrong. */
+  /** The severity of any other problem that `look` finds. */
   readonly severity: 'warning' | 'fault'
   /** What to do, if `look` has no better advice. */
   readonly advice: string
@@ -26,7 +26,7 @@ export type Check<On> = {
 export type Level = 'ok' | 'warning' | 'fault'
 type Figures = Readonly<Record<string, number | string | null>>
 export type Found = {
-  /** A sentence with the value. Never a secret. */
+  /** A sentence that contains the value, but never a secret. */
   readonly says: string
   readonly state: 'fine' | 'wrong' | { readonly value: number }
   readonly severity?: 'warning' | 'fault'
@@ -37,9 +37,9 @@ type Sample = { readonly labels?: Record<string, string>; readonly value: number
 type Looked = Found | readonly Found[] | Measured
 type Measured = {
   readonly found: Found | readonly Found[]
-  /** By the name of a gauge. */
+  /** Samples by the name of their gauge. */
   readonly samples?: Readonly<Record<string, readonly Sample[]>>
-  /** The level for `/readyz`, if it is not that of the worst finding; null leaves the check out. */
+  /** The level for `/readyz`, if it differs from the level of the worst finding; null leaves the check out. */
   readonly ready?: Level | null
   /** More members of the check in the `/readyz` that only operators can reach. */
   readonly details?: Readonly<Record<string, unknown>>
@@ -76,7 +76,7 @@ export type Seen = Omit<Measured, 'found'> & {
   readonly failure: 'failed' | 'timed_out' | null
 }
 
-/** Runs one check. Never rejects, and waits until the check is done. */
+/** Runs one check until it is done. Never rejects. */
 export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   try {
     const looked = await check.look(on)
@@ -87,7 +87,7 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   }
 }
 
-/** Requests to servers have shorter deadlines; this one ends a check that hangs anyway. */
+/** Ends a check that hangs even though requests to servers have shorter deadlines. */
 const lookMaxMs = 10_000
 
 export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>
@@ -126,7 +126,10 @@ export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
 /** Messages from other software can be a page long. */
 const reasonCharsMax = 400
 
-/** Why something failed, in one line. If a host has several addresses, only the error of each address has a message. */
+/**
+ * Why something failed, in one line. If a host has several addresses, the error contains one error for each address, and only these
+ * have messages.
+ */
 export function reasonOf(error: unknown): string {
   const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
   const text = first instanceof Error ? first.message || first.name : String(first)

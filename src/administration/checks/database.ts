@@ -10,9 +10,9 @@ import { type Check, durationText, type Found, fine, measured, reasonOf, wrong }
 
 export type InDatabase = {
   readonly pool: pg.Pool
-  /** The database's name for people; null if the reader knows it. */
+  /** The database's name in messages; null if the reader knows it. */
   readonly where: string | null
-  /** Whether this process counts rate limits together with others; null if that was never intended. */
+  /** Whether this process counts rate limits together with other processes; null if it is not configured to do so. */
   readonly rateLimitsShared?: (() => boolean) | null
 }
 
@@ -129,7 +129,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   {
     name: 'clocks',
     severity: 'warning',
-    // Above the higher bound, the job that ends epochs refuses to run.
+    // Above the bound for faults, the job that ends epochs refuses to run.
     bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
     advice: 'Let NTP set the clock on every host: timedatectl set-ntp true, or chrony.',
     look: async ({ pool }) => {
@@ -137,7 +137,8 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database read its clock at some time between the query and its result, so that span does not count as a difference.
+      // The database read its clock at an unknown time between the query and the result, so a difference of up to that time does
+      // not count.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
         aheadFound("this host's clock", ownMs),
@@ -234,7 +235,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
 
 const connectionShareMax = 0.9
 
-/** Why rate limits are multiplied; null if all api processes count together. */
+/** The reason why rate limits are multiplied; null if all processes with the role "api" count together. */
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size
@@ -248,7 +249,7 @@ function processesFound(live: number, apart: string | null): Found {
   return wrong('no api process is running, according to the database', { advice })
 }
 
-/** Seconds since a scheduled job last succeeded, or was scheduled; null for the others. */
+/** Seconds since a scheduled job last succeeded, or was scheduled; null for any other job. */
 const ageOf = ({ cron, done_ms, scheduled_ms }: JobRow): number | null =>
   cron === null ? null : (done_ms ?? scheduled_ms ?? 0) / 1_000
 

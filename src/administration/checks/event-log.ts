@@ -33,7 +33,7 @@ export type InLog = InDatabase & {
 }
 
 const hour = 3_600
-/** Seconds. Older rows are not shown as current. */
+/** In seconds. Rows that are further behind the log are not shown as current. */
 export const lagSecondsMax = 60
 
 export const eventLogCheck: Check<InLog> = {
@@ -55,7 +55,7 @@ export const eventLogCheck: Check<InLog> = {
             advice:
               'Set EVENT_LOG_URL to the log they belong to, or copy that log with "event-log copy" and run "projection rebuild --all".',
           })
-        // Appends an existing event again: nothing is written, but the append is refused if this user may not write.
+        // Appends an existing event again. Nothing is written, but the append is refused if this user may not write.
         if (thorough && config.EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
         const age =
           last === null ? '' : `, the last event ${durationText(Date.now() - last.recordedAtMs)} ago`
@@ -250,7 +250,10 @@ export const actsIn = (eventLog: Pick<EventLog, 'read'>): Acts =>
 
 type Last = { readonly doneMs: number; readonly count: number; readonly result?: string }
 
-/** A check of recurring work: its age and its findings. Before the first run, the age is that of the log. */
+/**
+ * A check of recurring work. It reports the time since the last run and the findings of that run. Before the first run, it reports
+ * the age of the log.
+ */
 function proof({
   gauge,
   what,
@@ -298,7 +301,10 @@ function proof({
   }
 }
 
-/** When the installation began, by the log's clock: the first event is a price book, and its effective date lies long before. */
+/**
+ * The time when the installation began, by the log's clock. The effective date of the first event cannot be used, because that
+ * event is a price book whose date lies long before.
+ */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch(emptyIfMissing)
   return first?.recordedAtMs ?? null
@@ -380,7 +386,7 @@ async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Fou
   const dir = keyDirOf(config)
   const wrapped = await wrappedKeyIn(eventLog)
   const open = openSlots(wrapped?.slots ?? [], (await knownSecretKeysOf(config)) ?? [])
-  // The SECRET_KEY check already reports this.
+  // If the installation key cannot be opened, the check of SECRET_KEY reports it.
   if (open === null) return []
   const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey: open.key })
   const logger = { info: () => undefined, error: () => undefined }

@@ -27,7 +27,7 @@ const urlVariables = ['DATABASE_URL', 'DATABASE_MIGRATION_URL', 'EVENT_LOG_URL',
 const makeRoom =
   'Make room, or move DATA_DIR to a larger disk while the service is stopped. Do not delete anything in postgres/.'
 
-/** Checks the disk of the embedded PostgreSQL. `disk` is what the running process last saw. */
+/** Checks the disk of the embedded PostgreSQL. `disk` contains the last measurement of the running process. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
   severity: 'fault',
@@ -64,7 +64,7 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
   },
 }
 
-/** Null if the directory does not exist yet. */
+/** The space on the disk that contains a directory; null if the directory does not exist yet. */
 const spaceIn = (dataDir: string): Promise<DiskSpace | null> =>
   scarcestOf(writtenDirs(dataDir)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null
@@ -196,7 +196,10 @@ const dnsMaxMs = 2_000
 const addressesMax = 4
 const noName = new Set(['ENOTFOUND', 'ENODATA'])
 
-/** Looks the name up in both directions, because many mail servers refuse a client whose name and address do not lead to each other. */
+/**
+ * Looks up the mail name in both directions, because many mail servers refuse a client whose name and address do not lead to each
+ * other.
+ */
 async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promise<Found> {
   if (EMAIL_PROBE === 'off') return fine('mail servers are not contacted (EMAIL_PROBE=off)')
   const name = SMTP_HELO ?? hostname()

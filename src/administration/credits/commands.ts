@@ -102,7 +102,10 @@ const grantCredits = command({
   },
 })
 
-/** Throws `InputFault` if the lot would already have expired. Under a reference, it may have been granted in time. */
+/**
+ * Throws `InputFault` if the lot would already have expired. With a reference, the expiry is not checked here, because the lot may
+ * already have been granted under that reference.
+ */
 const lotOf = ({ organization, amount, expires_at, priority, reason, reference }: z.output<typeof lot>) => ({
   organizationId: organization,
   expiresAt:
@@ -177,7 +180,7 @@ const adjustBalance = command({
           ? doneBefore(reference)
           : `${verb} ${organizationId}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
-      // Credits that were given can be taken back; calls refused in the meantime stay refused.
+      // Taking credits always asks, because calls that are refused in the meantime stay refused. Given credits can be taken back.
       asks: would.already ? 'never' : signed < 0n ? 'always' : 'on a terminal',
       ...(would.already && ({ nothing: true } as const)),
       json: adjustmentJson(input, would),
@@ -328,7 +331,7 @@ export const refundsJson = ({ calls, free, refunds, credits, already, left }: Re
   not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
 })
 
-/** Shows people the list separately from the figures. */
+/** Shows people the calls that were not refunded separately from the figures. */
 const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
   const { not_refunded: left, ...figures } = json
   return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
@@ -351,7 +354,7 @@ const chosenBy = async (
   const reference = commonReferenceOf(input.reference)
   const asked = choiceOf(input)
   if (asked === null) throw new InputFault('from', 'choose calls by time or by id')
-  // Calls that are made later were in no plan that a person has seen.
+  // The range ends at the time of the request, because the plan that a person saw contained no later calls.
   const choice = asked.kind === 'between' ? { ...asked, to: asked.to ?? requestedAt } : asked
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }

@@ -7,7 +7,10 @@ import { lookUpMovement, type Movement, moveOnce } from './references.ts'
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
-/** The result of a correction. `already`: the same reference was used before. After a dry run, `balance` is the expected balance. */
+/**
+ * The result of a correction. `already` means that an earlier command made the correction under the same reference. After a dry
+ * run, `balance` is the expected balance.
+ */
 export type Corrected = {
   readonly adjusted: CreditAdjusted
   readonly balance: MicroCredits

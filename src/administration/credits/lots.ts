@@ -59,7 +59,7 @@ export const grantedLots = async (
   return lots
 }
 
-/** The lot of this id, if the event opens it. */
+/** The lot with this id; null if the event does not open it. */
 const openedBy = (recorded: RecordedEvent | null, grantId: string): GrantedLot | null => {
   if (recorded === null || !recorded.data.includes(grantId)) return null
   const { type, data } = decodeEvent(recorded)

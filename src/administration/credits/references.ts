@@ -68,7 +68,7 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   })
   const [event] = committed.events
   if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} led to no event`)
-  // Two processes can get here with the same reference, but only one of them has written the event.
+  // Two processes can reach this line with the same reference, but only one of them has written the event.
   return { event, revision: committed.revision, already: committed.requestId !== requestId }
 }
 

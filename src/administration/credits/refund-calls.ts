@@ -18,13 +18,13 @@ import {
 } from './refunds.ts'
 
 /**
- * Refunds many calls of one API key under one reference. Each call is refunded under its own reference, which consists of the common
- * one and the request id, so a repeated command skips the calls that were already refunded and refunds the rest.
+ * Refunds many calls of one API key under one reference. Each call is refunded under its own reference, which consists of the
+ * common reference and the request id, so a repeated command skips the calls that were already refunded and refunds the rest.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
-/** Null if no call is chosen. `to` is exclusive; null means up to the last call. */
+/** The chosen calls; null if none are chosen. `to` is exclusive; null means up to the last call. */
 export type CallChoice =
   | { readonly kind: 'between'; readonly from: string; readonly to: string | null }
   | { readonly kind: 'listed'; readonly requestIds: readonly string[] }
@@ -174,8 +174,8 @@ export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: st
   })
 
 /**
- * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After any other error of `refund`,
- * a repetition with the same reference refunds the rest.
+ * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. If `refund` fails for any other
+ * reason, running this again with the same reference refunds the rest.
  */
 export const refundChosen = (
   foundation: Sources,

@@ -18,15 +18,15 @@ import { grantedLots } from './lots.ts'
 import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
- * A refund returns the cost of a call, or a part of it, to the lots it was drawn from. Refunds, reversals and re-rates of a call never
- * exceed its cost: the remaining cost is computed from the ledger up to its end, and the ledger refuses the refund if another correction
- * was written in between.
+ * A refund returns the cost of a call, or a part of it, to the lots it was drawn from. Refunds, reversals and re-rates of a call
+ * never exceed its cost, because the remaining cost is computed from the ledger up to its end, and the ledger refuses the refund if
+ * another correction was written in between.
  */
 
 type RefundAsked = {
   readonly requestId: string
   readonly organizationId?: string | undefined
-  /** Undefined for everything that the call still costs. */
+  /** The amount to refund; undefined for everything that the call still costs. */
   readonly amount?: MicroCredits | undefined
   readonly reason: string
   /** The operator's name for the refund. Only one refund is made under a reference. */
@@ -94,7 +94,7 @@ export const refundFound = async (
     if (named !== null && reserved === null && !asked.dryRun) {
       const { actor } = asked
       reserved = await reserve(foundation, named, { actor, amount, whole: amount === cost.now })
-      // Another process reserved first, with another amount.
+      // Another process reserved the reference first, with a different amount.
       if (amountIn(reserved) !== amount) continue
     }
     const command = {
@@ -237,7 +237,7 @@ type CostRead = {
   readonly cost: CallCost
   /** Whether the first refund or a reversal of the call exists. */
   readonly refunded: boolean
-  /** The refund under the reference. */
+  /** The refund under the given reference; null if there is none. */
   readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
   readonly upTo: number
 }
@@ -294,7 +294,7 @@ export const costOfFound = async (
   return { cost, refunded, there, upTo: corrections.upTo() }
 }
 
-/** The first refund of a call has the same key as a reversal, so its reference identifies it, not its id. */
+/** The first refund of a call has the same key as a reversal, so a refund is identified by its reference, not by its id. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 
@@ -374,7 +374,7 @@ const callAt = async (
   return { organizationId, recorded, charge }
 }
 
-/** Searches a part of a ledger for a charged call, and otherwise for any call. */
+/** Searches a part of a ledger for the record of a call with a charge. If there is none, returns the record without a charge. */
 const readFor = async (
   { eventLog }: Log,
   { organizationId, requestId, ...range }: Wanted & { from?: number; before?: number },

@@ -30,7 +30,10 @@ export type AuditEntry = {
 const pageMax = 200
 const readsMax = 8
 
-/** At most `max` entries in the requested order, after the position `after`. Throws `CommandRefused` if the rows have stopped. */
+/**
+ * At most `max` entries in the requested order, after the position `after`. Throws `CommandRefused` if the rows are no longer
+ * updated.
+ */
 export async function* auditEntries(
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   filter: AuditFilter,

@@ -34,7 +34,7 @@ const announceKey = command({
   action: 'log.change',
   summary:
     'sign checkpoints with a new key from now on; the current key signs its announcement, or your reason replaces that signature if KEY_DIR was lost',
-  // The command writes the key into KEY_DIR of the machine on which it runs.
+  // The command writes the key to KEY_DIR on the machine on which it runs.
   interfaces: ['command line'],
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },

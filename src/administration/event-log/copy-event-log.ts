@@ -30,12 +30,13 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies one log, as it is at the start, into another one: ids, types, data, metadata and revisions are the same, byte for byte; positions
- * and recording times are those of the new log. Events of other software are left out. The service must be stopped, because nothing may be
- * written to either log during the copy. If checkpoints are copied, one more event begins the new log's own tree.
+ * Copies one log, as it is at the start, into another one: ids, types, data, metadata and revisions are the same, byte for byte;
+ * positions and recording times are those of the new log. Events of other software are left out. The service must be stopped,
+ * because nothing may be written to either log during the copy. If checkpoints are copied, one more event begins the new log's own
+ * tree.
  *
- * The copy can be interrupted and started again. Throws if the target contains something else at a revision, and `CommandRefused` if
- * the source was written to during the copy.
+ * The copy can be interrupted and started again. Throws if the target contains a different event at a revision, and
+ * `CommandRefused` if the source was written to during the copy.
  */
 export const copyEventLog = async ({
   from,
@@ -136,7 +137,7 @@ const copyInto = async (
           `(it is at ${error.actual}). Copy into an empty log, or into an earlier copy of this log.`,
         { cause: error },
       )
-    // An earlier attempt may have copied part of it.
+    // An earlier attempt may have copied part of the batch.
     const half = events.length >> 1
     await copyInto(to, stream, events.slice(0, half))
     return copyInto(to, stream, events.slice(half))

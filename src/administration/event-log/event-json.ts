@@ -14,10 +14,13 @@ export const eventJson = (recorded: RecordedEvent) => ({
   data: JSON.parse(recorded.data) as unknown,
 })
 
-/** The same as one line of JSON. Data and metadata are copied as text, because parsing them would take most of an export's time. */
+/**
+ * An event with its whole envelope, as one line of JSON. Data and metadata are copied as text, because parsing them would take most
+ * of an export's time.
+ */
 export const eventLine = (recorded: RecordedEvent): string => {
   const { position, stream, revision, id, type, recordedAtMs, metadata, data } = recorded
-  // This service never writes such text, but the result must be a single line of JSON.
+  // This service writes only JSON objects, but the result must be a single line of JSON for any text.
   if (!isOneObject(metadata) || !isOneObject(data)) return JSON.stringify(eventJson(recorded))
   const organization = organizationOfStream(stream)
   return (

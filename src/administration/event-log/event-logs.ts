@@ -21,8 +21,9 @@ const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
- * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; an embedded one is
- * started for that. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is running on the source.
+ * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; an embedded
+ * PostgreSQL is started for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is
+ * running on the source.
  */
 export const copyBetween = async (
   config: Config,

@@ -18,7 +18,7 @@ const pageMax = 200
 const streamLookedAtMax = 500
 
 export type LogPage = {
-  /** The newest first. */
+  /** The events, newest first. */
   readonly events: readonly RecordedEvent[]
   /** Unreadable events among those that were read. */
   readonly unreadable: readonly EventsUnreadable[]

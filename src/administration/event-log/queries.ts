@@ -11,7 +11,7 @@ import { auditEntries } from './audit.ts'
 import { listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
 import { eventJson } from './event-json.ts'
 
-/** As many as fit on a terminal. */
+/** As many events as fit on a terminal. */
 const newestMax = 20
 
 /**
@@ -100,7 +100,7 @@ const show = query({
   name: 'event-log show',
   action: 'system.read',
   summary: 'show an event of a stream, or its newest 20',
-  // The dashboard has pages of events, which also check their digests.
+  // The dashboard has its own pages for events, which also check the digests of the events.
   interfaces: ['command line', 'admin API'],
   input: z.object({
     stream: line({ label: 'Stream', help: 'its name, such as ledger-org_01J… or pricebook' }),

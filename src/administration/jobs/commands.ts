@@ -179,7 +179,7 @@ const retryDead = command({
   },
 })
 
-/** Null for all dead letters. */
+/** The id of one dead letter; null for all of them. */
 const retried = ({
   id: one,
   all,

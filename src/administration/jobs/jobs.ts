@@ -92,7 +92,7 @@ type DeadLetter = {
   readonly done_since: boolean
 }
 
-/** The newest first; only those of one job if it is named. */
+/** Dead letters, newest first; only those of one job if it is named. */
 export const deadLetters = async (
   pool: Pick<pg.Pool, 'query'>,
   { job, max }: { job: string | null; max: number },

@@ -57,7 +57,7 @@ export const refusalOf = (error: unknown): LongWorkOutcome | null => {
   return { kind: 'refused', message: error.message, field: null, consent }
 }
 
-/** The answer of finished work. Throws its refusal, or its failure. */
+/** The answer that finished work produced. Throws if the work was refused or failed. */
 export const answerOf = ({ outcome, error }: LongWork): Answer => {
   if (outcome === null) throw new Error(error ?? 'the work has not ended')
   if (outcome.kind === 'done') return outcome.answer
@@ -93,7 +93,10 @@ export const requestLongWork = async (
   }
 }
 
-/** Whether a process that runs jobs is connected, as far as this role and a pooler show it. If not, work would wait for one. */
+/**
+ * Whether a process that runs jobs is connected, as far as the database role and a pooler show it. Without such a process,
+ * requested work waits.
+ */
 export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
   const { rows } = await pool.query(
     'select from pg_stat_activity where datname = current_database() and application_name = $1 limit 1',

@@ -22,7 +22,7 @@ type RunResult = {
   /** Null if the run never began. */
   readonly duration_ms: number | null
   readonly error: string | null
-  /** Its result, as JSON. */
+  /** The run's result, as JSON. */
   readonly result: string | null
 }
 
@@ -162,8 +162,8 @@ const outcome = async (
 const retriedAtOnceMax = 1_000
 
 /**
- * Retries one failed run, or all. If several runs of a job had the same task, only one run is requested, because jobs are
- * idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is nothing to retry.
+ * Retries one failed run, or all failed runs. If several runs of a job had the same task, only one run is requested, because jobs
+ * are idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is nothing to retry.
  */
 export const retryDeadLetters = async (
   { pool, url, eventLog }: Parts,
@@ -195,7 +195,7 @@ export const retryDeadLetters = async (
       { type: 'DeadLettersRetried', data: { runs } },
       { actor, once: `dead-letters/${randomUUID()}` },
     )
-    // Older runs of the same task are deleted first, so that the newest is still there after an interruption.
+    // Older runs of the same task are deleted first, so that the newest run still exists after an interruption.
     await pool.query(
       `delete from pgboss.job d using pgboss.job k
         where k.name = $1 and k.id = any ($2::uuid[]) and d.name = $1 and d.state < 'active' and d.id <> k.id

@@ -42,8 +42,8 @@ export const defaultKeyLimits: KeyLimits = {
 }
 
 /**
- * A partner can give its own keys at most the default limits, or the current limits if an operator has raised them. Throws `InputFault`
- * for the first limit above that.
+ * A partner can give its own keys at most the default limits, or the current limits if an operator has raised them. Throws
+ * `InputFault` for the first limit that is too high.
  */
 export const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
   for (const limit of limitNames) {
@@ -100,7 +100,10 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/** If the organization is given, a key of another organization, or of an unreadable one, is refused as unknown. */
+/**
+ * If the organization is given, a key that belongs to another organization, or whose organization cannot be read, is refused as
+ * unknown.
+ */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
@@ -219,7 +222,7 @@ export const revoke = async (
 
 /**
  * The current state of a key that is to be changed; null if it cannot be read, so that the key can only be revoked. Throws
- * `CommandRefused` as the change would.
+ * `CommandRefused` if the change would be refused.
  */
 export const keyToChange = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -302,7 +305,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** How often a change is decided, because others can change the same key at the same moment. */
+/** How often a change is decided, because other processes can change the same key at the same moment. */
 const changesMax = 8
 
 /** Appends the result of `decide` for the current key, and decides again if another process was first. */
@@ -363,7 +366,7 @@ export const openTestOrganization = async (
       const envelope = { key: 'register', atMs: Date.now(), actor }
       await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
     } catch (error) {
-      // Another operator did the same at the same time, and was first.
+      // Another operator registered the test organization at the same moment, and was first.
       if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
         throw error
     }

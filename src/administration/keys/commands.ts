@@ -290,7 +290,7 @@ const successorToCome = async (
 
 /** If there are more calls, a job refunds them, so that the new key is shown without waiting. */
 const refundsAtOnceMax = 100
-/** Every process refuses a revoked key long before this. */
+/** Within this time, every process certainly refuses a revoked key. */
 const refusedWithinMs = 60_000
 
 type LeakedRefunds = {

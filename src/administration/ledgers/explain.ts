@@ -16,13 +16,15 @@ export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
 /** A request id belongs to one organization; rows that name more are faulty. */
 const organizationsMax = 10
 
-/** The most events read after the read models' position, for a page and for a command, which can then read the whole ledger. */
+/**
+ * The most events that are read after the read models' position. A page reads no more; a command can then read the whole ledger.
+ */
 const tailMax = 5_000
 const commandTailMax = 50_000
 
 type Question = {
   readonly requestId: string
-  /** Undefined for any organization. */
+  /** Undefined if the call can belong to any organization. */
   readonly organizationId?: string | undefined
   /** Reads the whole ledger and does not use the read models. */
   readonly whole?: boolean

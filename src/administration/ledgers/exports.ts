@@ -86,7 +86,7 @@ const statement = exported({
   action: 'ledgers.export',
   summary: "show an organization's monthly statement: its totals, and every line",
   input: monthOfOrganization,
-  // The dashboard has pages of months, with these files.
+  // The dashboard has its own pages for months, which offer these files.
   interfaces: ['command line', 'admin API'],
   anyHistory: true,
   types: ['text/csv', 'application/jsonl'],

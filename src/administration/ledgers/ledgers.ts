@@ -147,7 +147,10 @@ export const acknowledgeFault = async (
 const faultName = (organizationId: string, revision: number, digest: string): string =>
   `${organizationId} ${revision} ${digest}`
 
-/** Whether an operator has acknowledged a fault, identified by its ledger, its revision and the digest of the bytes there. */
+/**
+ * Whether an operator has acknowledged a fault, identified by its ledger, its revision and the digest of the bytes at that
+ * revision.
+ */
 export const acknowledgedFaults = async (
   eventLog: EventLog,
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {

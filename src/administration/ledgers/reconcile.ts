@@ -23,8 +23,8 @@ import { readCheckpoints } from '../../projector/checkpoints.ts'
 import { lastReconciled } from './reconciliations.ts'
 
 /**
- * Compares ledgers with their read models and with the tariff. On demand, whole ledgers or one month are compared; every day, the events
- * since the last agreement.
+ * Compares ledgers with their read models and with the tariff. On demand, whole ledgers or one month are compared; every day, only
+ * the events since the last agreement.
  */
 
 type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets'>
@@ -180,7 +180,7 @@ const comparing =
     return same ? [] : lineDifferences(pool, organizationId, of, lines)
   }
 
-/** Lines of credits and calls; the other lines count refusals. */
+/** The kinds of lines that record credits or calls; all other lines count refusals. */
 const counted = new Set(['call', 'adjustment', 'grant', 'expiry'])
 
 const addGroup = (

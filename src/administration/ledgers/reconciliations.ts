@@ -10,7 +10,10 @@ import { createActs } from '../acts.ts'
 
 const ledgersPerEvent = 1_000
 
-/** Records the result. If a ledger agreed, the next run continues from there; otherwise it repeats the ledger. */
+/**
+ * Records the result of a reconciliation. If a ledger agreed, the next run reads only its later events; otherwise, the next run
+ * reads the ledger again.
+ */
 export const recordReconciled = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   found: readonly Reconciled[],
@@ -68,7 +71,7 @@ export type LastReconciled = {
   readonly named: readonly string[]
 }
 
-/** Null if there was none recently. */
+/** The last reconciliation; null if there was none recently. */
 export const lastReconciliation = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<LastReconciled | null> => {

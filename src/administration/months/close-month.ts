@@ -136,7 +136,7 @@ const closeOnce = async (
   const known = months.closings.length
   const counted = months.sums.get(month)?.events
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // A long statement takes time and calls continue, but hardly any of them belong to this month.
+    // Reading a long statement takes time, and new calls are recorded meanwhile, but hardly any of them belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
     mayClose(months, request)

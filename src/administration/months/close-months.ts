@@ -12,8 +12,8 @@ export type MonthEnded = {
 }
 
 /**
- * Closes a month for several organizations, one after the other. If a closing is refused, the others still follow. Any other failure
- * ends the run, and another run continues with the rest.
+ * Closes a month for several organizations, one after the other. If a closing is refused, the other organizations' months are still
+ * closed. Any other failure ends the run, and another run continues with the rest.
  */
 export const closeMonths = async (
   foundation: Pick<Foundation, 'ledger'> & Reading,

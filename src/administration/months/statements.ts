@@ -37,7 +37,7 @@ export type StatementFile = {
 export type MonthStatement = {
   readonly head: StatementHead
   readonly summary: StatementSummary
-  /** The closing that covers the month, its own or that of a later month; null if the month is open. */
+  /** The closing of the month, or of a later month that covers this one; null if the month is open. */
   readonly closing: MonthClosing | null
   /** The last revision of the ledger that was read. */
   readonly through: number
@@ -213,7 +213,7 @@ const headOf = async (
 }
 
 /**
- * Reads the statement of a month from the ledger. `digest` is that of the JSON Lines of a closed month; empty if the month
+ * Reads the statement of a month from the ledger. `digest` is the digest of the JSON Lines of a closed month; empty if the month
  * cannot be closed yet.
  */
 export const statementFromLog = (

@@ -80,7 +80,7 @@ const propose = command({
   },
 })
 
-/** Throws `InputFault` for a version: the book and the proposal of one number are seldom the same prices. */
+/** Throws `InputFault` for a version, because the book and the proposal with the same number seldom have the same prices. */
 const proposalIn = ({ kind, number }: PriceName): number => {
   if (kind === 'proposal') return number
   throw new InputFault('proposal', `${number} is a version; proposals have names such as p${number}`)
@@ -178,7 +178,7 @@ const ownPriceOf = ({ sku, amount, effective_from, ...given }: z.output<typeof o
   }
 }
 
-/** The override to withdraw; undefined: a price is set. Throws `InputFault` for both: one of them would be left out. */
+/** The override to withdraw; undefined if a price is set. Throws `InputFault` if both are given, because one would be ignored. */
 const withdrawnIn = ({
   withdraw,
   sku,

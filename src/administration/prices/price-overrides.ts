@@ -16,17 +16,20 @@ import { catchUp } from '../projections/catch-up.ts'
 type PriceOverride = {
   readonly organizationId: string
   readonly sku: string
-  /** Null returns to the price of the price book. */
+  /** The amount; null for the price in the price book. */
   readonly amount: MicroCredits | null
   readonly effectiveFrom: string
   readonly reason: string
   readonly actor: string
 }
 
-/** The most time that a request can take to arrive here after its instant was chosen. */
+/** The longest time between the choice of an instant and the arrival of the request that contains it. */
 const toleranceMs = 1_000
 
-/** Gives an organization its own price for a SKU. Throws `InputFault` if no price book contains the SKU, or the instant has passed. */
+/**
+ * Gives an organization its own price for a SKU. Throws `InputFault` if no price book contains the SKU, or if the instant has
+ * passed.
+ */
 export const setPriceOverride = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   { organizationId, ...override }: PriceOverride,
@@ -64,7 +67,7 @@ export type StandingOverride = {
   readonly reason: string | null
   readonly setBy: string
   readonly setAt: string
-  /** Whether this override prices calls now. If not, a later one has replaced it, or its date lies in the future. */
+  /** Whether this override prices calls now. If not, a later override has replaced it, or its date lies in the future. */
   readonly inForce: boolean
 }
 

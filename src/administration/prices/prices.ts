@@ -155,7 +155,7 @@ export const withdrawPrices = async (
 }
 
 const conflictsMax = 8
-/** Less than the notice that a price book needs, so that an append that arrives later is not awaited. */
+/** Shorter than the notice that a price book needs, so that no append is awaited that would come too late. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
 /** Decides on the current stream, and appends at exactly its revision. Decides again if another process was first. */

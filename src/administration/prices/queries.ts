@@ -62,7 +62,7 @@ const showPrices = query({
   },
 })
 
-/** Only the operator's users see proposals, and the people who propose and approve. */
+/** Only the operator's users see proposals, and the names of the people who propose and approve them. */
 const seesProposals = ({ operator: { role } }: Context): boolean =>
   role === null || mayDo(role, 'finance.read')
 
@@ -94,7 +94,7 @@ const proposalSections = ({ rules, ...proposal }: PriceProposal): Sections => [
   rules,
 ]
 
-/** The rules that have a price, ready to be changed. */
+/** The next step "Propose prices". Its form contains the rules that have a price, ready to be changed. */
 const proposeNext = (inForce: PublishedBook | null): Next => ({
   name: 'price propose',
   label: 'Propose prices',

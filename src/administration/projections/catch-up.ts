@@ -14,8 +14,8 @@ const patienceMs = 60_000
 type Caught = { readonly position: Position; readonly target: Position }
 
 /**
- * Resolves when every live projection has folded the current event log. If the service is not running, a projector runs here until
- * then. Throws after a minute in which nothing was folded.
+ * Resolves when every live projection has folded the current event log. If the service is not running, this process runs a
+ * projector until then. Throws after a minute in which nothing was folded.
  */
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,

@@ -163,7 +163,7 @@ const differenceLine = ({
 
 const lostMax = 1_000
 
-/** Throws a `NeedsConsent` that lists the loss, unless `digest` agrees to losing exactly this. */
+/** Throws a `NeedsConsent` that lists the loss, unless `digest` is the digest of exactly this loss. */
 const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): boolean => {
   if (lost.length === 0) return true
   const now = lossDigest(lost)

@@ -75,7 +75,7 @@ type Retried = {
   readonly waiting: readonly ParkedEvent[]
   /** Why this release cannot read some of the events. If this is not empty, nothing was changed. */
   readonly unreadable: readonly string[]
-  /** Still set aside. */
+  /** The events that are still set aside. */
   readonly left: readonly ParkedEvent[]
 }
 
@@ -96,7 +96,7 @@ export const retryParked = async (
     if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
   }
   if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
-  // Later events of these streams were folded without them, so only a full rebuild leads to the correct rows.
+  // Later events of these streams were folded without the events that were set aside, so only a full rebuild leads to correct rows.
   const reason = 'retry of events that were set aside'
   await rebuild(foundation, { ...asked, projections: [projection], reason })
   return { waiting, unreadable, left: await setAside() }

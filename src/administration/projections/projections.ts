@@ -22,7 +22,10 @@ export type ProjectionState = {
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
-  /** The positions that remain up to the log's head: events in PostgreSQL, bytes in EventStoreDB. Null if the position is not of this log. */
+  /**
+   * The positions that remain up to the log's head: events in PostgreSQL, bytes in EventStoreDB. Null if the position does not
+   * belong to this log.
+   */
   readonly behind: bigint | null
   /** The number of events that were set aside, at most 1,000, which is enough to show that a release is broken. */
   readonly parked: number
@@ -62,7 +65,7 @@ export const projectionStates = async ({
       updatedAt,
       state: ended ? 'halted' : checkpoint.state,
       error: ended ? strayMessage([checkpoint]) : checkpoint.error,
-      // The head was read at the same time as the checkpoints, so a checkpoint can be ahead of it.
+      // The head and the checkpoints were not read as one snapshot, so a checkpoint can be ahead of the head.
       behind: ended ? null : position < head ? head - position : 0n,
       parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
       haltedStreams: halted.filter(({ projection }) => projection === name),
@@ -74,9 +77,9 @@ export const projectionStates = async ({
 const parkedMax = 1_000
 
 export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
-  /** The distance from its rows to the event log's head, in the log's own positions. */
+  /** The distance from the projection's rows to the event log's head, in the log's own positions. */
   readonly behind: bigint
-  /** The age of the oldest event that is not in its rows; 0 if there is none. */
+  /** The age of the oldest event that is not in the projection's rows; 0 if all events are. */
   readonly seconds: number
 }
 
@@ -94,7 +97,7 @@ export function createProjectionLags({
   headAgeMs,
   monotonic = () => performance.now(),
 }: LagOptions): () => Promise<readonly ProjectionLag[]> {
-  // The checkpoint of a projection that this release no longer has does not move, so it is left out.
+  // A projection that this release no longer has is left out, because its checkpoint does not move.
   const names = new Set(allProjections.map(({ name }) => name))
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
   return async () => {
@@ -128,7 +131,10 @@ export function createProjectionLags({
 
 const nextMaxMs = 1_000
 
-/** The age in seconds of the event after a position. The log's clock measures it up to the log's head, and ours from there on. */
+/**
+ * The age in seconds of the event after a position. The log's clock measures the age up to the log's head, and this process's clock
+ * measures the rest.
+ */
 async function ageOfNext(
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
   { after, head }: { readonly after: Position; readonly head: Position },

@@ -39,7 +39,7 @@ const appendToRun = async (
     const stream = rerateStream(found.run)
     const effectiveAt = new Date().toISOString()
     const encoded = encodeEvent(event, {
-      // If two processes decide the same, their events have the same id and count as one.
+      // If two processes make the same decision, their events have the same id and count as one.
       id: eventIdOf(stream, `${found.revision + 1}/${actor}/${JSON.stringify(event)}`, 0),
       actor,
       effectiveAt,

@@ -27,7 +27,7 @@ const isSigned = ({ checkpoints, secrets }: Proving, { plan_digest, signature }:
 
 export type ProvedRun = RerateRun & { readonly proposed: NonNullable<RerateRun['proposed']> }
 
-/** Reads a run. Throws a `CommandRefused` that names the difference if its plan is not the one that was proposed. */
+/** Reads a run. Throws a `CommandRefused` that names the difference if the run's plan is not the proposed plan. */
 export const provedRun = async (proving: Proving, run: string): Promise<ProvedRun> => {
   const found = await readRun(proving.eventLog, run).catch((error: unknown) => {
     throw error instanceof RunChanged ? new CommandRefused(error.message) : error

@@ -26,8 +26,8 @@ import { signPlan } from './proof.ts'
 type PlanBook = RerateProposed['book']
 
 /**
- * The prices of a published book, of a proposal, or of given rules, which can be only those that differ from the book in force at `from`.
- * Throws `CommandRefused`, or an `InputFault` about the field `book`.
+ * The prices of a published book, of a proposal, or of given rules. It is enough to give the rules that differ from the book in
+ * force at `from`. Throws `CommandRefused`, or an `InputFault` about the field `book`.
  */
 export const pricesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
@@ -60,7 +60,7 @@ type RerateAsked = {
   readonly book: PlanBook
   readonly from: string
   readonly to: string
-  /** Null for all organizations. */
+  /** The organization whose calls are re-rated; null for all organizations. */
   readonly organizationId: string | null
   readonly organizations: readonly string[]
   readonly reason: string
@@ -79,7 +79,7 @@ export const checkRange = (from: string, to: string, nowMs: number): void => {
     throw new InputFault('to', `${to} is in the future: only past calls can be priced again`)
 }
 
-/** Reads every ledger and records the plan as a separate run. Throws `CommandRefused` if no call is in the range. */
+/** Reads every ledger and records the plan as a new run. Throws `CommandRefused` if no call is in the range. */
 export const planRerate = async (
   foundation: Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>,
   { book, from, to, organizationId, organizations, reason, actor }: RerateAsked,
@@ -136,7 +136,7 @@ const sumOf = <One>(all: readonly One[], of: (one: One) => number): number =>
 const creditsOf = <One>(all: readonly One[], of: (one: One) => string): string =>
   formatCredits(all.reduce<MicroCredits>((sum, one) => sum + parseCredits(of(one)), 0n))
 
-/** Far below the limit of an append. */
+/** Far below any engine's limit for one append. */
 const bytesPerAppend = 250_000
 const eventsPerAppend = 200
 

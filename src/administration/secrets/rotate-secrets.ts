@@ -19,7 +19,7 @@ type Rotating = {
   readonly actor: string
 }
 
-/** `finish`: remove the previous slot. `cancel`: remove the new one. */
+/** `finish`: remove the previous slot. `cancel`: remove the new slot. */
 export type RotationStep = 'add' | 'finish' | 'cancel'
 
 export type Rotation = {
@@ -50,7 +50,7 @@ export const secretKeyStatus = async ({
 
 const idsOf = (slots: readonly KeySlot[]): string[] => slots.map(({ secret_key }) => secret_key)
 
-/** The effect that a step would have. Writes nothing. Throws `CommandRefused` as the step would. */
+/** The effect that a step would have. Writes nothing. Throws `CommandRefused` if the step would be refused. */
 export const planRotation = async (
   { foundation, config }: Pick<Rotating, 'foundation' | 'config'>,
   step: RotationStep,
@@ -121,7 +121,10 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   return [...slots, open.wrapFor(next)]
 }
 
-/** The slot that stays. It is opened first, so that the other slot is removed only if this host has the key of this one. */
+/**
+ * The slot that stays. It is opened first, because the other slot may be removed only if this host has the key of the slot that
+ * stays.
+ */
 const keptBy = async (
   step: 'finish' | 'cancel',
   { slots, config }: { slots: readonly KeySlot[]; config: Config },

@@ -7,7 +7,7 @@ import { auditEntries } from '../event-log/audit.ts'
 
 type LastImport = { readonly at: string; readonly actor: string }
 
-/** The last import according to the audit; null if none is recorded, or if the rows of the audit have stopped. */
+/** The last import according to the audit; null if none is recorded, or if the rows of the audit are no longer updated. */
 const lastImportOf = async (
   foundation: Pick<Foundation, 'pool' | 'eventLog'>,
   data: NonNullable<DataSource['imported']>,

@@ -26,7 +26,7 @@ const noticedTypes = [
 /** Sign-ins on known devices are filtered out after reading. */
 const readMax = 60
 
-/** The newest first, at most `max`. */
+/** At most `max` notices, newest first. */
 export const accountNotices = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   { user, sinceMs, max }: { user: string; sinceMs: number; max: number },

@@ -3,15 +3,15 @@ import { InputFault } from '../input.ts'
 import { passwordMax } from './users.ts'
 
 /**
- * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional, and
- * must not be one that attackers try first. Certain kinds of characters are not required, because such rules make people write passwords
- * down.
+ * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional,
+ * and must not be a password that attackers try first. Certain kinds of characters are not required, because such rules make people
+ * write passwords down.
  */
 
 const passwordMin = 15
 /** The lowest score from zxcvbn. A score of 3 means more than 10^8 guesses. */
 const scoreMin = 3
-/** Only this many characters are checked, because the time of a check grows with the length of the text. */
+/** Only this many characters are checked, because the longer the text, the longer a check takes. */
 const checkedCharsMax = 64
 const substitutionsMax = 20
 const nameWordMin = 3

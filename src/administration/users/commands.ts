@@ -215,7 +215,7 @@ const tokenOf = z.object({
   ).optional(),
 })
 
-/** Throws `InputFault` for the id of a token that is not revoked: a new token would be made in place of its end. */
+/** Throws `InputFault` if a token's id is given without `revoke`, because a new token would be issued instead. */
 const refuseIdAlone = ({ revoke, id }: z.output<typeof tokenOf>): void => {
   if (id !== undefined && !revoke)
     throw new InputFault('revoke', `it has to be set to revoke the token ${id}; a new token takes no id`)

@@ -83,7 +83,7 @@ export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Pr
     .sort((a, b) => (a.user < b.user ? -1 : 1))
 }
 
-/** Null for every invalid link, so that all reasons look the same. */
+/** Null for every invalid link, so that the answer does not reveal the reason. */
 const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: string): Invitation | null => {
   if (!secretPattern.test(secret)) return null
   const hash = sha256Of(secret)

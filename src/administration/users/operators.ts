@@ -209,7 +209,7 @@ const foldFactor = (
 ): void => {
   switch (event.type) {
     case 'UserCreated':
-      // The new user may have the name of an earlier one, whose factor does not count.
+      // The new user may have the name of an earlier one, whose second factor does not count.
       factors.delete(event.data.user)
       return
     case 'SecondFactorSet': {

@@ -24,10 +24,10 @@ const secretContext = (factorId: string): string => `secret/${factorId}`
 const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
- * The most wrong codes per day (UTC). Devices on which this factor was proved before share one count, and all others share another, so
- * that others cannot lock out the owner; NIST SP 800-63B-4 §3.2.2 requires this and allows 100 wrong codes in a row. Three of 10^6 codes
- * are valid at a time, so 200 guesses a day, which need the right password first, succeed with a chance of 0.06 %. Recovery codes have 80
- * random bits, which cannot be guessed, and are accepted even after the limit.
+ * The most wrong codes per day (UTC). Devices on which this factor was proved before share one count, and all other devices share a
+ * second count, so that strangers cannot lock out the owner; NIST SP 800-63B-4 §3.2.2 requires this and allows 100 wrong codes in a
+ * row. Three of 10^6 codes are valid at a time, so 200 guesses a day, which need the right password first, succeed with a chance of
+ * 0.06 %. Recovery codes have 80 random bits, which cannot be guessed, and are accepted even after the limit.
  */
 const wrongPerDayMax = 100
 
@@ -50,7 +50,10 @@ const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   return step
 }
 
-/** Sets up a factor if its first code is right. Returns the recovery codes, which are not stored. Throws `CommandRefused` if one exists. */
+/**
+ * Sets up a factor if its first code is right. Returns the recovery codes, which are not stored. Throws `CommandRefused` if the
+ * user already has a factor.
+ */
 export const setSecondFactor = async (
   { secrets, ...parts }: Parts,
   { user, secret, typed, actor }: { user: string; secret: string; typed: string; actor: string },
@@ -147,7 +150,7 @@ type Asked = {
   readonly actor: string
 }
 
-/** Checks a code. A right code counts as used: if it is used twice at the same time, one use succeeds. */
+/** Checks a code. A right code counts as used, so if it is used twice at the same time, only one use succeeds. */
 export const checkSecondFactor = async (
   parts: Parts,
   asked: Asked,

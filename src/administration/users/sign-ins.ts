@@ -15,9 +15,11 @@ export type SignInEvents = {
   signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>
   /** Never rejects, because the session has ended even if that cannot be recorded. */
   signedOut(user: string): Promise<void>
-  /** Records the first refusal immediately, and the count of further ones once a minute. `user` is null if the name is unknown. */
+  /**
+   * Records the first refusal immediately, and the number of further refusals once a minute. `user` is null if the name is unknown.
+   */
   refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
-  /** The same for codes of a second factor, after the right password. */
+  /** Records a refused code of a second factor in the same way as `refused` does. The password was right. */
   codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
   /** Records the remaining counts. */
   close(): Promise<void>

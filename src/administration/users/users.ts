@@ -121,8 +121,8 @@ export type Standing =
   | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
 
 /**
- * The row and the event log combined: either can disable a user, and the row alone cannot give a role that the log does not give. If a
- * user is not in the log, the row decides.
+ * Combines the row and the event log. Either can disable a user, and the row alone cannot give a role that the log does not give.
+ * If a user is not in the log, the row decides.
  */
 export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser | undefined): Standing => {
   if (row === null) return { kind: 'refused', why: 'missing', says: `there is no user "${name}"` }
@@ -153,7 +153,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 export const userNameMax = 123
 export const passwordMax = 1_024
 
-/** No password has this hash. Unknown users are checked against it, so that their check takes the same time. */
+/** No password has this hash. Unknown users are checked against it, so that checking an unknown user takes the same time. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
 /** Whether a user with this name and password exists. The user can still be disabled. */

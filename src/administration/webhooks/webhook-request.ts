@@ -45,7 +45,7 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   const refuse = (why: string): never => {
     throw new InputFault('url', why)
   }
-  // The stored form is measured, because non-ASCII characters are longer there.
+  // The stored form is measured, because non-ASCII characters are longer in that form.
   if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
     return refuse(
       `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,

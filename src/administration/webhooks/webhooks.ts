@@ -71,7 +71,7 @@ export const deleteWebhook = async (
 ): Promise<void> => {
   const { webhookId } = named
   const data = toldOf(await webhookOf(pool, named))
-  // The deletion is recorded first: if it then fails, the webhook is still in the list and can be deleted again.
+  // The deletion is recorded first. If it then fails, the webhook is still in the list and can be deleted again.
   await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
@@ -178,7 +178,7 @@ export const listDeliveries = async (
   return rows
 }
 
-/** If the organization is given, a webhook of another one or of the operator is refused as if it did not exist. */
+/** If the organization is given, a webhook of another organization or of the operator is refused as if it did not exist. */
 export type WebhookNamed = { readonly webhookId: string; readonly organizationId?: string | undefined }
 
 /** Throws `CommandRefused` if the webhook does not exist. */
@@ -303,7 +303,7 @@ export const resumeWebhook = async (
 
 /**
  * Creates a new secret, which is returned only here. For `graceMs`, messages are also signed with the previous secret, but not with
- * older ones. Throws `CommandRefused` if the webhook does not exist.
+ * older secrets. Throws `CommandRefused` if the webhook does not exist.
  */
 export const rotateWebhookSecret = async (
   { pool, eventLog, secrets }: Webhooks,
