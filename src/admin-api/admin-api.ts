@@ -43,7 +43,7 @@ import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.t
  */
 
 const bodyMax = 64 * 1024
-/** Requests with an invalid token, from one address. */
+/** The most requests a minute with an invalid token from one address. */
 const refusedPerMinute = 30
 
 /** Concurrent requests in this process, shared by users, because queries of whole ledgers take minutes. */
@@ -54,7 +54,7 @@ type Options = {
   readonly twoPerson: boolean
   readonly settings: Config
   readonly outside: WebhookOutside
-  /** The dashboard's public address without a trailing slash; null: the address of the request. */
+  /** The dashboard's public address without a trailing slash; null for the address of the request. */
   readonly publicUrl: string | null
 }
 
@@ -215,14 +215,14 @@ const readAs = (declared: Declared, given: Given): Asked => {
   return declared.read(given)
 }
 
-/** The error, with the JSON name of the field instead of the command line's. */
+/** The error, with the field's name in JSON instead of the name on the command line. */
 const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown => {
   if (!(error instanceof InputFault) || Object.hasOwn(given, error.field)) return error
   const field = fields.find(({ flag }) => flag === error.field)
   return new InputFault(field?.name ?? error.field, error.message)
 }
 
-/** Whether only the plan is wanted. Throws `InputFault` for anything else in the address: it may be a plan that is misspelt. */
+/** Whether only the plan is wanted. Throws `InputFault` for anything else in the address, because it may be a misspelt `plan`. */
 const isPlan = (query: unknown): boolean => {
   const { plan = 'false', ...others } = query as Record<string, unknown>
   const [other] = Object.keys(others)
@@ -251,7 +251,7 @@ const changed = async (
   }
   const answerNow = async (): Promise<object> => {
     if (declared.long === undefined) return (await run(context)).json
-    // The plan throws what would be refused, so that such work is not started. The plan of a query is empty.
+    // The plan throws if the work would be refused, so that refused work is not started. The plan of a query is empty.
     await plan(context)
     const { foundation, operator, logger } = context
     const id = randomUUID()

@@ -10,13 +10,13 @@ const keyForm = /^[\x21-\x7e]{1,255}$/
 
 type Parts = Pick<Foundation, 'pool' | 'secrets'>
 
-/** Keyed, because a request to erase a person names that person. */
+/** The digest is keyed, because a request to erase a person names that person. */
 const digest = ({ secrets }: Parts, ...parts: readonly string[]): Buffer =>
   secrets.requestHmac(`admin request\n${JSON.stringify(parts)}`)
 
 type Request = { readonly user: string; readonly key: string; readonly asked: string }
 
-/** Null: the key is new, and the command may run. Otherwise the answer to the first request. Throws `Refused`. */
+/** Returns null if the key is new, so that the command may run, and otherwise the answer to the first request. Throws `Refused`. */
 export const takeKey = async (parts: Parts, { user, key, asked }: Request): Promise<string | null> => {
   if (!keyForm.test(key))
     throw new Refused('input', 'Idempotency-Key: 1 to 255 printable ASCII characters without spaces', {
@@ -51,7 +51,7 @@ export const keepAnswer = async (parts: Parts, { user, key }: Request, answer: s
   ])
 }
 
-/** For a refused command, which did nothing, so that its key can be used again. */
+/** Releases the key of a refused command, so that the key can be used again. The command did nothing. */
 export const releaseKey = async (parts: Parts, { user, key }: Request): Promise<void> => {
   await parts.pool.query('delete from admin_requests where id_hash = $1', [digest(parts, user, key)])
 }
