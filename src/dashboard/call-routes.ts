@@ -24,7 +24,7 @@ const explainedCall = (
     },
   )
 
-/** The page of one call, and its receipt. */
+/** The page of one call, and the receipt for the call. */
 export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {

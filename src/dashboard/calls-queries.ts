@@ -14,7 +14,7 @@ export type CallFilters = {
   /** `errors`: refused or failed. */
   readonly outcome: string | null
   readonly code: string | null
-  /** Calls that cost at least this. */
+  /** The lowest cost of a matching call. */
   readonly costMicro: bigint | null
 }
 
@@ -49,7 +49,7 @@ const byTime = {
   order: 'effective_at desc, ledger desc, revision desc',
 }
 
-/** Chooses the index: by revision for one ledger, by time for all ledgers, and a separate one for refusals and failures. */
+/** Chooses the index: by revision for one ledger, by time for all ledgers, and a separate index for refusals and failures. */
 const wayOf = ({ organizationId, outcome, code }: CallFilters): Way => {
   if ((outcome !== null && outcome !== 'answered') || code !== null)
     return { ...byTime, lines: `calls is not null and outcome <> 'answered'` }

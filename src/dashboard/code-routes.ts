@@ -19,7 +19,7 @@ export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.post('/login/code', async (request, reply) => {
     const form = formOf(request.body)
     const half = await halfOf(context, request)
-    // The cookie with the requested page may have expired, but the form still names that page.
+    // The cookie that names the requested page may have expired, but the form still names that page.
     if (half === null) return beginAnew(reply, nextOf(form.text('next')))
     const { user, next } = half
     const outcome = await checkCode(context, request, { user, typed: form.text('code') })

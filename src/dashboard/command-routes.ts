@@ -5,7 +5,7 @@ import { hrefOf } from './declared.ts'
 import { accountAt, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
 import { commandsPage } from './pages/commands.ts'
 
-/** The list of all commands and queries, and the list of those for one organization. */
+/** The list of all commands and queries, and the list of the commands and queries for one organization. */
 export const commandRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get('/commands', async (request, reply) => {
     const viewer = viewerOf(request, reply)

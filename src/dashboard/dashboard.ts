@@ -164,7 +164,7 @@ const openPages = async (
     insecure: insecureCookies,
   })
   await pages.register(session, {
-    // Every process derives the same secret. The database does not contain it, because the text is not an API key's secret.
+    // Every process derives the same secret, which the database does not contain.
     secret: secrets.cookieSecret('dashboard session cookie'),
     store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
@@ -177,7 +177,7 @@ const openPages = async (
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    // Every process accepts the forms of the others.
+    // Every process accepts forms from pages that another process sent.
     csrfOpts: { hmacKey: secrets.requestHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>

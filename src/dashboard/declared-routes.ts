@@ -52,12 +52,15 @@ export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void
   longWorkRoutes(pages, context)
 }
 
-/** Requests of partners under way in this process: a search reads thousands of events, and a test message waits for its receiver. */
+/**
+ * The most concurrent requests of partners in this process. They are limited because a search reads thousands of events, and a test message waits
+ * for its receiver.
+ */
 const partnersMax = 8
 
 type InTurn = <Done>(request: FastifyRequest, work: () => Promise<Done>) => Promise<Done>
 
-/** Does the work if the organization of a partner has its share. Throws `CommandRefused` otherwise. */
+/** Does the work, or throws `CommandRefused` if the partner's organization already has its share of requests under way. */
 const createTurns = (): InTurn => {
   const enter = createPlaces(partnersMax)
   return async (request, work) => {
@@ -86,12 +89,12 @@ const sentRoute = (
   context: Dashboard,
   { place, inTurn }: { readonly place: Place; readonly inTurn: InTurn },
 ): void => {
-  // A second click gets the answer to the first one, because a new secret is only in that answer.
+  // A second click gets the answer to the first click, because a new secret is only in that answer.
   const underWay = new Map<string, Promise<Outcome>>()
   pages.post<PlaceParams>(place.path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
     const form = formOf(request.body)
-    // With its values: a person who goes back can send the same form with others.
+    // The key includes the values, because a person who goes back can send the same form with other values.
     const key = `${view.viewer.user} ${request.url} ${JSON.stringify(request.body)}`
     const outcome = await attempt(() => {
       const begun =

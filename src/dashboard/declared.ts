@@ -24,7 +24,7 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
-/** Whether a list can be downloaded here. Only the command line makes files of paged lists and of lists that take long. */
+/** Whether a list can be downloaded here. Only the command line makes files of paged lists and of lists that take a long time to compute. */
 export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
   columns !== undefined && paged !== true && long === undefined
 
@@ -41,7 +41,7 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
   ]),
 )
 
-/** The address of a command or query with its form filled in; null if the dashboard does not offer it there, or not to this role. */
+/** The address of a command or query with its form filled in; null if the dashboard does not offer it at that place, or not to this role. */
 export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },

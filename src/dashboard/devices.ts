@@ -11,7 +11,7 @@ export type Device = {
   readonly id: string
   /** The second factor that was last proved on the device; null if only the password was. */
   readonly factorId: string | null
-  /** The time up to which the device's user has seen changes to the account; null if there is no such time. */
+  /** The time up to which the device's user has seen changes to the account; null if none is recorded. */
   readonly seenAtMs: number | null
 }
 

@@ -51,7 +51,7 @@ type CodeOutcome =
   | { readonly kind: 'right'; readonly factorId: string | null }
   | { readonly kind: SecondFactorRefusal; readonly retryAfterSeconds: number | null }
 
-/** Checks a code within the limits on attempts, and records refusals. If the factor was removed in the meantime, any code is right. */
+/** Checks a code within the limits on attempts, and records refusals. If the factor was removed in the meantime, any code is accepted. */
 export const checkCode = async (
   { users, devices, codeAttempts, signIns, foundation, logger }: Dashboard,
   request: FastifyRequest,

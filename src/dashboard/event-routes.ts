@@ -24,7 +24,7 @@ const revisionOf = (text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw new PageMissing()
   return Number(text)
 }
-/** Enough for a category and an id. */
+/** Enough characters for a category and an id. */
 const streamLengthMax = 140
 export const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
 

@@ -15,7 +15,7 @@ export const movement = (micro: string): string =>
 
 export const count = (value: number | bigint | string): string => grouped(String(value))
 
-// recheck: of at most 24 characters: numbers and the database's bigints.
+// recheck: the text has at most 24 characters, because it is a number or a bigint of the database.
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',')
 
 /** A UTC time such as 2026-11-21 09:00:02. The page must name the zone, in the head of the column or with `utc`. */

@@ -41,7 +41,7 @@ export class ProviderAway extends Error {
   override name = 'ProviderAway'
 }
 
-/** For each request. A sign-in makes at most five requests. */
+/** The time limit of each request. A sign-in makes at most five requests. */
 const requestMaxSeconds = 5
 /** The metadata and keys of large providers have about 20 kB. */
 const answerMaxBytes = 512 * 1_024

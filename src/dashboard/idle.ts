@@ -15,7 +15,7 @@ declare module 'fastify' {
   }
 }
 
-/** Marks the address with which a page refreshes itself. */
+/** The query parameter in the address that a page requests when it refreshes itself. */
 export const refreshing = { refresh: 'yes' } as const
 
 const refreshes = (query: unknown): boolean => (query as { refresh?: unknown }).refresh === refreshing.refresh

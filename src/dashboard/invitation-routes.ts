@@ -15,7 +15,7 @@ import { sessionCookie } from './session.ts'
 
 type LinkParams = { Params: { secret: string } }
 
-/** Per address, for all links together. This is enough for a person who mistypes a password a few times. */
+/** The limit for one IP address and all links together. It is enough for a person who mistypes a password a few times. */
 const attemptsPerMinute = 20
 
 export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {

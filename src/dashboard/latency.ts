@@ -95,7 +95,7 @@ const resultIn = (answer: PageAnswer): z.infer<typeof result> => {
 const reasonOf = (error: unknown): string =>
   error instanceof NoFigure ? error.message : 'Prometheus cannot be read'
 
-/** Null if the sample is not a duration. */
+/** The duration in a sample; null if the sample is not a duration. */
 const secondsOf = (one: z.infer<typeof sample> | undefined): number | null => {
   const seconds = one === undefined || one[1].trim() === '' ? Number.NaN : Number(one[1])
   return Number.isFinite(seconds) && seconds >= 0 ? seconds : null

@@ -24,7 +24,7 @@ export const menu = [
 
 export type MenuPlace = (typeof menu)[number]['href']
 
-/** The menu of an organization's pages. A user who may open one of them may open all of them. */
+/** The menu of an organization's pages. A user who may open one of these pages may open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/calls', name: 'Calls' },

@@ -22,7 +22,7 @@ export const useByMonth = (
   values: [organizationId, from],
 })
 
-/** How many organizations still have a month open. Closing a later month also closes this one. `next`: the first day after the month. */
+/** How many organizations still have a month open. Closing a later month also closes this month. `next`: the first day after the month. */
 export const openOrganizations = (month: string, next: string): Query<{ open: number }> => ({
   text: `select count(*)::int as open from accounts a
           where (a.registered_at < $2::date or exists (

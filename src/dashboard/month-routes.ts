@@ -124,7 +124,7 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
   ]
 }
 
-/** Concurrent downloads in this process. They are few because each reads a ledger from its start. */
+/** The most concurrent downloads in this process. They are few because each download reads a ledger from its start. */
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {

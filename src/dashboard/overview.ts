@@ -20,7 +20,7 @@ const topMax = 10
 const codesMax = 10
 const lowMax = 50
 
-/** Sums for today until now, or for yesterday until the same minute. */
+/** Sums for today until now, or for yesterday until the same time of day. */
 type Today = {
   readonly calls: bigint
   readonly errors: bigint

@@ -45,7 +45,7 @@ const sources: Readonly<Record<Picks, string>> = {
             from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
-/** Things whose name contains `text` or whose id begins with it, in the order of names, after the one with the id `after`. */
+/** Things whose name contains `text` or whose id begins with it, in the order of names. The list begins after the thing with the id `after`. */
 export const choicesNamed = async (
   pool: pg.Pool,
   { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
@@ -145,7 +145,7 @@ export const withIds = async (
   return { list, text: (name) => list(name)[0] ?? '' }
 }
 
-/** The first choices for each field of a form, for browsers without scripts. */
+/** The first choices for each field of a form, for browsers that run no scripts. */
 export const firstChoices = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,

@@ -25,7 +25,10 @@ const opened = [
 export const factorIsRequired = (required: RequiredFactor, role: UserRole): boolean =>
   required === 'all' || (required === 'admins' && role === 'admin')
 
-/** Redirects a page to the form; undefined if the request may continue. Throws `SecondFactorNotSet` for any other form. */
+/**
+ * Redirects a page to the form that sets up a second factor; undefined if the request may continue. Throws `SecondFactorNotSet` for any other
+ * form.
+ */
 export const setUpFirst = async (
   { requiredFactor, users }: Dashboard,
   { user, role }: Extract<Standing, { kind: 'acts' }>,

@@ -24,7 +24,7 @@ import { rowsOf } from './queries.ts'
 
 /**
  * The search on every page. Users find only things that their role may open. A partner's user finds only things of the partner's own
- * organization, and cannot tell whether others exist.
+ * organization, and cannot tell whether other organizations exist.
  */
 
 type Seeker = {
@@ -37,7 +37,7 @@ type Seeker = {
 
 type Finder = {
   readonly title: string
-  /** Describes the text to type. */
+  /** Describes the text to type into the search field. */
   readonly by: string
   readonly find: (text: string) => Promise<Hits>
 }

@@ -22,7 +22,7 @@ declare module 'fastify' {
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
 export const formCookie = 'dashboard_form'
-/** Contains the data of a sign-in while the person is at the identity provider. */
+/** The cookie that contains the data of a sign-in while the person is at the identity provider. */
 export const providerCookie = 'dashboard_provider'
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()

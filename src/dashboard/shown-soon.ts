@@ -5,7 +5,10 @@ import type { Dashboard } from './page.ts'
 const shownSoonMs = 1_000
 const shownSoonPollMs = 25
 
-/** Waits at most a second until the rows show the last change, so that the next page does. The change is recorded even if its row is late. */
+/**
+ * Waits at most a second until the rows show the last change, so that the next page shows it, too. The change is recorded even if its row is
+ * late.
+ */
 export const shownSoon = async (
   { foundation: { eventLog, pool } }: Dashboard,
   projections?: readonly string[],

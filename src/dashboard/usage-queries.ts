@@ -41,12 +41,12 @@ const usedIn = ({ step, organizationId }: UsageAsk): string => {
                  and day < ($2 at time zone 'utc')::date and ($4::text is null or key_id = $4) offset 0) d`
 }
 
-/** The number of groups that are shown separately; the others are summed up. */
+/** The number of groups that are shown separately; the remaining groups are summed up. */
 const groupsMax = 6
 
 export type UsagePointRow = {
   at: Date
-  /** Null for the other groups together. */
+  /** Null for the sum of the remaining groups. */
   name: string | null
   calls: string
   charged_micro: string
@@ -98,7 +98,7 @@ export type KeyUseRow = {
   outcome: string
   calls: string
   charged_micro: string
-  /** The first and the last step with such a call. */
+  /** The first and the last step that contain calls with this capability and outcome. */
   first_step: Date
   last_step: Date
 }
@@ -139,7 +139,7 @@ export type OrganizationUseRow = {
   charged_micro: string
 }
 
-/** A step with an outcome, or an organization with its two places. */
+/** The sums of a step by outcome, or of an organization with its two ranks. */
 export type UseOfAllRow = Omit<OrganizationUseRow, 'organization_id'> & {
   at: Date | null
   outcome: string | null

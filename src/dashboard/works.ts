@@ -10,7 +10,7 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 /** `organizationId` is null for the operator's users. */
 export type Asker = { readonly user: string; readonly organizationId: string | null }
 
-/** All users of a partner share their places. */
+/** All users of a partner count as one asker. */
 const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
 
 /** Limits long work. The operator's users have separate places, so that partners cannot keep them waiting. */
@@ -45,7 +45,7 @@ type Asked<Result> = {
 }
 
 const runningMax = 4
-/** For each partner, and for each of the operator's users. */
+/** The most stored results for each partner, and for each of the operator's users. */
 const keptMax = 50
 const keptMs = 10 * 60_000
 

@@ -16,9 +16,9 @@ type CallView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly call: Explanation
-  /** Its line in the statement; null if the statement does not have it yet. */
+  /** The call's line in the statement; null if the statement does not have the line yet. */
   readonly line: StatementRow | null
-  /** The request ids of the calls before and after it in the ledger; null if there is none. */
+  /** The request ids of the calls before and after this one in the ledger; null if there is none. */
   readonly previous: string | null
   readonly next: string | null
 }

@@ -38,7 +38,7 @@ type CallsView = {
   readonly live: number | null
 }
 
-/** Every two seconds, for ten minutes. */
+/** The list refreshes itself every two seconds, for ten minutes. */
 const refreshesMax = 300
 
 export const callsPage = (view: CallsView): Html => {

@@ -6,7 +6,7 @@ export type Choice = {
   readonly id: string
   readonly name: string
   readonly about: string
-  /** Null if it belongs to no organization. */
+  /** The organization to which the choice belongs; null if it belongs to none. */
   readonly organization_id: string | null
 }
 
@@ -37,8 +37,8 @@ export const suggestions = (flag: string, choices: Choices): Html =>
   html`<datalist id="${flag}-choices">${choiceOptions(choices)}</datalist>`
 
 /**
- * The attributes of an input with suggestions, which come from `address`. `within` names the field of the organization to which they must belong.
- * `posted` keeps the text out of addresses.
+ * The attributes of an input with suggestions, which come from `address`. `within` names the field with the organization to which the suggestions
+ * must belong. `posted` keeps the text out of addresses.
  */
 export const suggesting = (
   flag: string,

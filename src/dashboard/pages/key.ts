@@ -106,7 +106,7 @@ const useColumns = [
   { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
 
-/** The range for the forms. Unless it is custom, it has no end, so that it includes calls that are still being made. */
+/** The range for the forms. A range that is not custom has no end, so that it includes calls that are still being made. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
   from: new Date(fromMs).toISOString(),
   ...(name === 'custom' && { to: new Date(untilMs).toISOString() }),

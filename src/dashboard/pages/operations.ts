@@ -149,5 +149,5 @@ const findingsTable = (findings: readonly Finding[]): Html =>
     ],
   })
 
-/** Control characters from other software must not change how the page is displayed. */
+/** Control characters in text from other software must not change how the page is displayed. */
 const plain = (text: string): string => text.replace(/\p{C}/gu, '\u{fffd}')

@@ -18,13 +18,13 @@ import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
-/** All organizations at a glance: today, what needs attention, and usage over a range. It refreshes itself. */
+/** All organizations at a glance: today, what needs attention, and usage over a range. The page refreshes itself. */
 
 type Overview = {
   readonly viewer: Viewer
   /** Null if all steps are done, or the viewer may not take them. */
   readonly firstRun: FirstRun | null
-  /** The answer to the first call, right after it was sent. */
+  /** The answer to the first call, shown only right after that call was sent. */
   readonly answer: FirstAnswer | null
   readonly range: Range
   readonly fault: FormFault | null

@@ -4,7 +4,7 @@ import type { Range } from '../ranges.ts'
 import type { UsageSeries } from '../usage-series.ts'
 import { table } from './layout.ts'
 
-/** A table by time, which a script also draws as a plot. */
+/** A table by time. A script also draws it as a plot. */
 
 /** A number as a raw value for the plot, and as people read it. */
 type PlotValue = { readonly value: string; readonly shown: string }

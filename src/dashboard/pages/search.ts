@@ -4,11 +4,11 @@ import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } fr
 
 export type Hit = Pick<Choice, 'id' | 'name' | 'about'> & {
   readonly href: string
-  /** Whether the text is its whole id or name. */
+  /** Whether the searched text is the whole id or name of the thing that was found. */
   readonly exact: boolean
 }
 
-/** Things of one kind. `more`: whether there are further ones. */
+/** Things of one kind. `more`: whether there are further things of this kind. */
 export type Found = { readonly title: string; readonly hits: readonly Hit[]; readonly more: boolean }
 
 export const searchPage = ({
@@ -48,7 +48,7 @@ ${
   })
 }
 
-/** Outside the pages of an organization, the form asks for one. */
+/** Outside the pages of an organization, the form asks for an organization. */
 const callsAboutForm = (
   { csrf }: Viewer,
   { text, at }: { readonly text: string; readonly at: string },
