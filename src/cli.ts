@@ -11,7 +11,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) =>
 )
 // Without a reader for the output, the work is completed anyway.
 process.stderr.on('error', () => undefined)
-// Everything is written and closed. The exit does not wait for a DNS look-up by gRPC.
+// Everything is written and closed, so the process exits without waiting for gRPC's DNS look-ups.
 if (overview === null) {
   const { runCommandLine } = await import('./cli/run.ts')
   process.exit(await runCommandLine(words))

@@ -68,7 +68,7 @@ const create: Command = {
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
-    // The operator is known now. The open connections would look like those of a running service.
+    // The operator has been identified, so the connections can be closed. Open, they would look like those of a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
       ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
@@ -120,7 +120,7 @@ const verify: Command = {
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {
-        // A list, for compatibility.
+        // The answer is a list, for compatibility.
         json: [backupJson(backup)],
         lines: [
           `ok  ${backup.path}  ${megabytes(backup.bytes)}  made ${backup.manifest.made_at}  position ${backup.manifest.head.position}  sha256 ${backup.sha256}`,

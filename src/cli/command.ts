@@ -47,7 +47,7 @@ export type OperatedFoundation = Foundation & { readonly operator: Operator }
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  /** Opened on first use together with the operator, so that an invalid token opens nothing. */
+  /** Opens the stores on first use, and identifies the operator. A malformed token is refused before anything is opened. */
   readonly foundation: (options?: {
     anyEventLog?: boolean
     anyHistory?: boolean

@@ -3,9 +3,9 @@ import type { Command, CommandContext, Given } from './command.ts'
 import { members, sectionLines } from './table.ts'
 
 /**
- * Decides whether a command may make its change. On a terminal, every command that changes money, access or rows shows its plan and asks.
- * Without a terminal it proceeds, unless the change removes something or cannot be undone: then it needs `--yes`. `--dry-run` only shows the
- * plan. A plan describes the current state; the command decides again when it runs.
+ * Decides whether a command may make its change. On a terminal, every command that changes money, access or rows shows its plan and asks. Without
+ * a terminal it proceeds, unless the change removes something or cannot be undone. Such a change needs `--yes`. `--dry-run` only shows the plan.
+ * A plan describes the current state; the command decides again when it runs.
  */
 
 /** Nothing was done, because there is no terminal to ask on and `--yes` is missing. */
@@ -27,13 +27,16 @@ export class Declined extends Error {
 type Consenting = {
   readonly dryRun: boolean
   readonly yes: boolean
-  /** Asks the person at the terminal; null: there is no terminal. */
+  /** Asks the person at the terminal; null if there is no terminal. */
   readonly ask:
     | ((question: { readonly says: readonly string[]; readonly question: string }) => Promise<boolean>)
     | null
 }
 
-/** Null: the command may run. Otherwise the plan, as the answer of a dry run. Throws `NeedsYes`, `Declined` and the errors of the plan. */
+/**
+ * Returns null if the command may run, and otherwise the plan as the answer of a dry run. Throws `NeedsYes`, `Declined` and the errors of the
+ * plan.
+ */
 export const consentTo = async (
   { changes }: Command,
   { context, given, how }: { context: CommandContext; given: Given; how: Consenting },

@@ -199,7 +199,7 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
   columns
     .flatMap(({ name }) => (row[name] === null ? [] : [String(row[name])]))
     .join('  ')
-    // Text from others must not move the terminal's cursor.
+    // Text from outside must not move the terminal's cursor.
     .replace(/\p{Cc}/gu, '\u{fffd}')
 
 /** Shows a list as a table, unless the answer has its own lines. */

@@ -29,7 +29,7 @@ type Failure = {
   readonly would?: readonly string[]
 }
 
-/** 1: the command failed. 2: the command or the environment is wrong, and nothing was done. */
+/** Returns 1 if the command failed, and 2 if the command or the environment is wrong and nothing was done. */
 export const exitCodeOf = (error: unknown): 1 | 2 =>
   error instanceof InputFault ||
   error instanceof NeedsYes ||

@@ -15,7 +15,7 @@ export const verbsText = (shown: readonly Command[]): string => {
   ].join('\n')
 }
 
-/** Returns a suggestion for an unknown noun or verb; null: nothing is close. */
+/** Returns a suggestion for an unknown noun or verb; null if no word is similar. */
 export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {
   const names = nouns.map(({ name }) => name)
   const meant = names.includes(noun) ? noun : nearest(noun, names)

@@ -16,8 +16,9 @@ const begunWithinMs = 3_000
 const givenCharactersMax = 1024 * 1024
 
 /**
- * Requests long work from a process that runs jobs, so that it continues when the terminal is closed. Null: no process started the work, so it
- * must be done here. Throws its refusal or failure. Calls `onBegun` with the job's id when the work has started.
+ * Requests long work from a process that runs jobs, so that it continues when the terminal is closed. Returns null if no process started the
+ * work, which must then be done in this process. Throws if the work was refused or failed. Calls `onBegun` with the job's id when the work has
+ * started.
  */
 export const answerFromWorker = async (
   { foundation, operator, logger, progress }: Context,

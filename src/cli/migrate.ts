@@ -1,7 +1,7 @@
 import { migrationsToApply } from '../foundation/database.ts'
 import type { Command } from './command.ts'
 
-/** The same wait for a database as in other commands. */
+/** The time that other commands also wait for a database. */
 const databaseWaitMs = 10_000
 
 /** Applies the migrations before an installation starts many processes at once. */

@@ -3,7 +3,7 @@ import { nearest } from '../foundation/nearest.ts'
 import { type Command, type Given, UsageError } from './command.ts'
 import { fromUser } from './files.ts'
 
-/** Returns the command at the beginning of the words, and the remaining words; null: there is no such command. */
+/** Returns the command at the beginning of the words, and the remaining words; null if the words name no command. */
 export const findCommand = (
   words: readonly string[],
   commands: readonly Command[],

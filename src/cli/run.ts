@@ -21,7 +21,9 @@ import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { sectionLines } from './table.ts'
 
-/** A person does not wait longer for an unavailable database; the service itself waits until it recovers. */
+/**
+ * A command waits this long for an unavailable database, because a person waits for the command; the service waits until the database recovers.
+ */
 const databaseWaitMs = 10_000
 
 /**
@@ -46,7 +48,7 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
     const code = await runCommand(command, typed, { closing, interruption })
     return interruption.code() ?? code
   } catch (error) {
-    // A failure caused by the interruption was already reported with it.
+    // If the command was interrupted, the failure that this caused is not reported separately.
     if (interruption.code() === null) process.stderr.write(failureText(error, { command, json }))
     return interruption.code() ?? exitCodeOf(error)
   } finally {
@@ -62,7 +64,7 @@ const withFlagsBehind = (args: readonly string[]): string[] => {
 }
 const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includes(arg)
 
-/** True even if the rest was typed wrongly. */
+/** Whether `--json` was typed, even if other words are wrong. */
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
@@ -150,7 +152,7 @@ const closeMaxMs = 2_000
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 type Interruptible = {
-  /** Returns the exit code for the received signal; null: there was no signal. */
+  /** Returns the exit code for the received signal; null if no signal was received. */
   code(): number | null
   /** From now on, an interruption may leave a partial change, which `left` describes. */
   began(change: { readonly left: string }): void
@@ -246,8 +248,8 @@ const ask = async ({
 }
 
 /**
- * Returns the operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the account that
- * types the command. Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
+ * Returns the operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the operating-system
+ * account that runs the command. Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
  */
 export const operatorOf = (
   { OPERATOR_TOKEN: token, OPERATOR }: Config,
@@ -267,7 +269,10 @@ export const operatorOf = (
 /** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
 const labelMax = userNameMax
 
-/** Returns the account that types the command. It proves nothing, but is better than no name. A container may have no account. */
+/**
+ * Returns the name of the operating-system account that runs the command. The name proves nothing, but is better than none. A container may have
+ * no account.
+ */
 const accountName = (): string => {
   try {
     return labelOf('account', userInfo().username, labelMax)

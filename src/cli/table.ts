@@ -11,7 +11,7 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Text from others must not move the terminal's cursor.
+  // Text from outside must not move the terminal's cursor.
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
