@@ -89,7 +89,7 @@ export type Plan = {
   readonly sections?: Sections
   /** Overrides the command's own `asks`, if the input or the current state makes a difference. */
   readonly asks?: Asks
-  /** The command would change nothing, because an earlier command made the change. */
+  /** The command would change nothing, because the change was already made. */
   readonly nothing?: true
 }
 
@@ -99,11 +99,11 @@ export type Sections = readonly (string | object)[]
 export type Answer = {
   /** An object, or an array for lists. */
   readonly json: object
-  /** The command ran, but its exit code is 1. */
+  /** The command ran, but the exit code of the command line is 1. */
   readonly failed?: boolean
   /** Lines for people; default: the members of `json`. */
   readonly lines?: readonly string[]
-  /** Shown instead of `lines`. */
+  /** Sections for people, shown instead of `lines`. */
   readonly sections?: Sections
   readonly next?: readonly Next[]
   /** The command has written its output itself. */
@@ -154,8 +154,8 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
 /**
- * A file that is written while its data is read, so it is never completely in memory. Its URL contains all values, so a page can
- * link to the file.
+ * A file that is written while its data is read, so the whole file is never in memory. The file's URL contains all values, so a
+ * page can link to it.
  */
 type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
   readonly types: readonly FileType[]
@@ -175,7 +175,7 @@ type Write = (text: string) => Promise<void>
 /** The requested part of a list: at most `max` rows after `cursor`, or the first rows if `cursor` is null. */
 type Stretch = { readonly cursor: string | null; readonly max: number }
 
-/** A query for a list whose rows are read as they are consumed, so it is never completely in memory. */
+/** A query for a list whose rows are read as they are consumed, so the whole list is never in memory. */
 type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {
   readonly columns: readonly Column[]
   readonly rows: (
@@ -197,7 +197,7 @@ export type Next = {
 }
 
 type NextOfRow = Omit<Next, 'given'> & {
-  /** The values of its fields; null if the step does not apply to this row. */
+  /** The values of the step's fields; null if the step does not apply to this row. */
   readonly given: (row: Row) => Given | null
 }
 
@@ -409,7 +409,9 @@ export type Page = {
   readonly lacks: string | null
 }
 
-/** Reads up to `max` rows after a cursor, or from the beginning if it is null. Throws `InputFault` if the cursor is invalid. */
+/**
+ * Reads up to `max` rows after a cursor, or from the beginning if the cursor is null. Throws `InputFault` if the cursor is invalid.
+ */
 export const pageOf = async (
   { run, paged }: Asked,
   context: Context,

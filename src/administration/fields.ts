@@ -21,9 +21,9 @@ import {
 /** The kinds of fields. Each parses a typed text or a JSON value by the rules of `input.ts`, and defines how forms show it. */
 
 /**
- * How a form asks for a value. `line` is a text for people: forms leave it empty and show its default next to it, so that a default is
- * not recorded unread. `id` is a value that other pages provide, such as the id of a call. `document` is JSON or has many lines: forms
- * accept its text, and the command line expects the path of a file.
+ * How a form asks for a value. `line` is a text for people. Forms leave it empty and show its default next to it, so that no
+ * default is recorded unread. `id` is a value that other pages provide, such as the id of a call. `document` is JSON or has many
+ * lines: forms accept its text, and the command line expects the path of a file.
  */
 type Control =
   | 'text'
@@ -82,7 +82,7 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
-/** The help for a typed value. Forms have a picker for days, but elsewhere an instant can be given instead. */
+/** The help for a typed value. Forms have a picker for days, but the other interfaces also accept an instant. */
 export const typedHelp = ({ help, control }: Shown): string =>
   control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
 
@@ -281,7 +281,7 @@ export const partnerOrganization = () =>
     ...{ control: 'text', flag: 'org', picks: 'organizations' },
   })
 
-/** A domain, or a part of one, which the command itself checks. */
+/** A domain, or a part of a domain, which the command itself checks. */
 export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 /** A version of the price book, or a proposal. */
 export const priceName = (words: FieldWords) =>

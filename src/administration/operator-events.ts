@@ -24,7 +24,7 @@ const pageMax = 1_000
 const conflictsMax = 8
 
 /**
- * Records an operator's act unless the stream already contains an event with this `once`. For work that resumes after an
+ * Records an operator's act unless the stream already contains an event with this `once`. Used by work that resumes after an
  * interruption.
  */
 export const recordOperationOnce = async (

@@ -56,8 +56,8 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Writes all data that cannot be derived to a file, as of one moment, while the installation keeps running. The file contains
- * neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
+ * Writes a backup file with all data that cannot be derived, as of one moment, while the installation keeps running. The file
+ * contains neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
  */
 export const createBackup = async (
   foundation: Foundation,

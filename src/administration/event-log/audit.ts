@@ -18,7 +18,7 @@ export type AuditEntry = {
   readonly actor: string
   readonly type: string
   readonly says: string
-  /** The organization that the event is about; null if it is about none, or about all. */
+  /** The organization that the event is about; null if the event is about no organization, or about all of them. */
   readonly organizationId: string | null
   readonly about: readonly string[]
   readonly stream: string

@@ -30,7 +30,7 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies one log, as it is at the start, into another one: ids, types, data, metadata and revisions are the same, byte for byte;
+ * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions stay the same, byte for byte;
  * positions and recording times are those of the new log. Events of other software are left out. The service must be stopped,
  * because nothing may be written to either log during the copy. If checkpoints are copied, one more event begins the new log's own
  * tree.

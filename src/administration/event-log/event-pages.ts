@@ -27,7 +27,7 @@ export type LogPage = {
   readonly next: Position | null
 }
 
-/** The newest events before a position, or of the whole log if it is null; only those of one type if `type` is set. */
+/** The newest events before a position, or of the whole log if the position is null; only those of one type if `type` is set. */
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
   { before, type }: { readonly before: Position | null; readonly type: string | null },
@@ -68,19 +68,19 @@ export const recentEvent = async (
 }
 
 export type StreamPage = {
-  /** The newest first, each with its link to the event before it. */
+  /** The events, newest first, each with its link to the event before it. */
   readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
   /** Every recomputed link, in the order of the stream, including those of events that a filter leaves out. */
   readonly links: readonly ChainLink[]
-  /** Unreadable events that come before these. */
+  /** Unreadable events that come before the events of this page. */
   readonly unreadable: EventsUnreadable | null
   /** The next page contains events before this revision; null at the beginning of the stream. */
   readonly next: number | null
 }
 
 /**
- * The newest events of a stream before a revision, or at its end if that is null, with their chain recomputed. Null if the stream does
- * not exist.
+ * The newest events of a stream before a revision, or at its end if the revision is null, with their chain recomputed. Null if the
+ * stream does not exist.
  */
 export const streamPage = async (
   eventLog: Pick<Log, 'read'>,
@@ -156,7 +156,7 @@ export type EventPage = {
   readonly cause: RecordedEvent | null
 }
 
-/** One event with those before and after it; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
+/** One event with the events before and after it; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
 export const eventPage = async (
   eventLog: Pick<Log, 'read'>,
   { stream, revision }: { readonly stream: string; readonly revision: number },
@@ -181,7 +181,7 @@ export const eventPage = async (
   return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
 }
 
-/** A charge directly follows its fact, and other causes are seldom far before their event. */
+/** A charge directly follows the event that caused it, and other causes are seldom far before their event. */
 const causeWithin = 16
 
 const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {

@@ -170,14 +170,14 @@ const rowsOf = async (
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Null if the work does not exist, or ended more than a week ago. */
+/** The work with this id; null if the work does not exist, or ended more than a week ago. */
 export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promise<LongWork | null> => {
   if (!uuidForm.test(id)) return null
   const [row] = await rowsOf(pool, `${selected} and j.id = $2`, [longWorkQueue, id])
   return row === undefined ? null : longWorkOf(row)
 }
 
-/** The newest first. */
+/** Long work, newest first. */
 export const longWorks = async (pool: Pick<pg.Pool, 'query'>, max: number): Promise<LongWork[]> => {
   const rows = await rowsOf(pool, `${selected} order by j.created_on desc, j.id limit $2`, [
     longWorkQueue,

@@ -124,7 +124,7 @@ export const rotate = async (
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
-    // The key was revoked or rotated in between, so the successor, whose secret was never shown, is revoked.
+    // The key was revoked or rotated in between, so the successor is revoked. Its secret was never shown.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
@@ -170,7 +170,7 @@ export const replaceLeaked = async (
   return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
 }
 
-/** Whether a key expired before it was replaced. If a successor is named, it may still have to be issued. */
+/** Whether a key expired before it was replaced. If the key names a successor, the successor may still have to be issued. */
 export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
   successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
 
@@ -305,7 +305,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** How often a change is decided, because other processes can change the same key at the same moment. */
+/** How often a change is tried, because another process can change the same key at the same moment. */
 const changesMax = 8
 
 /** Appends the result of `decide` for the current key, and decides again if another process was first. */

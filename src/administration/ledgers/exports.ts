@@ -67,7 +67,7 @@ const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   return range
 }
 
-/** As many lines as a person reads. A file contains all of them. */
+/** As many lines as a person reads. A file contains all lines. */
 const shownMax = 1_000
 const reasonCharsMax = 30
 

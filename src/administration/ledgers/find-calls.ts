@@ -20,7 +20,7 @@ const foundMax = 500
 const verdictsMax = 8
 
 type CallsAbout = {
-  /** Newest first. */
+  /** The calls, newest first. */
   readonly calls: readonly {
     readonly at: string
     readonly request_id: string

@@ -126,7 +126,10 @@ const writeOff = async (
   return written
 }
 
-/** Null if the statement must be read again, because a lot was written off, the month was closed, or more of its events arrived. */
+/**
+ * Null if the statement must be read again, because a lot was written off, the month was closed, or more events of the month
+ * arrived.
+ */
 const closeOnce = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   request: CloseRequest,

@@ -67,8 +67,8 @@ export const closableAt = (month: Month): number =>
 export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
 
 /**
- * The closings of a ledger, the newest first. Rows only locate them in the event log: if a row is missing, reading takes longer, but
- * all figures are the same.
+ * The closings of a ledger, the newest first. Rows only locate the closings in the event log. If a row is missing, reading takes
+ * longer, but all figures stay the same.
  */
 async function* closingsOf(
   { eventLog, pool }: Reading,
@@ -117,9 +117,9 @@ export const monthsOf = (
   })
 
 /**
- * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and is otherwise
- * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and at the end if the digest of a closed month does
- * not match; the output must not be trusted before that.
+ * The statement of a month. The file of a closed month is the stored file if it has the digest of the closing, and is otherwise
+ * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and at the end if the digest of a closed month
+ * does not match; the output must not be trusted before that.
  */
 export const monthStatement = async (
   foundation: Reading,

@@ -9,7 +9,7 @@ type Rule = {
   /** Null for a block, like the next three members. */
   readonly period: string | null
   readonly number: number | null
-  /** Also null if the counters did not answer. */
+  /** Null also if the counters did not answer. */
   readonly used: number | null
   readonly resetsAt: Date | null
   readonly actor: string

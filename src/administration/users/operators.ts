@@ -58,7 +58,7 @@ export type OperatorState = {
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>
-  /** By the user's name. Each user has at most one. */
+  /** By the user's name. Each user has at most one invitation. */
   readonly invitations: ReadonlyMap<string, LoggedInvitation>
   /** By the user's name. */
   readonly factors: ReadonlyMap<string, LoggedFactor>
@@ -187,7 +187,7 @@ const foldInvitation = (
       if (invitations.get(event.data.user)?.invitationId === event.data.invitation_id)
         invitations.delete(event.data.user)
       return
-    // The name is now taken, whether by the invitation or by a command.
+    // The name is now taken, by the invited person or by a command, so the invitation ends.
     case 'UserCreated':
       invitations.delete(event.data.user)
       return
@@ -209,7 +209,7 @@ const foldFactor = (
 ): void => {
   switch (event.type) {
     case 'UserCreated':
-      // The new user may have the name of an earlier one, whose second factor does not count.
+      // The new user may have the name of an earlier user, whose second factor does not count.
       factors.delete(event.data.user)
       return
     case 'SecondFactorSet': {

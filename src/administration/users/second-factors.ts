@@ -11,8 +11,8 @@ import type { LoggedFactor } from './operators.ts'
 import { stepOfCode } from './totp.ts'
 
 /**
- * A second factor consists of the codes of an authenticator app, and recovery codes. The event log defines which users have one, and which
- * recovery codes were used. The row only verifies codes: if it is missing or cannot be opened, no code is valid.
+ * A second factor consists of the codes of an authenticator app, and recovery codes. The event log defines which users have one,
+ * and which recovery codes were used. The row only verifies codes: if the row is missing or cannot be opened, no code is valid.
  */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
@@ -118,7 +118,10 @@ export const renewRecoveryCodes = (
   })
 }
 
-/** Removes the factor, so that the password is enough. `reason` is null if the user did it. Throws `CommandRefused` if there is none. */
+/**
+ * Removes the factor, so that the password is enough. `reason` is null if the user did it. Throws `CommandRefused` if the user has
+ * no factor.
+ */
 export const removeSecondFactor = (
   parts: Pick<Parts, 'pool' | 'eventLog'>,
   { user, reason, actor }: { user: string; reason: string | null; actor: string },
@@ -142,7 +145,7 @@ type FactorVerdict =
 
 type Asked = {
   readonly user: string
-  /** According to the current event log. */
+  /** The user's second factor according to the current event log. */
   readonly factor: LoggedFactor
   readonly typed: string
   /** True if the code was typed on a device on which this factor was proved before. */
@@ -171,7 +174,7 @@ type FactorRow = {
   readonly wrong_where_proved: number
 }
 
-/** Null if there is no row that can verify this factor. */
+/** The row that verifies this factor; null if there is none. */
 const rowOf = async (
   queries: Pick<pg.Pool, 'query'>,
   { user, factor: { factorId } }: Asked,

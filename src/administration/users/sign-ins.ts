@@ -9,7 +9,9 @@ import { signInStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { provedOperator } from '../operator.ts'
 
-/** Records sign-ins, failed sign-ins and sign-outs as events. Failed ones are counted, so that guessing does not fill the log. */
+/**
+ * Records sign-ins, failed sign-ins and sign-outs as events. Failed sign-ins are counted, so that guessing does not fill the log.
+ */
 export type SignInEvents = {
   /** Rejects if the sign-in cannot be recorded; the user must not be signed in then. */
   signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>

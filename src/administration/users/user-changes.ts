@@ -25,8 +25,8 @@ type NewUser = {
 }
 
 /**
- * Creates a user. If `role` is null, the first user becomes admin, and any other is refused. Returns the password, which is not stored.
- * Throws `CommandRefused` if the name is taken.
+ * Creates a user. If `role` is null, the first user becomes admin, and any other user is refused. Returns the password, which is
+ * not stored. Throws `CommandRefused` if the name is taken.
  */
 export const createUser = async (
   parts: Parts,
@@ -86,8 +86,8 @@ export const changeRole = async (
 }
 
 /**
- * Sets a new password, which ends the user's sessions. If none was `chosen`, a generated one is returned, and the user must replace it.
- * Tokens stay valid, because they are revoked separately. `mark` is the new password's mark, for a new session.
+ * Sets a new password, which ends the user's sessions. If no password was `chosen`, a generated password is returned, and the user
+ * must replace it. Tokens stay valid, because they are revoked separately. `mark` is the new password's mark, for a new session.
  */
 export const changePassword = (
   parts: Parts,
@@ -107,8 +107,8 @@ export const changePassword = (
   })
 
 /**
- * Disables a user, or enables one again. Once the event is written, every process refuses the sessions and tokens of a disabled user;
- * tokens are refused permanently. Throws `CommandRefused` for the last admin.
+ * Disables a user, or enables a user again. Once the event is written, every process refuses the sessions and tokens of a disabled
+ * user; tokens are refused permanently. Throws `CommandRefused` for the last admin.
  */
 export const setDisabled = (
   parts: Parts,

@@ -6,7 +6,7 @@ import { type Standing, standingOf, userRow } from './users.ts'
 
 /**
  * The current state of a user, for processes that need it often. Each call reads the row, and the events added since the previous
- * call. Throws if either is unavailable, so that no user can do anything in the meantime.
+ * call. Throws if the row or the events cannot be read, so that no user can do anything in the meantime.
  */
 export type UserDirectory = {
   standing(name: string): Promise<Standing>

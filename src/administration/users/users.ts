@@ -37,7 +37,7 @@ const passwordMatches = async (password: string, phc: string): Promise<boolean> 
   return expected.length === given.length && timingSafeEqual(expected, given)
 }
 
-/** A generated password, for a new user or for one whose password must be replaced. */
+/** A generated password, for a new user or for a user whose password must be replaced. */
 export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
 /** A row of the users table. The event log has precedence over the row (see `standingOf`). */
@@ -85,7 +85,7 @@ export const putUser = async (
   return { mark: markOf(passwordPhc) }
 }
 
-/** Replaces a name that no user can have with an empty one, because PostgreSQL refuses text with U+0000. */
+/** Replaces a name that no user can have with an empty name, because PostgreSQL refuses text with U+0000. */
 const possibleName = (name: string): string =>
   name.length <= userNameMax && !name.includes('\0') ? name : ''
 

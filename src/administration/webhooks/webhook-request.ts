@@ -4,7 +4,10 @@ import { type WebhookEvent, webhookEvent } from '../../events/webhooks.ts'
 import type { Sending } from '../../webhooks/send.ts'
 import { InputFault } from '../input.ts'
 
-/** How messages are sent, and which addresses are allowed: `operatorGuard` decides for the operator's webhooks, `guard` for all others. */
+/**
+ * How messages are sent, and which addresses are allowed: `operatorGuard` decides for the operator's webhooks, `guard` for all
+ * other webhooks.
+ */
 export type WebhookOutside = Sending['outside'] & {
   readonly guard: EgressGuard
   readonly operatorGuard: EgressGuard
