@@ -46,7 +46,7 @@ const bodyMax = 64 * 1024
 /** The most requests a minute with an invalid token from one address. */
 const refusedPerMinute = 30
 
-/** Concurrent requests in this process, shared by users, because queries of whole ledgers take minutes. */
+/** The most concurrent requests in this process, for all users together. They are limited because queries of whole ledgers take minutes. */
 const runningMax = 8
 const tooMuch = 'too many of your requests are in progress; wait until one of them ends'
 
