@@ -6,7 +6,7 @@ import { optionsOf } from './parse.ts'
 const word = 'enl'
 const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `all` is evaluated when the command runs, because this command is one of them. Completion sends no request to the service. */
+/** `all` is evaluated when the command runs, because it includes this command. Completion sends no request to the service. */
 export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
   name: 'completion',
   action: 'system.read',

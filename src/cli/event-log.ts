@@ -7,7 +7,7 @@ const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
-/** Returns the typed URL, or the URL in the environment, which keeps passwords off the command line. `variable` names it in messages. */
+/** Returns the typed URL, or the URL in the environment, which keeps passwords off the command line. Messages name the URL by `variable`. */
 const urlOf = (
   name: 'from' | 'to',
   typed: string | undefined,

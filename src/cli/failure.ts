@@ -49,7 +49,7 @@ export const failureText = (
   if (json) return failureJson(failure)
   const { code, message, field, remedy, would = [] } = failure
   if (code === 'input') return withoutSecrets(`--${field}: ${message}; ${seeHelp(command)}\n`)
-  // The usage below shows the same as --help.
+  // The usage that follows already shows the text of --help.
   const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
   const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')
   const lines = [...would, ...(would.length === 0 ? [] : ['']), said]

@@ -83,7 +83,7 @@ const rotate: Command = {
         says: rotationSays(step, plan, config),
         json: plan,
         sections: [],
-        // A repeated step only completes an interrupted one.
+        // A repeated step only completes a step that was interrupted.
         ...(plan.before.length === plan.after.length && { asks: 'never' as const }),
       }
     },
