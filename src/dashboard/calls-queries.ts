@@ -11,7 +11,7 @@ export type CallFilters = {
   readonly organizationId: string | null
   readonly keyId: string | null
   readonly capability: string | null
-  /** `errors`: refused or failed. */
+  /** `errors`: calls that were refused or failed. */
   readonly outcome: string | null
   readonly code: string | null
   /** The lowest cost of a matching call. */

@@ -49,7 +49,7 @@ const placePattern = /^(\d{1,15})_(-?\d{1,19})_(\d{1,15})$/
 
 export const placeText = ({ atMs, ledger, revision }: CallPlace): string => `${atMs}_${ledger}_${revision}`
 
-/** Null if the text is not a place. */
+/** The place in the address of a page; null if the text is not a place. */
 export const placeIn = (text: string): CallPlace | null => {
   const [, at, ledger, revision] = placePattern.exec(text) ?? []
   if (at === undefined || ledger === undefined || revision === undefined) return null

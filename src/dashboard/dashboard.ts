@@ -39,7 +39,7 @@ import { createWorks } from './works.ts'
 
 /** Even with a working projector, rows are late for a moment. */
 const lateAfterDefaultMs = 10_000
-/** The delay is also measured when no page is requested. Otherwise the age of a missing event would be unknown to the next page. */
+/** The delay is also measured when no page is requested. Otherwise the next page could not show the age of a missing event. */
 const lagLookMs = 5_000
 
 type DashboardOptions = {

@@ -3,8 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Sealer } from '../guard/secrets/secrets.ts'
 
 /**
- * Recognizes devices on which a user signed in before, by a sealed cookie for one account. The cookie grants no access. Such a device has its own
- * count of attempts, so that guesses made elsewhere do not lock the owner out.
+ * Recognizes devices on which a user signed in before, by a sealed cookie for one account. The cookie grants no access. A recognized device has
+ * its own count of attempts, so that guesses made elsewhere do not lock the owner out.
  */
 
 export type Device = {

@@ -90,7 +90,7 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
   }
 }
 
-/** Begins the session, unless the password, the user or the second factor has changed since the proof. Then the person starts over. */
+/** Begins the session. If the password, the user or the second factor has changed since the proof, the person starts over instead. */
 export const beginSession = async (
   context: Dashboard,
   request: FastifyRequest,

@@ -56,7 +56,7 @@ export type FirstAnswer =
     }
   | { readonly kind: 'failed'; readonly why: string }
 
-/** The API answers every call within 12 seconds. */
+/** Longer than the 12 seconds within which the API answers every call. */
 const answerMaxMs = 15_000
 
 /** Makes the first call with the demo's key. Sending a form again with the same `once` repeats the same call. Null outside the local demo. */

@@ -37,7 +37,7 @@ const keptErrand = z.strictObject({
   verifier: z.string(),
   redirectUri: z.string(),
   next: z.string(),
-  /** The device's cookie from an earlier sign-in; the browser does not send it on the way back. */
+  /** The device's cookie from an earlier sign-in; the browser does not send it when the person returns from the provider. */
   device: z.string().nullable(),
   atMs: z.number(),
 })

@@ -24,7 +24,7 @@ export const stepMs: Readonly<Record<Step, number>> = { minute: 60_000, hour: 3_
 export type Range = {
   readonly name: RangeName
   readonly step: Step
-  /** Both are beginnings of steps; the end is exclusive. */
+  /** Both instants are beginnings of steps; the end is exclusive. */
   readonly fromMs: number
   readonly untilMs: number
 }

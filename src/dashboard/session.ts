@@ -10,7 +10,7 @@ declare module 'fastify' {
     user?: string
     /** The user signed in with an identity provider, not with the password. */
     byProvider?: boolean
-    /** Identifies the password at the time of the proof. If it has changed since, no session begins. */
+    /** Identifies the password at the time of the proof. If the password has changed since, no session begins. */
     mark?: string
     /** The session ended because its user was inactive. */
     ended?: 'idle'

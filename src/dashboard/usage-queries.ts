@@ -28,7 +28,10 @@ const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown
   keyId,
 ]
 
-/** The rows of usage in the range, with their times. Only days have rules, and only minutes and hours have codes. */
+/**
+ * The rows of usage in the range, with their times. Only the rows of days contain rules, and only the rows of minutes and hours contain error
+ * codes.
+ */
 const usedIn = ({ step, organizationId }: UsageAsk): string => {
   const own = organizationId === null ? '$3::text is null' : 'organization_id = $3'
   const rest = `${own} and ($4::text is null or key_id = $4)`
@@ -123,7 +126,9 @@ export const callsOfStep = (
 
 export type CodeRow = { code: string; calls: string }
 
-/** Calls by error code, most frequent first. Days have no codes, so this reads hours, which are stored for only 90 days. */
+/**
+ * Calls by error code, most frequent first. Rows of days contain no error codes, so this reads rows of hours, which are stored for only 90 days.
+ */
 export const callsByCode = (ask: UsageAsk, max: number): Query<CodeRow> => ({
   text: `select code, sum(calls)::text as calls
            from (${usedIn({ ...ask, step: ask.step === 'day' ? 'hour' : ask.step })} and code <> '') u
@@ -149,8 +154,8 @@ export type UseOfAllRow = Omit<OrganizationUseRow, 'organization_id'> & {
 }
 
 /**
- * The points by outcome, and the organizations with the most credits charged or the most calls that were not answered.
- * One query, because reading the rows takes most of the time.
+ * The sums of each step by outcome, and the organizations with the most credits charged or the most calls that were not answered. One query
+ * returns both, because reading the rows takes most of the time.
  */
 export const useOfAll = (ask: UsageAsk, max: number): Query<UseOfAllRow> => ({
   text: `with used as materialized (
@@ -181,7 +186,7 @@ export const usageBySteps = (ask: UsageAsk): Query<HourRow> => ({
   values: valuesOf(ask),
 })
 
-/** The charges on up to seven whole days before `nowMs`, and the number of those days since the first use. */
+/** The charges on up to seven whole days before `nowMs`, and the number of these days, counted from the first day of use. */
 export const burned = (
   organizationId: string,
   nowMs: number,

@@ -7,7 +7,7 @@ const lotsMax = 1_000
 export type UsedUp = {
   /** The mean of the last whole days; null before the first one has ended. */
   readonly perDayMicro: bigint | null
-  /** Null if it is not within ten years, or not known yet. */
+  /** The instant at which the credits will be used up; null if it is not within ten years, or not known yet. */
   readonly usedUpAtMs: number | null
 }
 

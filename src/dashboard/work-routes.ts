@@ -6,7 +6,7 @@ import { askerOf, type Dashboard, PageMissing, sendPage, viewerOf } from './page
 import { workPage } from './pages/work.ts'
 import { sessionIsOpen } from './session.ts'
 
-/** The progress of pages that take long to compute, as a page and as a stream of events. */
+/** The progress of pages that take a long time to compute, as a page and as a stream of events. */
 
 /** A request waits this long for the result, and then shows the progress instead. */
 const waitMs = 1_500

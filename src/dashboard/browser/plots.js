@@ -18,7 +18,7 @@ const read = (table) => {
   return { at, series }
 }
 
-/** Adds to each series all series before it. The largest sums are drawn first, and the others over them. */
+/** Adds to each series all series before it. The largest sums are drawn first, and the smaller sums are drawn over them. */
 const stacked = (series) => {
   const sums = []
   for (const [i, { values }] of series.entries())

@@ -12,7 +12,7 @@ type AllMonthsView = {
     readonly month: string
     readonly before: string
     readonly rows: readonly MonthUseRow[]
-    /** Whether the page is not the first, and the start of the next page. */
+    /** `further`: whether this is not the first page. `next`: the start of the next page; null on the last page. */
     readonly further: boolean
     readonly next: string | null
     /** The number of organizations in which the month is still open. */

@@ -20,7 +20,7 @@ export type Choices = {
 export const suggested = ({ id, name }: Pick<Choice, 'id' | 'name'>): string =>
   id === name ? id : `${name} (${id})`
 
-/** The name of the list from which people choose if their text matched several things. */
+/** The name of the form field in which people choose if their text matched several things. */
 export const chosenName = (flag: string): string => `${flag}-chosen`
 
 /** Begins the value that requests the choices after an id. */

@@ -10,7 +10,7 @@ export type MonthLine = {
   readonly opening: string
   readonly closing: string
   readonly closed: boolean
-  /** The totals as they were closed, or so far; null if the month was closed with a later one. */
+  /** The totals as they were closed, or so far; null if the month was closed together with a later month. */
   readonly totals: Pick<MonthClosed['totals'], 'charged' | 'calls'> | null
 }
 

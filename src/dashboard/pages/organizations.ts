@@ -7,7 +7,7 @@ import { layout, table, type Viewer } from './layout.ts'
 type OrganizationsView = {
   readonly viewer: Viewer
   readonly organizations: readonly OrganizationLine[]
-  /** Whether the page is not the first, and the start of the next page. */
+  /** `further`: whether this is not the first page. `next`: the start of the next page; null on the last page. */
   readonly further: boolean
   readonly next: string | null
 }

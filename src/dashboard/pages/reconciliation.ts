@@ -3,7 +3,7 @@ import { count, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { figures } from './layout.ts'
 
-/** The last comparison of ledgers with their read models and with the tariff. `linked`: with links to its own page. */
+/** The last comparison of ledgers with their read models and with the tariff. `linked`: whether to link to the page about this comparison. */
 export const reconciliationSection = (last: LastReconciled | null, linked: boolean): Html => {
   const own = (shown: Renderable): Renderable => (linked ? html`<a href="/reconcile">${shown}</a>` : shown)
   return html`<section aria-labelledby="reconciliation">

@@ -28,7 +28,7 @@ const says = ({ state, behind, seconds }: LateRows): Html => {
   }[state]
 }
 
-/** The delay as a time, because positions count events in one kind of log and bytes in the other. */
+/** The delay as a time, because positions count events in one kind of log and bytes in the other kind. */
 export const behindText = ({
   behind,
   behindSeconds,

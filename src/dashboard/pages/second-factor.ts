@@ -43,7 +43,7 @@ export const setUpPage = ({
   readonly secret: string
   /** The content of the QR code. */
   readonly address: string
-  /** The secret, for the form to send back. */
+  /** The sealed secret, which the form sends back. */
   readonly sealed: string
   /** Whether nothing else opens until the second factor is set up. */
   readonly required: boolean

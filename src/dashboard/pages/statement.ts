@@ -6,7 +6,7 @@ import type { AccountRow, StatementRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 import { lineColumns } from './statement-lines.ts'
 
-/** The statement with filters. It grows in place; without scripts, a link leads to the next page. */
+/** The statement with filters. The list grows in place; without scripts, a link leads to the next page. */
 
 export const lineKinds: readonly string[] = [
   'call',
