@@ -61,13 +61,13 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   if (verdict.exceeded !== null)
     return turnedAway(await rateLimited(dependencies, admitted, verdict.exceeded))
   if (forbidden !== null) return turnedAway(await refuse(dependencies, admitted, forbidden))
-  // Checked before the call is made, because a call without a price cannot be recorded.
+  // A call without a price cannot be recorded, so it is refused here.
   if (isPriced(prices.at(atMs), form.capability)) return { kind: 'admitted', verdict, call: admitted }
   logger.error({ capability: form.capability }, 'the price book in force has no price for this capability')
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-/** Writes nothing about the call, not even its refusal: the remaining disk space is for calls in progress. */
+/** Writes nothing about the call, not even its refusal, because the remaining disk space is for calls in progress. */
 const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
   const remaining = ledger.knownBalance(organizationId)
   return {
@@ -88,7 +88,7 @@ const notKnown = (
   return { kind: 'refused', refusal: notAuthenticated() }
 }
 
-/** Returns the id of a current or former key. Any other header value stays out of the log. */
+/** Returns the id of a current or former key, for the log. Any other header value must not be logged. */
 const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined => {
   if (reason !== 'ended' && reason !== 'wrong_secret') return undefined
   const text = String(headers['x-api-key'])

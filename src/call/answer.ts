@@ -16,7 +16,7 @@ export type AnswerHeaders = Record<string, string>
 
 const jsonType = 'application/json; charset=utf-8'
 
-/** Headers of every answer: caches must not store it, and browsers must not guess its type. */
+/** Headers of every answer. Caches must not store the answer, and browsers must not guess its media type. */
 export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
 
 /** Returns the headers of an answer to a call (decision 5). */
@@ -62,7 +62,7 @@ export const errorBody = (refusal: Refusal, requestId: string): string => {
 
 export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCatalogue[refusal.code].status
 
-/** A result as JSON, and the other members of its envelope as JSON. */
+/** `json` is the result, `beside` the other members of its envelope. */
 export type Rendered = { readonly json: string; readonly beside: string }
 
 export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decided): Rendered => ({

@@ -22,8 +22,8 @@ export type Capability<Settings = unknown> = {
   /** Rejects with `SettingFault` if a setting is not valid. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /**
-   * Whether a text was the input of a call. The event log contains only keyed hashes of inputs. Null: the facts belong to another
-   * capability. Returns a function, so that the text is hashed once for many calls.
+   * Returns a function that tells whether the text was the input of a call. The event log contains only keyed hashes of inputs; the text is
+   * hashed once for many calls. Null: the facts belong to another capability.
    */
   readonly recognizes?: (
     storage: CapabilityStorage & { readonly settings: Settings },
@@ -31,11 +31,13 @@ export type Capability<Settings = unknown> = {
   ) => (facts: CallFacts) => InputVerdict | null | Promise<InputVerdict | null>
   /** Checks for "doctor" that need no database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
-  /** The data behind its answers, other than partners' input. Pages read it, so it must be cheap or cached. */
+  /** The lists, files and tables behind the capability's answers. Pages call this often, so it must be cheap or cached. */
   readonly data?: (
     storage: CapabilityStorage & { readonly settings: Settings },
   ) => Promise<readonly DataSource[]>
-  /** All stores of values that stay sealed for more than a day. Other values become unreadable when their epoch's key is deleted. */
+  /**
+   * All stores of values that stay sealed for more than a day. All other sealed values become unreadable when their epoch's key is deleted.
+   */
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
 }
 
@@ -66,7 +68,7 @@ export type CapabilityStorage = {
 
 export type CapabilityPorts<Settings> = CapabilityStorage & {
   readonly settings: Settings
-  /** False in a process that only runs jobs: it need not load or follow data for calls. */
+  /** False in a process that only runs jobs, which need not load or follow data for calls. */
   readonly answersCalls: boolean
   /** The URL of the database, for a separate pool. It contains a password: never log it. */
   readonly url: string
@@ -96,7 +98,7 @@ export class SettingFault extends CommandRefused {
 }
 
 /**
- * `cron` is in UTC. After `expireSeconds` a run counts as failed, and the job may start again while that run continues, so two runs
+ * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job may start again while the first run continues. So two runs
  * must have the same effect as one.
  */
 export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
@@ -105,7 +107,7 @@ export type ScheduledJob = { readonly cron: string; readonly expireSeconds: numb
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
 
-/** Such jobs take seconds, but much longer after the service was down for hours. */
+/** Most scheduled jobs take seconds, but much longer after the service was down for hours. */
 export const usualJobSecondsMax = 900
 
 /** Started by `queue.send`. */
@@ -129,7 +131,7 @@ export type CapabilityQueue = {
 
 export type SealedStore = {
   readonly name: string
-  /** Seals everything that is still needed and readable again under a newer key. Returns the number of values; 0: none is left. */
+  /** Reseals the readable values under this key that are still needed, with a newer key. Returns their number; 0: none is left. */
   reseal(keyId: string): Promise<number>
   /** Deletes the values that were sealed under a deleted key, and returns their number. */
   drop(keyId: string): Promise<number>
@@ -137,10 +139,10 @@ export type SealedStore = {
 
 /**
  * The metrics of a capability. The prefix `enrichment_` is added to each name. Labels contain only words from the code: never a key, an
- * organization, an address, a domain, or anything else from a request. Used in every call, so it must be cheap.
+ * organization, an address, a domain, or anything else from a request. Every call uses them, so they must be cheap.
  */
 export type Meters = {
-  /** Counts per word of one label. All words are exported from the start, so that the first count shows as an increase. */
+  /** Counts per word of one label. All words are exported with 0 from the start, so that the first count shows as an increase. */
   words<Word extends string>(meter: Meter, label: string, words: readonly Word[]): (word: Word) => void
   counter(meter: Meter): () => void
   histogram(

@@ -5,11 +5,11 @@ import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * Rows that keep two requests with one Idempotency-Key apart while the first is being answered, and that store its answer for a day.
- * Only the ledger shows whether a call was charged.
+ * Claims are rows. While a request is being answered, its claim keeps a second request with the same Idempotency-Key from being made. The row then
+ * stores the answer for a day. Only the ledger shows whether a call was charged.
  */
 
-/** Longer than any call takes: an older claim belongs to a process that died. */
+/** Longer than any call takes, so an older claim belongs to a process that died. */
 const claimTtlSeconds = 60
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
@@ -78,7 +78,7 @@ const statements = {
              ${ofKey} and status is null`,
 } as const
 
-/** Inserts in the order of the index, so that two processes cannot wait for each other's rows. */
+/** Inserts rows in the order of the index, so that two processes cannot deadlock. */
 const insertText = `
   insert into idempotent_calls (organization_id, key_hash, body_hash)
   select n.organization_id, n.key_hash, n.body_hash
@@ -175,7 +175,8 @@ export const createClaims = ({
       changesOne('takeOverFor', request, claimedAt, request.fingerprint),
     reopen: (request, { claimedAt }) => changesOne('reopen', request, claimedAt),
     finish: async (request, { status, body, paidRevision }) => {
-      // If no key can seal the answer, it is not stored and a repeated call is made again, as after a day. Readiness reports the missing key.
+      // Without a key that can seal the answer, the answer is not stored, and a repeated call is made again. Readiness reports the missing
+      // key.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
       await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })

@@ -30,7 +30,7 @@ export type OpenRequests = {
 export type ReadingBounds = {
   /** Allowed for an answer of any size. */
   readonly graceMs: number
-  /** Adds time in proportion to the size. */
+  /** The slowest rate; a larger answer may take more time. */
   readonly bytesPerSecondMin: number
 }
 
@@ -49,7 +49,7 @@ type Connection = {
   /** Since when the answer has been ready and unread, and how many bytes of it were left then. */
   unread: { readonly sinceMs: number; readonly bytes: number } | null
   last?: () => void
-  /** Pauses a connection whose requests wait, even after reading a body has resumed it. */
+  /** Pauses the connection while requests wait. Called again after reading a body has resumed the connection. */
   hold: (() => void) | null
 }
 
@@ -118,7 +118,7 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
       const connection = connections.get(socket)
       if (connection?.requests.delete(request) !== true) return
       Object.assign(connection, { response: null, unread: null })
-      // The answer was the last one of the connection.
+      // This was the connection's last answer.
       if (!socket.writable) return
       if (!ending) keptAtMs = now()
       if (connection.last !== undefined && !waits(connection.requests)) return connection.last()
@@ -161,7 +161,7 @@ const isUnsent = (response: ServerResponse | null): boolean =>
 const reset = (socket: Socket): void =>
   void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
-/** The broken request is incomplete and will never be complete, so it does not count. */
+/** A request with invalid bytes never becomes complete, so it does not count. */
 const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
   [...requests].some(({ complete }) => complete)
 
@@ -174,7 +174,7 @@ const connectionsMax = 10_000
 /** A partner that makes 100 calls a second, each of up to eight seconds for a profile, needs 800. */
 export const connectionsPerAddressMax = 1_000
 
-/** File descriptors for databases, mail servers, files and other things. */
+/** File descriptors for everything except callers, such as databases, mail servers and files. */
 const otherFilesMax = 256
 const hostsMax = 3
 /** One address can use at most 1/`addressesMin` of the connections. */

@@ -8,11 +8,11 @@ import { operatorStream } from '../events/streams.ts'
 /** A list, file or table that answers are based on. Contains neither personal data nor secrets. */
 export type DataSource = {
   readonly name: string
-  /** The origin of the data, shown to people. */
+  /** The origin of the data, as text for a page. */
   readonly from: string
   /** Null: the data have no version. */
   readonly version: string | null
-  /** The size, shown to people, such as `112,345 domains`. */
+  /** The size, as text for a page, such as `112,345 domains`. */
   readonly holds: string
   /** The date of the data; null: it is not known. */
   readonly asOf: Date | null

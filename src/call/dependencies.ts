@@ -14,10 +14,10 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
-/** Servers that may be unavailable during a call. */
+/** Tell whether the event log and the database are available. */
 export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
 
-/** One set for all calls of a process. */
+/** All calls of a process share these. */
 export type CallDependencies = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
@@ -38,7 +38,7 @@ export type CallDependencies = {
   readonly observe?: CallObserver
 }
 
-/** Reports calls for monitoring. Used in every call, so it must be cheap. */
+/** Reports calls for monitoring. Every call uses it, so it must be cheap. */
 export type CallObserver = {
   /** Called when an answer is sent. `code`: why the call was refused or failed. A replay counts as answered. */
   answered(

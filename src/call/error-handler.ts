@@ -50,7 +50,7 @@ export const unknownMethodIn = ({
   return null
 }
 
-/** Returns an answer as raw text, for a fault without a request object. It ends the connection. */
+/** Returns an answer as raw text, for a fault without a request object. The answer ends the connection. */
 export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
   const body = errorBody(refusal, requestId)
   const status = statusOf(refusal)

@@ -76,7 +76,7 @@ export type ErrorCode = keyof typeof errorCatalogue
 export const unreadableStatuses = [408, 413, 415, 431] as const
 type UnreadableStatus = (typeof unreadableStatuses)[number]
 
-/** An expected failure, which is returned and never thrown. Only REQ_001 can have another `status` than in the catalogue. */
+/** An expected failure, which is returned and never thrown. Only REQ_001 can have a `status` that differs from the catalogue. */
 export type Refusal = {
   readonly code: ErrorCode
   readonly message: string

@@ -5,7 +5,7 @@ import recorded from './examples.json' with { type: 'json' }
  * reports every difference. The answers to a capability's own calls are in its folder.
  */
 
-/** By operation, status and name. */
+/** The keys are the operation, the status and the example's name. */
 export type RecordedAnswers = Readonly<
   Record<string, Readonly<Record<string, Readonly<Record<string, Example>>>>>
 >
@@ -14,9 +14,9 @@ export type Example = { readonly request: unknown; readonly answer: unknown }
 
 /** Errors and headers that the calls of all capabilities share. */
 export type Examples = {
-  /** By code, or by code and status if the status differs from the catalogue's. */
+  /** The key is the code, or code and status if the status differs from the catalogue. */
   readonly errors: Readonly<Record<string, unknown>>
-  /** By their names in the components of the OpenAPI document. */
+  /** The keys are the headers' names in the components of the OpenAPI document. */
   readonly headers: Readonly<Record<HeaderName, string>>
 }
 

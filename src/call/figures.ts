@@ -15,7 +15,10 @@ export const figuresFor = (
     what: 'the ledger',
   })
 
-/** Returns the balance in the ledger, or else the last known one: an answer without a charge must not wait for the ledger. */
+/**
+ * Returns the balance in the ledger, or the last known balance if the ledger does not answer, because an answer without a charge must not
+ * wait.
+ */
 export const balanceTold = (
   { ledger }: CallDependencies,
   { key: { organizationId }, atMs }: AdmittedCall,

@@ -28,7 +28,7 @@ export type DescribedCall = {
 export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
   /** Parses the body; for a GET, the query and path parameters as strings. Ignores unknown members (decision 7). */
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
-  /** The key's limit for such calls per second, in a separate window. */
+  /** The key's limit for calls of this capability per second, counted in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
   /** The answer contains personal data, so it is never stored for replays. A repeated call is made again for free. */
   readonly personal?: true
@@ -38,7 +38,7 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   readonly rehearse: Rehearsal<Input, Findings>
   /** Pure: derives the answer and the facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
-  /** Adds the charge, line by line, to a result that shows it. Amounts are canonical decimal strings (decision 8). */
+  /** Adds the lines of the charge to a result that shows them. Amounts are canonical decimal strings (decision 8). */
   readonly billed?: (
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
@@ -77,12 +77,12 @@ export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** The call was charged before, and its answer is no longer stored. Answer it from existing data if possible. */
+  /** The call was charged before, and its answer is no longer stored. `gather` should use existing data if possible. */
   readonly repeated: PaidCall | null
   /**
-   * Called by `gather` before work that costs money upstream, or whose result a refusal would reveal. Null: the balance can pay the
-   * call's highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. Another call
-   * replaces the earlier amount.
+   * Called by `gather` before work that costs money upstream, or whose result a refusal would reveal. Null: the balance can pay the call's
+   * highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. A second `reserve` replaces the
+   * earlier amount.
    */
   readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
 }
@@ -104,7 +104,7 @@ export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without looking into it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
-/** A capability's documentation, in its `document.ts`. It needs no open connection or file. */
+/** A capability's documentation, from its `document.ts`. It can be loaded without opening a connection or file. */
 export type CapabilityDocument = {
   /** The OpenAPI document lists the calls under this tag, with `about` as its description. */
   readonly tag: string

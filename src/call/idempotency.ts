@@ -36,7 +36,7 @@ export type Idempotency = {
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
   /** Stores the first answer. Without a body, a repeated request makes the call again for free. */
   finish(claim: IdempotencyClaim, end: ClaimEnd): Promise<void>
-  /** Ends the claim of a call that left no trace in the ledger: the next request with this key counts as the first. */
+  /** Ends the claim of a call that left no trace in the ledger, so that the next request with this key counts as the first. */
   release(claim: IdempotencyClaim): Promise<void>
   /** Ends a claim but keeps its fingerprint, so that another request with this key is a mismatch. */
   handBack(claim: IdempotencyClaim): Promise<void>
@@ -53,8 +53,9 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /**
- * The claim of a request. Two requests with one key are the same if route and exact body are equal. The fingerprint includes
- * organization and key, so equal requests with different keys have different fingerprints. Neither can contain a line break.
+ * The claim of a request. Two requests with one key are the same if route and exact body are equal. The fingerprint includes organization
+ * and key, so equal requests with different keys have different fingerprints. Organizations and keys contain no line break, which separates
+ * them.
  */
 export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,
@@ -155,7 +156,7 @@ const answeredBefore = async (
 ): Promise<Claim> => {
   if (row.answer !== null) return { kind: 'replay', answer: row.answer }
   const found = await lookup.find(claim, row.paidRevision)
-  // The call is made again, so it needs the claim like a first one.
+  // The call is made again, so it must hold the claim.
   return found.kind !== 'first' || (await claims.reopen(claim, row)) ? found : { kind: 'in_flight' }
 }
 

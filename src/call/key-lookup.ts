@@ -32,7 +32,7 @@ export const fingerprintText = ({ fingerprint }: KeyedRequest): string => finger
 export type LedgerFinding =
   /** The ledger has no call under the key up to this revision. */
   | { readonly kind: 'first'; readonly absentUpTo: number }
-  /** The call is charged: answer it again without a charge. */
+  /** The call is charged. It must be answered again without a charge. */
   | {
       readonly kind: 'charged'
       readonly revision: number
@@ -44,8 +44,8 @@ export type LedgerFinding =
 
 export type KeyLookup = {
   /**
-   * `paidRevision`, from the claim's row, saves the search; it counts only if the ledger has the call there. Throws the errors of
-   * database and event log.
+   * `paidRevision` is from the claim's row. If the ledger has the call at that revision, no search is needed. Throws the errors of the
+   * database and the event log.
    */
   find(request: KeyedRequest, paidRevision: number | null, projected?: Projected): Promise<LedgerFinding>
   /** Starts the look-up in the projection while the claim is being made, so that `find` can read less of the ledger. */

@@ -15,7 +15,7 @@ type Documented = {
   readonly examples: Examples
 }
 
-/** One sentence about the service and one about its requests. Both name the capabilities. */
+/** `summary` describes the service, `requests` its requests, each in one sentence that names the capabilities. */
 export type ServiceWords = { readonly summary: string; readonly requests: string }
 
 export const openApiOf = ({ documents, service, version, examples }: Documented): Json => {
@@ -62,7 +62,7 @@ const rules = [
   `A path that does not exist returns 404 \`REQ_004\`; a method that a path does not accept returns 405 \`REQ_005\`. Errors cost no credits.`,
 ] as const
 
-/** Codes of every call, of calls that need a permission, and of calls that accept an Idempotency-Key. */
+/** The error codes of every call, of calls that need a permission, and of calls that accept an Idempotency-Key. */
 const sharedCodes = {
   every: ['AUTH_001', 'AUTH_003', 'RATE_001', 'SYS_001', 'SYS_002', 'SYS_003', 'REQ_001'],
   permitted: ['AUTH_002'],
@@ -276,7 +276,6 @@ const wireNames = {
 
 const text = { type: 'string' } as const
 
-/** The examples are in `examples.ts`. */
 const describedHeaders = {
   RequestId: { description: 'The id of the call.', schema: requestId },
   CreditsCharged: { description: 'The credits charged for the call.', schema: text },

@@ -36,7 +36,7 @@ const overloadBounds: OverloadBounds = {
   recordingMaxMs: 500,
 }
 
-/** Fewer recordings do not prove that there is a queue. */
+/** A few slow appends do not prove that there is a queue, so fewer appends than this are not considered. */
 const recordedMin = 4
 
 /** `loopDelayMs` returns the mean delay of the event loop since the previous call. */
@@ -84,7 +84,7 @@ export const createOverload = (
   }
 }
 
-/** The refusals are over when none has occurred for this long. */
+/** The log reports the end of refusals when none has occurred for this long. */
 const sheddingOverMs = 5_000
 const toldAgainMs = 60_000
 

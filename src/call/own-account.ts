@@ -27,11 +27,11 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** If the read models lag further behind, partners are asked to try again later; operators can use the command line. */
+/** If the read models are more events behind, partners are asked to try again later. Operators can use the command line instead. */
 const tailMax = 5_000
 const expiringMax = 10
 
-/** Null: the ledger has no individual record of such a call. */
+/** Null: the ledger has no individual record of a call with this id. */
 export const explainOwnCall = async (
   sources: AccountSources,
   organizationId: string,
@@ -46,7 +46,7 @@ export const explainOwnCall = async (
 /** `receipt` is null until a checkpoint covers the call. `ownReceipt` then requests a checkpoint. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
-/** Returns a proof of a call for third parties. Null: the ledger has no individual record of such a call. */
+/** Returns a proof of a call for third parties. Null: the ledger has no individual record of a call with this id. */
 export const ownReceipt = async (
   sources: AccountSources & { readonly queue: Parameters<typeof requestCheckpoint>[0] },
   organizationId: string,
@@ -118,7 +118,7 @@ type UsageFigures = {
   readonly refused: number
   readonly failed: number
   readonly rate_limited: number
-  /** The original charge: later corrections are not deducted. */
+  /** The original charge, without later corrections. */
   readonly charged: string
 }
 
@@ -137,7 +137,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Read before the rows: events in the rows after this position were recorded later.
+  // Read before the rows. Rows at this position or later contain everything that was recorded before the query.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

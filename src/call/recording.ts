@@ -59,7 +59,7 @@ const envelopeOf = (
     const { claim, absentUpTo } = identity
     return { ...from, key: commandKeyOf(claim.key), absentUpTo }
   }
-  // The call may already be recorded as answered although no answer was sent, so its failure is a separate command.
+  // The call may already be recorded as answered although no answer was sent, so the failure needs a command id of its own.
   return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
 }
 
@@ -86,7 +86,7 @@ const changesTooFast = (): LedgerUnavailable =>
 
 type Recorded =
   | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
-  /** The balance cannot pay the call, so only a refusal is recorded. */
+  /** The balance cannot pay for the call, so only a refusal is recorded. */
   | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }
   /** Another request with the same key recorded the call first. */
   | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
@@ -133,7 +133,7 @@ export const recordAnswer = async (
   throw changesTooFast()
 }
 
-/** Uses up no Idempotency-Key: the next request with it counts as the first. */
+/** The Idempotency-Key is not used up; the next request with this key counts as the first. */
 const unpaid: Conclusion = {
   outcome: 'refused',
   code: 'CREDIT_001',
@@ -141,8 +141,8 @@ const unpaid: Conclusion = {
 }
 
 /**
- * Records that the balance cannot pay a call, and returns the balance; null: it can pay now. After the first refusals of a minute there
- * is no append that decides this, so the ledger is read, because credits may have been granted elsewhere.
+ * Records that the balance cannot pay a call, and returns the balance; null: it can pay now. After the first refusals of a minute, refusals
+ * are only counted, without an append. The ledger is then read, because another process may have granted credits.
  */
 const recordUnpaid = async (
   dependencies: CallDependencies,
@@ -173,7 +173,7 @@ const recordUnpaid = async (
   return events.length === 0 ? null : balance
 }
 
-/** Records a refusal as a free fact: the first ones of a minute individually, the others as counts. */
+/** Records a refusal as a free fact. The first refusals of a minute are recorded individually, all later ones as counts. */
 export const refuse = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -216,11 +216,12 @@ export const refusedUnpaid = async (
   return { kind: 'refused', refusal, credits: { charged: 0n, remaining } }
 }
 
-/** Credits reserved for a call until it is recorded. Another `hold` replaces the earlier amount. */
+/** Credits reserved for a call until it is recorded. A second `hold` replaces the earlier amount. */
 export type Reservation = {
   /**
    * Reserves the call's highest cost, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). Otherwise
-   * refuses and records the call, and returns its result. An append decides the refusal, so credits just granted elsewhere count.
+   * refuses and records the call, and returns its result. An append decides the refusal, so credits that another process has just granted
+   * count.
    */
   hold(dearest: CallFacts): Promise<CallResult | null>
   release(): void

@@ -11,14 +11,17 @@ import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
 
 /**
  * Counts refused calls, so that a caller cannot fill the event log for free (decision 24). Refusals by a rate limit are recorded as one
- * `RateLimitExceeded` per key, policy and minute. Other refusals, after the first ones of a minute, are recorded as one `CallsRefused`
+ * `RateLimitExceeded` per key, policy and minute. All other refusals, after the first ones of a minute, are recorded as one `CallsRefused`
  * per key, code and minute. Each process records its own counts.
  *
- * A killed process loses the counts that it has not written: at most a minute of refusals, which cost nothing.
+ * A killed process loses the counts that it has not written, which are at most a minute of refusals. Refusals cost nothing.
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
-  /** Whether the key's next refusal is recorded individually; true uses up one of its minute. `nowMs` as `performance.now()`. */
+  /**
+   * Whether the key's next refusal is recorded individually. If so, it counts toward `singlesMax`. `nowMs` is a time of
+   * `performance.now()`.
+   */
   single(key: DirectoryKey, nowMs: number): boolean
   /** Whether `single` would return false. */
   singlesSpent(key: DirectoryKey, nowMs: number): boolean
@@ -33,7 +36,7 @@ type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capabi
 const singlesMax = 60
 const windowMs = 60_000
 const countersMax = 100_000
-/** Concurrent writes: far fewer than the queue of a ledger accepts. */
+/** The number of concurrent writes, far fewer than a ledger's queue accepts. */
 const writtenAtOnceMax = 256
 /** How long one attempt to write a count may take. */
 const writeWaitMs = 5_000
@@ -48,10 +51,10 @@ type Counter = {
   readonly key: DirectoryKey
   readonly cause: Cause
   readonly windowStartMs: number
-  /** Distinguishes counters of this process: a late call may open a second counter for the same minute. */
+  /** Distinguishes the counters of this process, because a late call may open a second counter for the same minute. */
   readonly serial: number
   readonly counts: Map<Capability | 'any', number>
-  /** The ledger's revision before the first attempt to write the count, which therefore can only be in later events. */
+  /** The ledger's revision before the first attempt to write the count. The count can only be in later events. */
   absentUpTo?: number
 }
 
@@ -138,7 +141,7 @@ const createCounters = (parts: Parts) => {
       const id = `${key.keyId}/${cause.kind === 'rate_limit' ? cause.policy : cause.code}/${windowStartMs}`
       let counter = open.get(id)
       if (counter === undefined) {
-        // Only rate-limited calls are dropped; with full counters, other refusals are recorded individually.
+        // If all counters are in use, a rate-limited call is not counted; every other refusal is recorded individually.
         if (full() && cause.kind === 'rate_limit') return
         counter = { key, cause, windowStartMs, serial: serial++, counts: new Map() }
         open.set(id, counter)
@@ -151,7 +154,7 @@ const createCounters = (parts: Parts) => {
       timer = undefined
       const flushed = async (): Promise<void> => {
         await flushBefore(Number.POSITIVE_INFINITY)
-        // It may be unknown whether the first attempt succeeded; the second attempt finds out.
+        // A second attempt, because it may be unknown whether the first one succeeded.
         if (unwritten.length > 0) await flushBefore(Number.POSITIVE_INFINITY)
       }
       await within(flushed(), { waitMs: flushWaitMs }, () =>

@@ -15,9 +15,9 @@ import type { AnyCapabilityForm } from './form.ts'
 import { isRepeatable } from './idempotency.ts'
 
 /**
- * Calls with test keys. They go through the same sequence as every call: limits, Idempotency-Key, ledger, charges. Only `gather` is
- * replaced, as the capability's `Rehearsal` (`form.ts`) defines, and a word in the input selects an error by its code. Errors that a
- * request can cause by itself, such as a missing parameter, have no word.
+ * Calls with test keys. They go through the same sequence as all other calls, with limits, Idempotency-Key, ledger and charges. Only
+ * `gather` is replaced, as the capability's `Rehearsal` (`form.ts`) defines, and a word in the input selects an error by its code. There is
+ * no word for an error that a request can cause by itself, such as a missing parameter.
  */
 
 type Rehearsed =
@@ -25,7 +25,7 @@ type Rehearsed =
   /** Replaces the form's `gather`. */
   | { readonly gather: AnyCapabilityForm['gather'] }
 
-/** How a call with a test key continues after its input is parsed; null: the key is a live one. */
+/** Returns how a call with a test key continues after its input is parsed; null: the key is a live key. */
 export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | null => {
   const { form, key, atMs } = call
   if (!isTestOrganization(key.organizationId)) return null

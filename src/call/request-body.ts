@@ -6,7 +6,7 @@ import { type Refusal, unreadableBody } from './errors.ts'
 import type { JsonObject } from './form.ts'
 import { hasRepeatedMember } from './json-text.ts'
 
-/** Decision 3: a larger body is REQ_001 with 413. */
+/** A larger body is refused with REQ_001 and status 413 (decision 3). */
 export const bodyBytesMax = 16 * 1024
 
 /** A request is refused before its body has arrived. */
@@ -40,7 +40,7 @@ export const createBodyReader = (): BodyReader => {
       let bytes = 0
       const refuse = (error: Error): void => {
         stop()
-        // The rest of the body is useless, but must be read so that the client can read the answer.
+        // The rest of the body is read and dropped, so that the client can read the answer.
         request.resume()
         reject(error)
       }
@@ -58,7 +58,7 @@ export const createBodyReader = (): BodyReader => {
         // The next request on the connection may already be read.
         if (reading.get(request.socket)?.request === request) reading.delete(request.socket)
         request.off('data', take).off('end', end).off('error', broken)
-        // The connection can still break, when no caller waits any more.
+        // The connection may break after the read has ended, and an error event without a listener would end the process.
         request.on('error', () => undefined)
       }
       // Node.js has already checked that the header is a number.
@@ -71,7 +71,7 @@ export const createBodyReader = (): BodyReader => {
     },
     breakOff: (socket, refusal) => {
       const broken = reading.get(socket)
-      // The invalid bytes follow this complete request, which will be read in a moment.
+      // The request is complete and only the bytes after it are invalid, so its body is still read.
       if (broken === undefined || broken.request.complete) return false
       broken.refuse(new BodyRefused(refusal))
       return true
@@ -79,7 +79,7 @@ export const createBodyReader = (): BodyReader => {
   }
 }
 
-/** The parameters of a request, or why they cannot be read (REQ_001). */
+/** The parameters of a request, or the refusal (REQ_001) if they cannot be read. */
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**

@@ -33,7 +33,7 @@ export const createRequestIds = (): ((nowMs: number) => string) => {
   }
 
   return (nowMs) => {
-    // If the clock goes back, the ids must not.
+    // Ids must increase even if the clock goes back.
     if (nowMs > lastMs) begin(nowMs)
     else if (++counter === counterMax) begin(lastMs + 1)
     return (

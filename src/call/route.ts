@@ -27,7 +27,7 @@ import { answerCall } from './sequence.ts'
 const requestTimeoutDefaultMs = 30_000
 const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
-/** Ends connections whose TLS handshake takes longer; Node.js would keep them for two minutes. */
+/** A connection whose TLS handshake takes longer is closed; Node.js would wait for two minutes. */
 const handshakeTimeoutMs = 10_000
 /** How long a connection may stay open after its last answer. */
 const lingerMs = 1_000
@@ -115,7 +115,7 @@ const openServer = (
   const server = {
     // Node.js would answer a missing Host header itself, with an empty body.
     requireHostHeader: false,
-    // Node.js swaps the two timeouts if this one, by default 60 s, is longer than the request's.
+    // If this timeout (60 s by default) were longer than the request timeout, Node.js would swap the two.
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
   }
@@ -125,7 +125,7 @@ const openServer = (
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // Fastify would answer in its own format while closing; `refuseBeforeCalls` answers instead.
+    // While closing, Fastify would answer in its own format, so `refuseBeforeCalls` answers instead.
     return503OnClosing: false,
     http: server,
     ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
@@ -182,7 +182,7 @@ type Missing = (method: string, url: string) => { refusal: Refusal; headers: Ans
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // A 405 would show people who are not signed in that a page with a parameter in its path exists. Calls are not secret.
+    // Pages with a parameter in the path are left out, because a 405 would show people who are not signed in that the page exists.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {
@@ -262,7 +262,7 @@ const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refus
   let types = 0
   for (let n = 0; n < rawHeaders.length; n += 2) {
     const name = rawHeaders[n] ?? ''
-    // Most names have a different length, so few must be converted to lower case.
+    // The length is compared first, because converting every name to lower case would be slow.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts++
     else if (name.length === 12 && name.toLowerCase() === 'content-type') types++
   }

@@ -76,7 +76,7 @@ export const answerCall = async (
     }
     admitted = admission.call
     organizationId = admitted.key.organizationId
-    // Checked before `gather`, because its findings could not be recorded.
+    // `gather` must not run if its findings cannot be recorded.
     if (typeof dependencies.gates?.eventLog.refuses() === 'number')
       return end(verdict, refuseAtOnce(dependencies, admitted, awayNow(dependencies)))
     leave = dependencies.overload.enter(admitted.key.organizationId)
@@ -93,7 +93,9 @@ export const answerCall = async (
   }
 }
 
-/** Refuses a call without room or without an event log. Counts the refusal without reading or waiting for anything. */
+/**
+ * Refuses a call because of overload or because the event log is unavailable. Counts the refusal without reading or waiting for anything.
+ */
 const refuseAtOnce = (
   { refusedCalls, ledger }: CallDependencies,
   { key, form, atMs }: AdmittedCall,
@@ -159,7 +161,7 @@ const make = async (
     )
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
-    // From here on, the append decides whether the balance can pay.
+    // Later, the append itself decides whether the balance can pay.
     reservation.release()
   }
   if (isUnaffordable(findings)) return findings.unaffordable
@@ -175,7 +177,7 @@ const make = async (
 const isUnaffordable = (findings: unknown): findings is Unaffordable =>
   typeof findings === 'object' && findings !== null && 'unaffordable' in findings
 
-/** The call as `gather` sees it. A call that is already paid reserves nothing. */
+/** Returns the caller for `gather`. A call that is already paid reserves nothing. */
 const callerOf = (
   { key, atMs, requestId }: AdmittedCall,
   identity: Identity,
@@ -219,7 +221,7 @@ const charge = async (
   }
 }
 
-/** Answers a charged call whose answer is no longer stored: the call was made again and is recorded as a free replay. */
+/** Answers a charged call whose answer is no longer stored. The call was made again and is recorded as a free replay. */
 const deliverAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

@@ -8,7 +8,7 @@ export type ReaderBounds = {
   readonly silenceMaxMs: number
   /** How long a reader may keep the answer waiting in total. */
   readonly graceMs: number
-  /** Adds time in proportion to the size. */
+  /** The slowest rate; a larger answer may take more time. */
   readonly bytesPerSecondMin: number
 }
 
@@ -26,7 +26,7 @@ export const streamed = (
   { silenceMaxMs, graceMs, bytesPerSecondMin }: ReaderBounds = readerBounds,
 ): PassThrough => {
   const body = new PassThrough()
-  // The body may fail before it is read; the reader then gets the error.
+  // Without a listener, an error before the body is read would end the process. The reader gets the error later.
   body.on('error', () => undefined)
   let bytes = 0
   let waitedMs = 0

@@ -2,8 +2,8 @@ import type { Logger } from 'pino'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
- * Logs requests without a valid key: the first ones of a minute individually, the others as one line with a count per reason, so that
- * they cannot fill the disk. The metrics count all of them.
+ * Logs requests without a valid key. The first requests of a minute have a line each; all later ones share one line with a count per
+ * reason, so that the log cannot fill the disk. The metrics count all of them.
  */
 export type UnauthenticatedRequests = {
   /** `about` contains no secret, and never the header itself. */

@@ -33,7 +33,7 @@ export const unavailableWhenAway = (error: unknown): never => {
   throw new Unavailable('the database is unavailable', { cause: error })
 }
 
-/** The same for work that does more than query the database: other errors are thrown unchanged. */
+/** Like `unavailableWhenAway`, for work that does more than query the database. All other errors are thrown unchanged. */
 export const unavailableIfAway = (error: unknown): never => {
   throw isDatabaseAway(error) ? new Unavailable('the database is unavailable', { cause: error }) : error
 }
@@ -42,7 +42,7 @@ export const unavailableIfAway = (error: unknown): never => {
 const sharedStatementCallsMax = 128
 const sharedStatementWaitingMax = 2_048
 const sharedStatementWaitMaxMs = 1_000
-/** Connections of the pool that shared statements use, because others need the pool as well. */
+/** The number of the pool's connections that shared statements use; the remaining connections are for all other queries. */
 const sharedStatementsUnderWayMax = 2
 
 /** Options for statements that calls share. A call is refused instead of waiting longer for the database. */

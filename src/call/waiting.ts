@@ -3,8 +3,8 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Gates } from './dependencies.ts'
 
 /**
- * A caller waits at most 12 s for a 503; one second of this is for work without a timer. Each query of a call must be answered within
- * the rest. Late work may still finish, without its caller.
+ * A caller waits at most 12 s for a 503. One second of this is for work without a timer. Late work may still finish, but its caller has
+ * already been answered.
  */
 const callWaitMaxMs = 11_000
 
