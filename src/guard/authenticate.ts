@@ -14,8 +14,8 @@ export type AuthenticationFailure =
   | 'in_doubt'
 
 /**
- * Key ids of headers that were already verified, per directory, because checking a secret is the costliest part of authentication. A map
- * finds headers by hash, so the time of a look-up reveals nothing about a secret. The key's state is read each time.
+ * The key ids of headers that were already verified, because checking a secret is the costliest part of authentication. A map finds headers by
+ * hash, so the time of a look-up reveals nothing about a secret. The key's state is still read for each call.
  */
 const verifiedIn = new WeakMap<KeyDirectory, Map<string, string>>()
 const verifiedMax = 10_000

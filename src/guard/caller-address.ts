@@ -3,7 +3,7 @@ import { BlockList, isIP, SocketAddress } from 'node:net'
 /** Whether to believe the forwarded headers that an address sends. */
 export type TrustedProxies = (address: string | undefined) => boolean
 
-/** A caller whose address the trusted proxy did not name. No allow-list contains it, and all such callers share one limit. */
+/** A caller whose address the trusted proxy did not name. No allow-list contains this text, and all callers without an address share one limit. */
 const unknownAddress = 'unknown'
 
 /** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
@@ -35,7 +35,7 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
     const address = plainAddress(text) ?? text
     const family = isIP(address) === 4 ? 4 : 6
     const bits = prefix === undefined ? (family === 4 ? 32 : 128) : Number(prefix)
-    // ::ffff:10.0.0.0/104 is 10.0.0.0/8.
+    // ::ffff:10.0.0.0/104 means 10.0.0.0/8.
     const mapped = family === 4 && isIP(text) === 6 && prefix !== undefined
     lists[family].addSubnet(address, mapped ? Math.max(0, bits - mappedBits) : bits, `ipv${family}`)
   }
@@ -50,7 +50,10 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
 /** Returns the caller's address: the nearest hop that is not a trusted proxy, because other senders can write any `X-Forwarded-For`. */
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
-/** Returns the range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because a customer has 2^64. */
+/**
+ * Returns the range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because one customer gets 2^64
+ * IPv6 addresses.
+ */
 export const addressBlock = (address: string): string => {
   const plain = plainAddress(address)
   if (plain === null) return unknownAddress

@@ -10,7 +10,7 @@ export type DiskSpace = {
   /** Bytes that a process without special rights can still write. */
   readonly freeBytes: number
   readonly totalBytes: number
-  /** The smaller ratio of bytes and of inodes, because a disk without free inodes accepts no new file either. */
+  /** The share of free bytes or of free inodes, whichever is smaller, because a disk without free inodes accepts no new file either. */
   readonly freeRatio: number
 }
 
@@ -31,10 +31,10 @@ const limits = {
   low: { ratio: 0.05, bytes: 256 * 1024 * 1024 },
   full: { ratio: 0.01, bytes: 64 * 1024 * 1024 },
 } as const
-/** A state ends only this far above its limit; otherwise every file near the limit would change it. */
+/** A state ends only when the free space is this many times its limit; otherwise, near the limit, every file would change the state. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** Not shorter: too many callers would retry at once, and nobody frees a disk in a second. */
+/** A shorter time would make too many callers retry at once, and nobody frees disk space in a second. */
 export const fullDiskRetrySeconds = 30
 
 /**
@@ -58,7 +58,7 @@ const rank = { full: 0, low: 1, ok: 2 } as const
 
 const readDiskSpace = async (path: string): Promise<DiskSpace> => {
   const { bavail, bfree, blocks, bsize, ffree, files } = await statfs(path)
-  // Counts as df does: space reserved for root is neither used nor free.
+  // As in `df`, space reserved for root counts neither as used nor as free.
   const usable = blocks - bfree + bavail
   const bytesRatio = usable === 0 ? 0 : bavail / usable
   // Some file systems have no fixed number of files.
@@ -79,7 +79,7 @@ export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskSta
   return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
 }
 
-/** `dirs` are the directories that are written to; none if their disk cannot be read from this host. */
+/** `dirs` are the directories that are written to; the list is empty if their disk cannot be read from this host. */
 export const createDiskWatch = ({
   dirs,
   logger,
@@ -136,7 +136,7 @@ const tell = (
   else logger.info(fields, 'disk space: enough again')
 }
 
-/** Returns the free space as text for people. */
+/** Returns the free space as text for logs and pages. */
 export const spaceText = ({ freeBytes, totalBytes, freeRatio }: DiskSpace): string =>
   `${(freeRatio * 100).toFixed(1)} % free, ${bytesText(freeBytes)} of ${bytesText(totalBytes)}`
 

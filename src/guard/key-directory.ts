@@ -17,18 +17,18 @@ export type DirectoryKey = KeyState & {
   readonly allowed: AllowList | null
 }
 
-/** `in_doubt`: the key's stream contains an event that this release cannot read and that may have ended the key. */
+/** `in_doubt`: the key's stream contains an event that this release cannot read. The event may have ended the key. */
 export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
- * The API keys that this process has needed, in memory. A key is read from its stream in the event log when it is first used, and followed
- * from then on, so a revocation reaches every process well within a second.
+ * The API keys that this process has needed, in memory. When a key is first used, its stream is read from the event log. From then on, the process
+ * subscribes to changes, so a revocation reaches every process well within a second.
  *
- * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never let a key in.
- * Reading all keys at startup would mean reading the whole log.
+ * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never let a key in. Reading
+ * all keys at startup would mean reading the whole log.
  */
 export type KeyDirectory = {
-  /** Returns the current key, or a promise if the log must be read, which rejects with `Unavailable` if the log does not answer. */
+  /** Returns the current key. If the log must be read, returns a promise, which rejects with `Unavailable` if the log does not answer. */
   get(keyId: string): FoundKey | Promise<FoundKey>
   readonly caughtUp: Promise<void>
   stop(): Promise<void>
@@ -39,7 +39,7 @@ export type OpenKeyDirectory = KeyDirectory & {
   failure(): Error | null
   /** Returns keys that are not revoked and whose stream contains an event that this process, or the projector, cannot read. */
   doubtful(): readonly string[]
-  /** `streams` are those with events that the projector set aside. Their keys are checked immediately. */
+  /** Called with the streams that have events the projector set aside. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>
 }
 
@@ -53,7 +53,7 @@ const readMaxMs = 5_000
 type Keys = {
   readonly eventLog: EventLog
   readonly logger: Logger
-  /** The keys read so far, by id, and the answer about each. */
+  /** The keys read so far, by id, with what `get` returns for each. */
   readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
   /** Ids that the read model or the log contains. */
   readonly named: Set<string>
@@ -62,7 +62,10 @@ type Keys = {
   readonly unreadable: Set<string>
 }
 
-/** `heard`: the highest revision that the subscription delivered during the read. Ignored once `over`. */
+/**
+ * A read in progress. `heard`: the highest revision that the subscription delivered during the read. `over`: the read took too long, and its
+ * result is ignored.
+ */
 type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
 
 /** `listed` are the ids in the read model. Look-ups of other ids are limited. */
@@ -88,7 +91,7 @@ export const openKeyDirectory = async ({
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
   let parked: ReadonlySet<string> = new Set()
 
-  // Read before any stream: events recorded in between are delivered twice, but never missed.
+  // The subscription starts before any stream is read, so events recorded in between are delivered twice, but never missed.
   const following = follow({
     eventLog,
     after: await eventLog.head(),
@@ -132,7 +135,7 @@ export const openKeyDirectory = async ({
   }
 }
 
-/** Returns the key of a stream; null for another application's stream on a shared log, because no key has such an id. */
+/** Returns the key of a stream; null for a stream of another application on a shared log. */
 const keyIdOf = (stream: string): string | null => {
   const id = stream.slice(keyStream('').length)
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
@@ -149,7 +152,7 @@ const hear = (keys: Keys, recorded: RecordedEvent): void => {
   if (loading !== undefined) loading.heard = Math.max(loading.heard, revision)
   const stream = keys.known.get(keyId)
   if (stream === undefined || revision <= stream.revision) return
-  // After a gap, this process reads the stream again.
+  // Events are missing in between, so the stream is read again at the key's next use.
   if (revision > stream.revision + 1) return void keys.known.delete(keyId)
   keep(keys, keyId, foldRecorded(stream, recorded))
 }
@@ -192,15 +195,15 @@ const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
 const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> => {
   const { eventLog, known, missing } = keys
   let stream = await readKeyStream(eventLog, keyId, known.get(keyId))
-  // Repeated for events that were delivered during the read. It ends, because it only reads forward.
+  // Reads again if events were delivered during the read. Each read starts after the previous one, so the loop ends.
   while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
-  // The read is too late: it may lack events that were delivered since.
+  // The read took too long, so it may lack events that were delivered in the meantime.
   if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
   if (stream.revision === -1) {
     missing.set(keyId, true)
     return undefined
   }
-  // The subscription may have been faster than this read.
+  // The subscription may have delivered newer events than this read contains.
   const now = known.get(keyId)
   return now !== undefined && now.revision >= stream.revision ? now.found : keep(keys, keyId, stream)
 }

@@ -35,7 +35,7 @@ export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStr
   return foldKeyStream(stream, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
 }
 
-/** Null: the event lacks a valid member that guards depend on. Valid JSON does not prove that the members exist. */
+/** Null: a member that guards depend on is missing or invalid, which is possible even in valid JSON. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & KeyEvent) | null => {
   try {
     const event = decodeEvent(recorded)

@@ -49,7 +49,7 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // Keeps the last state. Other parts also report that the database is down.
+        // Keeps the last state. The failure is logged only once.
         if (!away) logger.error({ err: error, projection }, 'parked events cannot be read')
         away = true
       }

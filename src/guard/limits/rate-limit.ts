@@ -20,13 +20,16 @@ type WindowState = {
 }
 
 export type RateVerdict = {
-  /** The window that denies the call; null: the call may pass. */
+  /** The full window because of which the call is denied; null: the call is allowed. */
   readonly exceeded: WindowState | null
   readonly windows: readonly WindowState[]
 }
 
 export type RateLimiter = {
-  /** Counts a call in the key's windows, or denies it and counts nothing. `perSecond` adds a window that all such capabilities share. */
+  /**
+   * Counts a call in the key's windows, or denies it and counts nothing. `perSecond` adds a window that all capabilities with a limit per second
+   * share.
+   */
   take(key: DirectoryKey, perSecond?: number): Promise<RateVerdict>
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
 }
@@ -63,7 +66,7 @@ export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   windowSeconds: minuteSeconds,
 })
 
-/** 1 if the call is denied, otherwise 0; then, for each window, the used count and the remaining milliseconds. */
+/** The first number is 1 if the call is denied, otherwise 0. Two numbers for each window follow: the used count and the remaining milliseconds. */
 export type Counted = readonly number[]
 
 /** Returns the verdict for these windows. Throws if the number of results does not match. */
@@ -74,7 +77,7 @@ export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Windo
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0
     const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // If several windows are full, the last and longest one is named.
+    // If several windows are full, the last one is named, which is the longest.
     if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })
@@ -88,8 +91,8 @@ type Counters = {
 type Counter = { used: number; endsAtMs: number }
 
 /**
- * There is no await between check and count, so no other call is counted in between. `clock` is monotonic, because corrections of the time
- * of day would end a window early or late.
+ * There is no await between check and count, so no other call is counted in between. `clock` must be monotonic, because a corrected clock would
+ * end a window early or late.
  */
 const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {

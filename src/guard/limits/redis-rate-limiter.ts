@@ -16,14 +16,14 @@ import {
 /**
  * Rate limits with counters in Redis that all processes share.
  *
- * Limits protect capacity, not money, because only the ledger decides what is charged. So a call waits for Redis only briefly, and if Redis
- * fails, the process counts the call itself. While Redis is down, a key can make as many calls in each process as normally in all together.
+ * Limits protect capacity, not money, because only the ledger decides what is charged. So a call waits for Redis only briefly, and if Redis fails,
+ * the process counts the call itself. While Redis is down, the full limit of a key applies in each process separately.
  *
- * One script counts a call in all its windows in one round trip. `rate-limiter-flexible` would count one window at a time and refund denied
- * calls, and other processes would briefly see the points before the refund.
+ * One script counts a call in all its windows in one round trip. `rate-limiter-flexible` would count one window at a time and refund denied calls,
+ * and other processes would briefly see the points before the refund.
  */
 
-/** A longer wait would cost the call more than the shared counter is worth. */
+/** A shared counter is not worth a longer delay of the call. */
 const answerDefaultMaxMs = 50
 const startMaxMs = 1_000
 
@@ -72,7 +72,7 @@ type Options = {
   readonly answerMaxMs?: number
 }
 
-/** Resolves when Redis is connected, or after a second without it: a missing Redis never prevents startup. */
+/** Resolves when Redis is connected, but after at most a second, so that a missing Redis never prevents startup. */
 export async function openRedisRateLimiter(options: Options): Promise<SharedRateLimiter> {
   const { url, local, logger, observe, answerMaxMs = answerDefaultMaxMs } = options
   const redis = await openRedis({
@@ -101,7 +101,7 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
   await once(redis, 'ready', { signal: AbortSignal.timeout(startMaxMs) }).catch(() => undefined)
   if (redis.status !== 'ready') fails('it does not answer')
 
-  /** A call whose answer is late may be counted in both places. */
+  /** If Redis answers late, the call may be counted both in Redis and in this process. */
   const take = async (
     { keyId }: DirectoryKey,
     windows: readonly Window[],

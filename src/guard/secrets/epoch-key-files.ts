@@ -11,18 +11,19 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
  *   716-Zr3kP0aQ.destroyed    that key was destroyed on purpose (empty)
  *
- * A key appears once and complete: it is written and synced under another name, then linked to its own, which fails if another process was
- * first. The mark of a destroyed key is written before the key is removed, so a missing key without a mark is lost: the directory is not
- * mounted, is the wrong one, or was restored from a copy. A key's name is removed before its bytes, so a key is never found damaged.
+ * A key appears once and complete: its file is written and synced under a temporary name, then linked to its final name. The link fails if another
+ * process was first. The mark of a destroyed key is written before the key is removed, so a missing key without a mark is lost. The directory
+ * may not be mounted, may be the wrong one, or may have been restored from a copy. The file's name is removed before its bytes are overwritten, so no process reads
+ * a half-overwritten key.
  *
- * The sealing key and the key's id derive from the file's bytes and the installation key together, so neither is enough alone, and a file that
- * is damaged or from another installation is recognized.
+ * The sealing key and the key's id derive from the file's bytes and the installation key together, so neither is enough alone, and a file that is
+ * damaged or from another installation is recognized.
  */
 export type EpochKeyFiles = {
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
   /** Null: there is no such key. Synchronous, because values are opened in synchronous code; a process reads each key once. */
   readSync(epoch: number): EpochKey | null
-  /** Makes a key, unless another process was first: that process's key then counts. */
+  /** Makes a key. If another process was first, that process's key counts. */
   create(epoch: number): Promise<void>
   /** Can be repeated after an interruption. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
@@ -58,7 +59,7 @@ type KeyDirectory = {
   readonly salt: Buffer
 }
 
-/** A `secretKey` that is a text is replaced by the key derived from it. */
+/** If `secretKey` is a text, a key is derived from it. */
 export const createEpochKeyFiles = ({
   secretKey: source,
   ...rest
@@ -173,7 +174,7 @@ const destroyKey = async (
   await syncDirectory(dir)
 }
 
-/** Returns a handler for `catch`: a missing file counts as none; any other error is reported with the name of the directory. */
+/** Returns a handler for `catch`. It returns a default for a missing file, and reports any other error with the name of the directory. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {
@@ -197,7 +198,7 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Removes the name first and then the bytes, for disks that write in place. No promise depends on overwriting the bytes. */
+/** Removes the name first, then overwrites the bytes, which helps only on disks that write in place. No promise depends on overwriting. */
 const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
   const nameless = join(dir, `.${epoch}-${randomUUID()}`)
   await rename(join(dir, name), nameless)

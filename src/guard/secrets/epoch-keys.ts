@@ -6,16 +6,16 @@ import { destroyedByMs, epochOf } from './epochs.ts'
 import type { EpochSealer } from './secrets.ts'
 
 /**
- * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end, `epoch-key-files.ts` the files
+ * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end. `epoch-key-files.ts` stores the keys
  * in KEY_DIR.
  *
- * The table `epoch_keys` lists the keys that the database's data are sealed under. A listed key that is neither in the directory nor marked
- * there as destroyed is lost. While a key is lost, nothing is sealed and no key is made, because a new key would hide the loss. A database
+ * The table `epoch_keys` lists the keys under which data in the database are sealed. A listed key is lost if KEY_DIR contains neither the key nor
+ * a mark that it was destroyed. While a key is lost, nothing is sealed and no key is made, because a new key would hide the loss. A database
  * without listed keys is new. If a process dies after it made a key and before it listed the key, the next process uses that key.
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
-  /** Returns the key to seal with now, made if no process has made it yet. Rejects with `EpochKeyFault`. */
+  /** Returns the key of the current epoch, and makes it if no process has done so. Rejects with `EpochKeyFault`. */
   current(): Promise<EpochKey>
   /** Checks now, and then repeatedly, that the current key is available. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
@@ -23,7 +23,7 @@ export type EpochKeys = {
   failure(): Error | null
   /** Returns every key that exists or should exist. */
   list(): Promise<readonly KnownKey[]>
-  /** Destroys a key that is no longer needed, or records that it is destroyed. */
+  /** Destroys a key that is no longer needed, and records that in the database. */
   settleDestroyed(key: KnownKey): Promise<void>
   /** Returns the time after which nobody can open a copy of a value that is sealed and deleted today. */
   lastCopyGoneByMs(): Promise<number>
@@ -50,7 +50,7 @@ type Settings = {
 }
 
 type Held = Settings & {
-  /** Keys that were read. The next check removes those that were destroyed in the meantime. */
+  /** Keys in memory. The next check removes the keys that were destroyed in the meantime. */
   readonly opened: Map<string, EpochKey>
   key: EpochKey | null
   fault: Error | null
@@ -162,13 +162,13 @@ const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
 
 const fail = (held: Held, error: unknown): void => {
   const next = error instanceof Error ? error : new Error(String(error))
-  // Callers receive the fault as an error. A fault found between calls is logged here, once.
+  // Logs a fault that the regular check found, once. Callers of `current` receive a fault as an error.
   if (held.watching !== undefined && held.fault?.message !== next.message)
     held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
   held.fault = next
 }
 
-/** Removes keys from memory that are no longer in the directory, and checks that the current key exists. */
+/** Removes from memory the keys that are no longer in the directory, and checks that the current key exists. */
 const look = async (held: Held): Promise<void> => {
   const { key, opened, clock } = held
   try {
@@ -255,7 +255,7 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
-  // If two processes register the same key at once, the epoch's index may refuse one of them before it sees the other's row.
+  // If two processes register the same key at once, the unique index on epochs may refuse one insert before the other row is visible.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
       `its key of epoch ${epoch} is not the one that other processes use. All processes must share one directory: specify that one.`,

@@ -1,16 +1,17 @@
 /**
  * When the key of an epoch begins and ends. Pure.
  *
- * Deleting a row does not destroy its content: the bytes remain in the heap, in the write-ahead log and in backups. So all personal data is
- * sealed under the key of an epoch, which is stored outside the database and destroyed soon after the epoch. From then on, data that was
- * deleted before cannot be opened in any remaining copy.
+ * Deleting a row does not destroy its content: the bytes remain in the heap, in the write-ahead log and in backups. So all personal data is sealed
+ * under the key of an epoch. The key is stored outside the database and destroyed soon after the epoch ends. Once the key is destroyed, deleted
+ * data cannot be opened in any remaining copy.
  *
- * Epochs have 29 days and are numbered from the Unix epoch, so that a process needs only its clock to know the current one. A key exists for
- * at most 31 days: the epoch, 25 hours in which nothing is sealed under the key, and the hourly job that destroys it, with 23 hours to spare.
+ * Epochs have 29 days and are numbered from the Unix epoch, so that a process needs only its clock to know the current one. A key exists for at
+ * most 31 days: the epoch of 29 days, then 25 hours in which nothing is sealed under the key, then up to 23 hours until the hourly job has
+ * destroyed it.
  *
- * Data that lives for a day (stored answers, waiting retries) expires during the 25 hours and is never resealed. Longer-lived data (profile
- * keys younger than 30 days, the data set) is resealed under the current key. The 25 hours also allow for clocks that differ: a late process
- * still seals under the old key, an early one already under the next, and every value names its key.
+ * Data that lives for a day (stored answers, waiting retries) expires during the 25 hours and is never resealed. Longer-lived data (profile keys
+ * younger than 30 days, the data set) is resealed under the current key. The 25 hours also allow for clocks that differ. A process with a slow
+ * clock still seals under the old key, a process with a fast clock already under the next, and every value names its key.
  */
 
 const hourMs = 3_600_000
@@ -25,8 +26,8 @@ const keyMsMax = 31 * dayMs
 export const epochOf = (atMs: number): number => Math.floor(atMs / epochMs)
 
 /**
- * Whether no more values are sealed under a key, so that data still needed is resealed under the current key. The next epoch's key is in
- * use on hosts whose clock is fast; a key of any later epoch was made while a clock was wrong.
+ * Whether no new values are sealed under a key. Data that is still needed must then be resealed under the current key. The next epoch's key is not
+ * retired, because hosts with a fast clock use it. A key of any later epoch was made while a clock was wrong.
  */
 export const isRetired = (epoch: number, currentEpoch: number): boolean =>
   epoch < currentEpoch || epoch > currentEpoch + 1

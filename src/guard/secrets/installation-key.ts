@@ -18,7 +18,7 @@ export const secretKeyOf = (text: string): SecretKey => {
   return { derive, id: hash('sha256', checkOf({ derive }), 'hex').slice(0, 12) }
 }
 
-/** Returns a value that is equal for equal keys and does not help anyone who searches for the key. */
+/** Returns a value that is equal for equal keys and does not help to guess the key. */
 export const checkOf = ({ derive }: InstallationKey): string => derive('check').toString('base64url')
 
 const keyBytes = 32

@@ -31,7 +31,7 @@ export const derivingFrom = (secret: string): InstallationKey => ({
 export type Secrets = {
   /** Returns the HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** Returns the secret that signs cookies, derived from `text`. */
+  /** Derives from `text` the secret that signs cookies. */
   cookieSecret(text: string): string
   /** Returns the HMAC-SHA-256 of the secret part of an operator token, base64url. */
   operatorTokenHmac(secret: string): string
@@ -43,15 +43,15 @@ export type Secrets = {
   identifierHmac(identifier: string): string
   /** Returns the HMAC-SHA-256 of a request's content. It is equal for equal requests, and useless for guessing a request. */
   requestHmac(text: string): Buffer
-  /** HMAC-SHA-256 of a row of a read model, base64url. */
+  /** Computes the HMAC-SHA-256 of a row of a read model, base64url. */
   readonly rowSeal: RowSeal
-  /** The same for the digest of a re-rate's plan, if no signing key is available. */
+  /** Computes the HMAC-SHA-256 of the digest of a re-rate's plan. Used if no signing key is available. */
   readonly planSeal: RowSeal
-  /** Returns a sealer for values that others store for us, such as cookies. Personal data that we store is sealed under epoch keys. */
+  /** Returns a sealer for cookies and stored secrets. Personal data that we store is sealed under epoch keys. */
   sealer(purpose: string): Sealer
 }
 
-/** Authenticated encryption (AES-256-GCM). `context` is not stored, and is needed again to open. */
+/** Authenticated encryption (AES-256-GCM). `context` is not stored, and `open` needs it again. */
 export type Sealer = {
   /** Returns base64url of nonce, ciphertext and tag, which is different every time. */
   seal(text: string, context: string): string
@@ -59,7 +59,7 @@ export type Sealer = {
   open(sealed: string, context: string): string | null
 }
 
-/** The same with the key of the current epoch (`epoch-keys.ts`), which is later destroyed. Sealed texts begin with the key's id and a dot. */
+/** A sealer that uses the key of the current epoch (`epoch-keys.ts`), which is later destroyed. Sealed texts begin with the key's id and a dot. */
 export type EpochSealer = {
   /** Rejects with `Unavailable` while the current key is not available. */
   seal(text: string, context: string): Promise<string>
@@ -67,7 +67,7 @@ export type EpochSealer = {
   open(sealed: string, context: string): string | null
 }
 
-/** A `source` that is a text is replaced by the key derived from it. */
+/** If `source` is a text, the installation key is derived from it. */
 export const createSecrets = (source: string | InstallationKey): Secrets => {
   const { derive } = typeof source === 'string' ? derivingFrom(source) : source
   const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
