@@ -1,7 +1,7 @@
 /**
  * The facts about an address from its text alone: its canonical form, its family, and whether it can have a place.
  *
- * Accepts what `isIP` of `node:net` accepts, except zone ids. `net.BlockList` judges addresses, because a textual check that refuses
+ * Accepts what `isIP` of `node:net` accepts, except zone ids. `net.BlockList` classifies addresses, because a textual check that refuses
  * `10.0.0.1` would allow `::ffff:a00:1`.
  */
 import { BlockList, isIP } from 'node:net'
@@ -23,7 +23,7 @@ export type ParsedAddress = {
   type: 'IPv4' | 'IPv6'
   /** The address to look up: the IPv4 address inside a mapped, NAT64 or 6to4 form, otherwise the address itself. */
   lookup: LookupAddress
-  /** False for special-purpose and unallocated addresses, which must not be looked up. */
+  /** False for special-purpose and unallocated addresses. They must not be looked up. */
   reachable: boolean
 }
 
@@ -100,7 +100,7 @@ const ipv6 = {
   lookedUp: listed(ipv6SpecialPurpose, 'ipv6', true),
 }
 
-/** An exception takes precedence over the wider block that contains it. */
+/** A block of the registry that can be looked up takes precedence over a wider block that cannot. */
 const isReachableIPv4 = (text: string): boolean =>
   !ipv4.refused.check(text, 'ipv4') || ipv4.lookedUp.check(text, 'ipv4')
 

@@ -28,17 +28,17 @@ export const urlLengthMax = 2_048
 const connectTimeoutMsDefault = 3_000
 const headerBytesMax = 16_384
 const addressesDialledMax = 4
-/** The wait before the next address is dialled. Node's 250 ms are too short for another continent. */
+/** The wait before the next address is dialled. Node's default of 250 ms is too short for a server on another continent. */
 const attemptTimeoutMs = 600
 
-/** Returns what is wrong with a URL, apart from its host; null: the URL can be dialled if the guard permits it. */
+/** Returns why a URL cannot be dialled, apart from its host; null: the URL can be dialled if the guard permits its host. */
 export const refusalOf = (url: URL): string | null => {
   if (url.href.length > urlLengthMax) return 'url'
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
   return url.username === '' && url.password === '' ? null : 'userinfo'
 }
 
-/** Returns the host's addresses that may be dialled. Only exempt addresses may use another port than the scheme's own. */
+/** Returns the host's addresses that may be dialled. Only exempt addresses may use a port other than the scheme's default. */
 export const addressesToDial = async (
   { url, signal, deadline }: Target,
   { guard, resolveHost }: Dialling,
@@ -52,7 +52,7 @@ export const addressesToDial = async (
       : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
   const permitted = addresses.filter((address) => guard.mayDial(address))
   if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
-  // A WHATWG URL has an empty port if the port is the scheme's own.
+  // A WHATWG URL has an empty port if the port is the scheme's default.
   const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
   if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
@@ -83,7 +83,7 @@ export const clientTo = (
     },
     allowH2: false,
     maxHeaderSize: headerBytesMax,
-    // The request's deadline covers both.
+    // The request's deadline replaces both timeouts.
     headersTimeout: 0,
     bodyTimeout: 0,
   })

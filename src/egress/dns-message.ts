@@ -3,7 +3,7 @@ import { parseAddress } from './address.ts'
 
 /**
  * One DNS question as a message, and the meaning of its answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
- * trusted: an answer to another question does not count, records of other names are ignored, and names cannot contain syntax.
+ * trusted. An answer to a different question does not count, records of other names are ignored, and special characters in names are escaped.
  */
 
 export type DnsType = 'A' | 'AAAA' | 'MX'
@@ -25,10 +25,10 @@ export type DnsAnswer =
 export type DnsResponse = DnsAnswer | { readonly kind: 'truncated' }
 
 const headerOctets = 12
-/** RFC 1035 §2.3.4. The text of a name is one octet shorter than its 254 octets before the root label. */
+/** RFC 1035 §2.3.4. In text, a name has at most 253 characters. */
 const nameLengthMax = 253
 const labelPattern = /^[a-z0-9_-]{1,63}$/i
-/** More than any mail domain has in a message, authorities included. */
+/** More records, including authority records, than the answer for any mail domain contains. */
 const recordsReadMax = 256
 /** Resolvers refuse longer chains of aliases. */
 const aliasesMax = 8
@@ -50,8 +50,8 @@ export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =
     : null
 
 /**
- * Null for a message that does not answer this question, such as one with another id or name. The caller then keeps waiting, so that a
- * stranger cannot end the wait. An invalid answer to the question is EBADRESP.
+ * Null for a message that does not answer this question, such as a message with a different id or name. The caller then keeps waiting, so that a
+ * forged message cannot end the wait. An invalid answer to the question becomes EBADRESP.
  */
 export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsResponse | null => {
   if (message.length < headerOctets || message.readUInt16BE(0) !== question.id) return null
@@ -60,7 +60,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   if (!isResponse || message.readUInt16BE(4) !== 1) return null
   const packet = decoded(message)
   if (packet !== null && !answersQuestion(packet, question)) return null
-  // A message may be cut off anywhere, so a truncated one need not be valid.
+  // A truncated message may be cut off anywhere, so it need not be valid.
   if ((flags & 0x0200) !== 0) return { kind: 'truncated' }
   if (packet === null) return badResponse
   const code = flags & 0x000f
@@ -112,15 +112,15 @@ const conclude = (
     one.type === 'SOA' ? [Math.min(ttlOf(one), one.data.minimum ?? 0)] : [],
   )
   if (isUnknownName) return { kind: 'not_found', ttlSeconds: negativeTtlSeconds }
-  // Without an SOA record, name servers are a referral (RFC 2308 §2.2), and an alias alone is half an answer. The server does
-  // not resolve names, so nothing is known.
+  // Without an SOA record, name servers are a referral (RFC 2308 §2.2), and an alias without its target is an incomplete answer. Neither proves
+  // that a record does not exist.
   const isResolved = owner === asked && !authorities.some((one) => one.type === 'NS')
   return negativeTtlSeconds !== null || isResolved
     ? { kind: 'no_data', ttlSeconds: negativeTtlSeconds }
     : badResponse
 }
 
-/** Null for an invalid address, because the wire format allows a record to be shorter than its address. */
+/** Null for an invalid address. The wire format allows a record that is too short for an address. */
 const recordOf = (answer: Answer): DnsRecord | null => {
   if (answer.type === 'MX')
     return { priority: answer.data.preference ?? 0, value: hostName(answer.data.exchange) }
@@ -138,8 +138,8 @@ const ttlOf = (answer: Answer): number => {
 }
 
 /**
- * Returns a name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in
- * decimal, so that they cannot be mistaken for syntax elsewhere.
+ * Returns a name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in decimal, so
+ * that no later code takes them for syntax.
  */
 const hostName = (name: string): string =>
   name === '.'

@@ -16,20 +16,20 @@ import {
 /**
  * Asks recursive resolvers one question. Has no cache and no state: `dns.ts` has those.
  *
- * Every attempt has its own socket, and so a random port in addition to the random id. The socket is connected, so that the kernel drops packets
- * from other addresses. A truncated answer is requested again over TCP. SERVFAIL or REFUSED counts as an answer: the next server is asked, and
- * that server is not asked again.
+ * Every attempt has its own socket, so both the port and the id are random. The socket is connected, so that the kernel drops packets from other
+ * addresses. A truncated answer is requested again over TCP. SERVFAIL or REFUSED counts as an answer, so the next server is asked, and the server
+ * that sent it is not asked again.
  */
 type DnsServer = { readonly address: string; readonly port: number }
 
-/** Rounds over the servers that have not answered. */
+/** The number of rounds. Each asks the servers that have not answered. */
 const roundsMax = 2
 const serversMax = 3
-/** Limits a reply over TCP. No domain's mail exchangers need a tenth of this. */
+/** Limits a reply over TCP. A list of mail exchangers needs less than a tenth of this. */
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
-/** Returns the first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError for an invalid text. */
+/** Returns the first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError for any other text. */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
   if (texts?.length === 0) throw new TypeError('at least one DNS server is needed')
   return (texts ?? getServers()).slice(0, serversMax).map((text) => {
@@ -91,7 +91,7 @@ const askServer = async (server: DnsServer, question: DnsQuestion, timeoutMs: nu
   }
 }
 
-/** Rejects with the socket's error. */
+/** Asks one server. Rejects with the socket's error. */
 type Ask = (
   server: DnsServer,
   question: DnsQuestion,

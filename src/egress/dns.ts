@@ -7,8 +7,8 @@ import { askServers, dnsServers } from './dns-query.ts'
  * DNS with a cache that respects TTLs. Identical questions in progress are sent upstream once.
  *
  * `node:dns` uses only the system's servers, drops the TTLs of MX records and of negative answers, mistakes a referral for "there is no mail
- * server", and does not share questions. `dns.lookup` would fill the thread pool that file reads and key derivation need: four slow names are
- * enough.
+ * server", and does not share questions. With `dns.lookup`, four slow names would occupy the whole thread pool, which file reads and key
+ * derivation need.
  */
 export type Dns = {
   /**
@@ -31,24 +31,24 @@ type DnsStatus = {
 const questionDeadlineMs = 5_000
 /** A resolver that has not answered in this time has probably lost the datagram. */
 const attemptTimeoutMsDefault = 1_500
-/** A zone may allow a day, but an earlier end of the cache entry costs only one question. */
+/** A zone may allow a day, but asking again earlier costs only one question. */
 const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
 /** How long a failure, or a negative answer without a TTL, is cached (RFC 2308 §5 forbids longer). */
 const failureTtlSeconds = 5
-/** If the servers of a zone do not answer, each call about it occupies a dozen places for seconds. */
+/** The most questions in progress. If a zone's servers do not answer, each call about the zone has a dozen questions in progress for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
 /** Limits names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
 const charactersMax = 8 * 1024 * 1024
 /** Added to the length of a record's text. */
 const recordCharacters = 32
-/** The records kept of one answer: MX records by priority, addresses in their order. */
+/** The most records kept of one answer: the MX records with the best priority, or the first addresses. */
 const recordsKept = 32
 
 type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }
 
-/** `servers` as for `dnsServers`. `clock` counts milliseconds and should be monotonic (`performance`). */
+/** `servers` has the form that `dnsServers` accepts. `clock` counts milliseconds and should be monotonic (`performance`). */
 export const createDns = ({
   servers: texts,
   clock,

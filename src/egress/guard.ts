@@ -2,13 +2,13 @@ import { BlockList, isIP } from 'node:net'
 import { blocksOf, dottedOf, groupsOf, type ParsedAddress, parseAddress } from './address.ts'
 
 /**
- * Decides which addresses this process may connect to if a stranger chose the target. The guard judges addresses, never names: a name is
- * resolved once, each of its addresses is judged, and a permitted address is dialled. Resolving the name again would give unjudged addresses.
+ * Decides which addresses this process may connect to if a stranger chose the target. The guard judges addresses, never names. A name is resolved
+ * once, each of its addresses is judged, and a permitted address is dialled. Resolving the name again could return addresses that were not judged.
  */
 export type EgressGuard = {
   /**
-   * True for an exempt address, and for one in allocated, global, unicast space outside this network. Mapped, NAT64 and 6to4 forms are judged by
-   * the IPv4 address inside, ISATAP forms by both. False for text that is not an address, including zone ids.
+   * True for an exempt address, and for a global unicast address in allocated space outside this network. Mapped, NAT64 and 6to4 forms are judged
+   * by the IPv4 address inside, ISATAP forms by both addresses. False for text that is not an address, including zone ids.
    */
   mayDial(address: string): boolean
   /** True for an address that the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
@@ -18,11 +18,11 @@ export type EgressGuard = {
 }
 
 /**
- * `allow` are exempt CIDR blocks or addresses, for tests and internal servers. Throws a TypeError that names the first invalid one.
+ * `allow` lists the exempt CIDR blocks or addresses, for tests and internal servers. Throws a TypeError that names the first invalid item.
  *
  * An IPv4 block also exempts the mapped forms of its addresses, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1. It does not exempt their
- * NAT64 and 6to4 forms, which lead to a translator with another 10.0.0.1. Mapped addresses count only as IPv4, so that no IPv6 block, not even
- * `::/0`, opens an IPv4 network.
+ * NAT64 and 6to4 forms, which lead to a translator, where 10.0.0.1 is a different host. Mapped addresses count only as IPv4, so that no IPv6
+ * block, not even `::/0`, opens an IPv4 network.
  */
 export const createEgressGuard = ({ allow }: { allow: readonly string[] }): EgressGuard => {
   // A shared list would check IPv4 addresses against IPv6 blocks in their mapped form.
@@ -44,15 +44,15 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
 }
 
 /**
- * Public addresses at which clouds serve their own machines, for example with credentials and start scripts. The other known ones
- * (169.254.169.254 and its neighbours, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private or reserved. This list is only for
- * dialling; its addresses can be looked up.
+ * Public addresses at which cloud providers offer services to their own machines, such as credentials and start scripts. All other known addresses
+ * of this kind (169.254.169.254 and nearby, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private or reserved. This list is only
+ * for dialling; its addresses can be looked up.
  */
 const platforms = blocksOf(
   [
     // Azure WireServer, from which machines get certificates and extensions.
     '168.63.129.16/32',
-    // IBM Cloud infrastructure and service endpoints, which are only routed inside.
+    // IBM Cloud infrastructure and service endpoints, which are routed only within IBM Cloud.
     '161.26.0.0/16',
     '166.8.0.0/14',
   ],
@@ -68,9 +68,8 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
 }
 
 /**
- * Returns the IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix,
- * because a machine with such an interface sends the packet there. Null for other addresses. Ignores the bits that classify the IPv4
- * address.
+ * Returns the IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix. A machine
+ * with an ISATAP interface sends the packet to that IPv4 address. Null for other addresses. Ignores the bits that classify the IPv4 address.
  */
 const tunnelledTo = (canonical: string): string | null => {
   if (isMapped(canonical)) return null

@@ -1,6 +1,9 @@
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Interprets at least one node. Lists and `@graph`s are unrolled; nested nodes stay in their parent. If this throws, the page is malformed. */
+/**
+ * Interprets the nodes of a page, of which there is at least one. Lists and `@graph`s are already unrolled; nested nodes stay in their parent. If
+ * this throws, the page is malformed.
+ */
 export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
 
 /** Returns a node's types without the prefix of the vocabulary, such as `Person` or `Organization`. */

@@ -7,7 +7,7 @@ type PageReader = (nodes: readonly JsonObject[]) => unknown
 
 /** The part of a page that is searched for `<meta charset>`, as in browsers (HTML Standard §13.2.3.2). */
 const charsetWithinBytes = 1_024
-/** Characters to parse before checking whether enough blocks were found. */
+/** After this many characters, parsing pauses to check whether enough blocks were found. */
 const writeCharacters = 64 * 1024
 
 /** Calls the reader with the nodes of the page. If the reader throws, the page is malformed. */
@@ -44,7 +44,7 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
     try {
       return new TextDecoder(label).decode(html)
     } catch {
-      // The charset is unknown.
+      // The charset is unknown, so the next one is tried.
     }
   }
   return ''
@@ -86,7 +86,7 @@ const parsed = (block: string): unknown => {
     try {
       return JSON.parse(candidate, bounded)
     } catch {
-      // Tried once more without control characters.
+      // Parsed again below, without control characters.
     }
   }
   return undefined
@@ -101,7 +101,7 @@ const withoutCdata = (text: string): string => {
   return inside.endsWith('//') || inside.endsWith('/*') ? inside.slice(0, -2) : inside
 }
 
-/** Works level by level instead of recursively, because it checks the depth. */
+/** Works level by level instead of recursively, because the value may be nested too deeply for recursion. */
 const depthWithin = (value: unknown, depthMax: number): boolean => {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

@@ -1,9 +1,9 @@
 /**
  * Reads the JSON-LD of a web page (`<script type="application/ld+json">`) without trusting the page.
  *
- * Hostile markup can keep a parser busy, so each page is parsed in a separate thread, which is killed when its time is up and shares nothing
- * with the next page. The caller's reader interprets the page in the same thread and within the same time, so the main thread gets only the
- * reader's answer and never raw text of the page.
+ * Hostile markup can keep a parser busy, so each page is parsed in a separate thread, which is killed when its time is up and shares nothing with
+ * the next page. The caller's reader also runs in that thread and within that time, so the main thread gets only the reader's answer and never raw
+ * text of the page.
  */
 import { Worker } from 'node:worker_threads'
 
@@ -23,7 +23,7 @@ export const jsonLdLimits = {
   /** The limit for the page. */
   htmlBytesMax: 2 * 1024 * 1024,
   blocksMax: 5,
-  /** The limit for all blocks of a page together. A block that exceeds the rest is skipped. */
+  /** The limit for all blocks of a page together. A block that would exceed it is skipped. */
   blockCharactersMax: 512 * 1024,
   /** Objects and lists inside each other. */
   depthMax: 32,
@@ -32,7 +32,7 @@ export const jsonLdLimits = {
   textCharactersMax: 16_384,
 } as const
 
-/** From when a thread has the page until the reader answers. A large honest page takes tens of milliseconds. */
+/** The time from when a thread gets the page until the reader answers. A large honest page takes tens of milliseconds. */
 export const jsonLdTimeMaxMs = 1_000
 
 /** Loading a thread and its reader takes about 150 ms. If it takes longer than this, the machine is too busy for pages. */
@@ -68,7 +68,7 @@ export const readJsonLd = async <Answer>(
 ): Promise<JsonLd<Answer>> => {
   if (!(await takeTurn(deadlineMs))) return { kind: 'too_slow' }
   try {
-    // Copied, because a Buffer may share its memory with others.
+    // Copied, because a Buffer may share its memory with other Buffers.
     const page = new Uint8Array(html.subarray(0, jsonLdLimits.htmlBytesMax))
     const thread = { module: reader.module.href, input: reader.input }
     return (await readInThread({ html: page, charset }, thread, deadlineMs)) as JsonLd<Answer>
@@ -78,7 +78,7 @@ export const readJsonLd = async <Answer>(
   }
 }
 
-/** Waits for a thread. False: the deadline came first, or too many are waiting. */
+/** Waits for a thread. False: the deadline came first, or too many callers are waiting. */
 const takeTurn = (deadlineMs: number): Promise<boolean> => {
   const remainingMs = deadlineMs - performance.now()
   if (remainingMs <= 0) return Promise.resolve(false)
@@ -106,7 +106,7 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
     const worker = new Worker(new URL('./json-ld-worker.ts', import.meta.url), {
       execArgv: [],
       workerData: thread,
-      // The thread needs none of our variables, and must not see secrets.
+      // The thread needs no environment variables, and must not see the secrets in them.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: threadHeapMaxMb, stackSizeMb: 4 },
     })
@@ -115,7 +115,7 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
       worker.removeAllListeners()
       // A thread that is being ended may still report an error, which would end the process without a listener.
       worker.on('error', () => undefined)
-      // Settles only when the thread has ended, because it counts until then.
+      // Settles only when the thread has ended, because a running thread counts toward `threadsMax`.
       worker.terminate().then(how, how)
     }
     const tooSlow = (): void => settle(() => resolve({ kind: 'too_slow' }))

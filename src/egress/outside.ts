@@ -4,7 +4,7 @@ import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
-/** The ways out of this process. Only addresses that the operator chose can be exempt from the guard. */
+/** All outgoing HTTP requests and the guards that judge their addresses. Only addresses that the operator chose can be exempt from the guard. */
 export type Outside = {
   /** Judges addresses from partners and strangers, and exempts none. */
   readonly guard: EgressGuard
@@ -23,7 +23,7 @@ export type Outside = {
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** The most pages at a time, because each hostile page may use its maximum decoded size until it is released. */
+/** The most pages at a time, because a hostile page may use its maximum decoded size in memory. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 
@@ -58,7 +58,7 @@ export const createOutside = ({
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, dialling)
       } finally {
-        // Passes the place on directly, so that no other request takes it in between.
+        // Passes the place directly to the next request, so that no later request takes it first.
         const [first] = waiting
         if (first === undefined) fetching -= 1
         else {
@@ -70,7 +70,7 @@ export const createOutside = ({
   }
 }
 
-/** True when a place was passed on; false if the request's time was up before. */
+/** True when the request gets a place; false if its time is up first. */
 const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageRequest): Promise<boolean> =>
   new Promise((resolve) => {
     const done = (placed: boolean): void => {

@@ -25,7 +25,7 @@ export type PageRequest = {
   readonly headers?: Readonly<Record<string, string>>
   /** The media types to read, in lower case, such as `text/html`. */
   readonly accept: readonly string[]
-  /** The limit for everything together: names, redirects and the last byte of the body. */
+  /** The limit for everything together, from resolving names through redirects to the last byte of the body. */
   readonly deadlineMs: number
   readonly connectTimeoutMs?: number
   readonly wireBytesMax?: number
@@ -64,10 +64,10 @@ const redirectsMaxDefault = 3
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 const bodilessStatuses = new Set([204, 205, 304])
-/** Only these headers follow a redirect to another origin, because the others may contain a secret. */
+/** Only these headers are sent to another origin after a redirect, because all other headers may contain a secret. */
 const headersForAnyone = new Set(['user-agent', 'accept-language'])
 
-/** GETs a page over http or https. Only exempt addresses (`EGRESS_ALLOW`) can use another port than the default. */
+/** GETs a page over http or https. Only exempt addresses (`EGRESS_ALLOW`) can use a port other than the default. */
 export const fetchBounded = async (request: PageRequest, dialling: Dialling): Promise<PageAnswer> => {
   const deadline = AbortSignal.timeout(request.deadlineMs)
   const signal = request.signal === undefined ? deadline : AbortSignal.any([deadline, request.signal])
@@ -117,7 +117,7 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
       headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
       signal,
     })
-    // When the client is destroyed, an unread body has no other listener.
+    // When the client is destroyed, an unread body emits an error, which needs a listener.
     response.body.on('error', () => undefined)
     return await answerOf(response, hop)
   } catch (error) {

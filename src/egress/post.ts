@@ -9,7 +9,7 @@ export type PostRequest = {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
-  /** The limit for everything together: names, connection and status. */
+  /** The limit for everything together: resolving the name, connecting and receiving the status. */
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
 }
