@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib'
 
 /**
- * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32, at least 190
- * random bits) is shown once and stored only as an HMAC. The checksum (6, base62 of the CRC-32 of everything before it) detects mistyped
- * texts and guesses without a look-up.
+ * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32 characters, at
+ * least 190 random bits) is shown once and stored only as an HMAC. The checksum (6 characters, the base62 CRC-32 of everything before it) detects
+ * mistyped texts and guesses without a look-up.
  */
 export const publicIdLength = 16
 const secretLength = 32

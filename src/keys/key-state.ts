@@ -89,7 +89,7 @@ export type KeyRefusal = { refused: string }
 export const graceDaysMax = 90
 const graceMsMax = graceDaysMax * 86_400_000
 
-/** Gives a live key a successor; the key works until `graceUntil`. Refuses a key that has ended or was already rotated. */
+/** Gives a live key a successor. The old key works until `graceUntil`. Refuses a key that has ended or was already rotated. */
 export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },
@@ -116,7 +116,7 @@ export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent 
   }
 }
 
-/** Revokes a key, which is possible once. */
+/** Revokes a key. Refuses a key that is already revoked. */
 export const revokeKey = (key: KeyState, reason: string): KeyEvent | KeyRefusal =>
   key.revokedAt === null
     ? { type: 'ApiKeyRevoked', data: { key_id: key.keyId, reason } }

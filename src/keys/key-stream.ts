@@ -3,9 +3,9 @@ import { evolveKey, type KeyEvent, type KeyState } from './key-state.ts'
 export type KeyStream = {
   /** The revision of the last folded event; −1: none. */
   readonly revision: number
-  /** Undefined: no readable event issues the key. */
+  /** Undefined: the stream has no readable event that issues the key. */
   readonly state: KeyState | undefined
-  /** A readable event revokes the key. No other event can undo that. */
+  /** Whether a readable event revokes the key. No later event can undo a revocation. */
   readonly revoked: boolean
   /** The revision of the first unreadable event, which may have ended the key. */
   readonly unreadableAt: number | null
@@ -33,5 +33,5 @@ export const foldKeyStream = (
         revoked: stream.revoked || event.type === 'ApiKeyRevoked',
       }
 
-/** Whether it is unknown if the key still works. A revocation removes the doubt. */
+/** Whether it is uncertain that the key still works. A revocation removes the doubt. */
 export const isInDoubt = ({ revoked, unreadableAt }: KeyStream): boolean => !revoked && unreadableAt !== null
