@@ -2,10 +2,10 @@ import type pg from 'pg'
 import type { Notice } from './notices.ts'
 import { putDown } from './outbox.ts'
 
-/** Finds keys that soon expire or whose grace period soon ends, in a read model: a wrong row can only cause a wrong warning. */
+/** Finds keys that soon expire or whose grace period soon ends. Reads a read model, because a wrong row can only cause a wrong warning. */
 
 const dayMs = 24 * 3_600_000
-/** How many days before the end notices are sent. A key with less than a day left gets only the last notice. */
+/** Notices are sent this many days before a key's end. A key with less than a day left gets only the last notice. */
 const daysBefore = [7, 1] as const
 const keysMax = 10_000
 
@@ -16,7 +16,7 @@ type EndingKey = {
   readonly ends_at: Date
 }
 
-/** Returns the notice that is due now for a key; null: none. Pure. */
+/** Returns the notice that is due now for a key; null: no notice is due. */
 export const expiryNotice = (
   { key_id, organization_id, successor_id, ends_at }: EndingKey,
   nowMs: number,

@@ -29,19 +29,19 @@ type Settings = {
 
 const prefixes = ['ledger-', 'pricebook', 'checkpoint'] as const
 const batchMax = 2_000
-/** Small batches cost as much as large ones, so a webhook may wait this long. */
+/** Small batches cost as much as large batches, so notices are collected for this long. */
 const batchIntervalMs = 250
 /** How soon the first webhook is noticed. */
 const listenersRetryMs = 2_000
 
-/** Another process moved the place, so the batch must be rolled back. */
+/** Another process has already read these events, so the batch must be rolled back. */
 class Overtaken extends Error {
   override name = 'Overtaken'
 }
 
 /**
- * Reads the event log for webhooks, in one process at a time. The place in the log, the balances there and the messages are written in one
- * transaction. This is not a projection, because a rebuild would send every notice again.
+ * Reads the event log for webhooks, in one process at a time. The position in the log, the balances at that position and the messages are written
+ * in one transaction. This is not a projection, because rebuilding a projection would send every notice again.
  *
  * Without webhooks, nothing is read. After the first webhook is created, the log is read from its beginning, for the balances.
  */
@@ -64,7 +64,7 @@ export const createWebhookFollower = (settings: Settings): HeldWork => {
 const isHeard = async (pool: pg.Pool): Promise<boolean> =>
   (await pool.query('select from webhook_endpoints where disabled_at is null limit 1')).rows.length > 0
 
-/** Reads the log until the signal aborts. Throws if it ends for another reason. */
+/** Reads the log until the signal aborts. Throws if reading ends for another reason. */
 const followLog = async (settings: Settings, signal: AbortSignal, works: () => void): Promise<void> => {
   const { pool, eventLog, logger } = settings
   let place = await readPlace(pool)
@@ -124,7 +124,7 @@ const takeBatch = async (
   return to
 }
 
-/** An unreadable event causes no notice. Other parts that depend on it report it. */
+/** An unreadable event causes no notice. */
 const readNotice = (
   recorded: RecordedEvent,
   balances: Map<string, Balance>,

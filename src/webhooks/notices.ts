@@ -27,7 +27,7 @@ const noBalance: Balance = { micro: 0n, threshold: null }
 
 const isLow = ({ micro, threshold }: Balance): boolean => threshold !== null && micro < threshold
 
-/** Only these events can cause notices. Others, mostly facts about calls, are not parsed. */
+/** Only these events can cause notices. All other events, mostly facts about calls, are not parsed. */
 export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
   'CreditGranted',
   'CreditCharged',
@@ -57,9 +57,9 @@ const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
 }
 
 /**
- * Returns the notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their
- * organizations, and is updated. A balance causes a notice when it falls below the threshold, and another only after it was no longer
- * below. Throws if the event's data do not match its type.
+ * Returns the notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their organizations, and is
+ * updated. A balance causes a notice when it falls below the threshold. It causes another notice only if it has been at or above the threshold in
+ * between. Throws if the event's data do not match its type.
  */
 export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
   const organizationId = organizationOfStream(event.recorded.stream)
@@ -83,7 +83,7 @@ const noticeOfOne = (
 const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 'at' | 'recordedAtMs'> => ({
   source: recorded.id,
   at: metadata.effective_at,
-  // The writer's time, which a copy of the log keeps.
+  // The time in the metadata is the writer's. Copying the log does not change it.
   recordedAtMs: Date.parse(metadata.recorded_at),
 })
 

@@ -4,12 +4,12 @@ import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Notice } from './notices.ts'
 
 /**
- * The messages to be sent, one row for each webhook and notice. They are written in the transaction that moves the place in the event log,
- * so that none is lost. A message's id derives from the webhook and the notice's source, and messages are stored longer than notices stay
- * news, so a message is never sent twice, even if the whole log is read again.
+ * The messages to be sent, one row for each webhook and notice. They are written in the transaction that advances the position in the event log,
+ * so that none is lost. A message's id derives from the webhook and the notice's source. Messages are stored for longer than `noticeMsMax`, so a
+ * message is never sent twice, even if the whole log is read again.
  */
 
-/** A notice that is older when it is read is not sent, because it is no longer news. Messages are stored much longer. */
+/** An older notice is not sent, because it is out of date. */
 const noticeMsMax = 30 * 24 * 3_600_000
 /** A message that was delivered or failed is deleted after this time. */
 const keptDays = 90
@@ -120,7 +120,7 @@ export const putDown = async (
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
 }
 
-/** Returns webhooks with a due message; the longest waiting ones come first. */
+/** Returns webhooks with a due message. Webhooks that have waited longest come first. */
 export const dueWebhooks = async (
   pool: pg.Pool,
   { nowMs, max }: { nowMs: number; max: number },
@@ -139,8 +139,8 @@ export const dueWebhooks = async (
 export const forgottenAtOnceMax = 5_000
 
 /**
- * Deletes messages that were delivered or failed long ago, and old secrets that no longer sign. Returns the number of messages; call it again
- * while it returns the maximum.
+ * Deletes messages that were delivered or failed long ago, and old secrets that no longer sign. Returns the number of messages; call again while
+ * this is the maximum.
  */
 export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   await pool.query(

@@ -5,8 +5,8 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { type Message, signedHeaders } from './signature.ts'
 
 /**
- * Sends the due messages of a webhook in the order in which they became due, in one process at a time. If a process dies after sending a message
- * and before recording that, the message is sent again with the same id.
+ * Sends a webhook's messages in the order in which they became due, in one process at a time. If a process sends a message and dies before it
+ * records that, the message is sent again with the same id.
  */
 
 export type Sending = {
@@ -28,15 +28,15 @@ type AttemptOutcome = (typeof attemptOutcomes)[number]
 /** The purpose of the key that seals secrets. The context is the webhook's id. */
 export const webhookSealPurpose = 'webhook-secret'
 
-/** Limits one attempt, because a receiver should accept a message and process it later. */
+/** Limits one attempt. A receiver should accept a message quickly and process it later. */
 const deadlineMs = 10_000
 /** After this many messages, it is the turn of other webhooks. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than a round with its last attempt, so a webhook is busy this long only if its process died. */
+/** Longer than any round, so a webhook is reserved for this long only if its process died. */
 const busyMs = 60_000
 
-/** A webhook's URL and the secrets that sign its messages, for a while including the previous one. */
+/** A webhook's URL and the secrets that sign its messages. After a rotation, the previous secret is included for a while. */
 export type Receiver = {
   readonly webhook_id: string
   /** Null: the operator's own webhook, which alone may use addresses that `EGRESS_ALLOW` exempts. */
@@ -77,7 +77,7 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: the number of attempts. `more`: the round ended because it is the turn of others; `failing`: the webhook fails. */
+/** `sent`: the number of attempts. `more`: messages are left, but it is another webhook's turn. `failing`: the last attempt failed. */
 type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
 
 /** Runs a round for a webhook, unless another process is sending to it. */
@@ -138,7 +138,7 @@ const claim = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<C
   return rows[0] ?? null
 }
 
-/** A message, with its webhook as it is now: its secret may have been rotated since the round began. */
+/** A message with its webhook's current data, because the secret may have been rotated since the round began. */
 type Due = Receiver & {
   readonly delivery_id: string
   readonly payload: string
@@ -212,7 +212,7 @@ const spread = 0.1
 /** A webhook without a success for this long is disabled. */
 export const failingMsMax = 3 * 24 * hourMs
 
-/** Returns the time of the next attempt after this many attempts; null: there is none. `chance` is from 0 to 1. */
+/** Returns the time of the next attempt after this many attempts; null: no further attempt is made. `chance` is from 0 to 1. */
 export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): number | null => {
   const delayMs = retryDelaysMs[attempts - 1]
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))

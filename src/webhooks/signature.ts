@@ -3,20 +3,22 @@ import { createHmac } from 'node:crypto'
 /** Standard Webhooks (https://www.standardwebhooks.com) let a receiver check that a message is ours, complete and recent. Pure. */
 
 const secretPrefix = 'whsec_'
-/** The specification requires 24 to 64. */
+/** Standard Webhooks requires 24 to 64 bytes. */
 export const secretBytes = 32
 
 /** Returns a secret in the form that receivers use. */
 export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
 
 export type Message = {
-  /** The same for every attempt, so that a receiver recognizes repetitions. */
+  /** The id stays the same in every attempt, so that a receiver recognizes repetitions. */
   readonly id: string
   readonly atMs: number
   readonly body: string
 }
 
-/** Signs with each secret, because the previous one still counts for a while. A receiver accepts a message if one signature matches. */
+/**
+ * Signs with each secret, because receivers may still use the previous secret for a while. A receiver accepts a message if one signature matches.
+ */
 export const signedHeaders = (
   secrets: string | readonly string[],
   { id, atMs, body }: Message,
