@@ -88,12 +88,12 @@ export const emailValidationResult = z.object({
 })
 export type EmailValidationResult = z.infer<typeof emailValidationResult>
 
-/** The answer repeats at most this much of the text; an address has at most 254 octets (RFC 5321). */
+/** The answer repeats at most this many characters of the text. An address has at most 254 octets (RFC 5321). */
 export const emailCharactersMax = 320
 
 export type EmailRequest = { readonly email: string; readonly companyRequested: boolean }
 
-/** Refuses a missing address or one of another type; a malformed address gets an answer (Spec §4.1, decision 16). */
+/** Refuses a missing address or a value that is not a text. A malformed address is answered (Spec §4.1, decision 16). */
 export const parseEmailRequest = ({
   email,
   include_company_data: company,

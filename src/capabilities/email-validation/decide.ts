@@ -102,8 +102,8 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 }
 
 /**
- * We look for a company if the mailbox's server gave a useful answer and the domain belongs to a business (decision 10).
- * We do not look if the verdict is unknown, because partners then ask again and would pay for the same company each time.
+ * A company is looked up if the mailbox's server gave a useful answer and the domain belongs to a business (decision 10). If the verdict is
+ * unknown, no company is looked up, because partners then ask again and would pay for the same company each time.
  */
 export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
   (status === 'valid' || (status === 'risky' && row !== disposableRow)) &&
@@ -211,7 +211,7 @@ const notAttempted: Checks['smtp'] = {
   enhanced_code: null,
 }
 
-/** If a server refuses us, that shows nothing about the mailbox. */
+/** A server that refuses us gives no information about the mailbox. */
 const smtpCheckOf = (mailbox: MailboxEvidence | null): Checks['smtp'] => {
   if (mailbox === null || mailbox.connected === null) return notAttempted
   const { outcome } = mailbox

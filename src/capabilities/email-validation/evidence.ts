@@ -27,7 +27,7 @@ export const syntaxReasons = [
 export type SyntaxReason = (typeof syntaxReasons)[number]
 
 export type EmailAddress = {
-  /** In NFC, with the domain in lower case as U-labels. The local part keeps its case, because only its host knows whether case matters. */
+  /** In NFC, with the domain in lower case as U-labels. The local part keeps its case, because only the mail server knows whether case matters. */
   readonly normalized: string
   /** A quoted local part has its quotes here only if they are needed. */
   readonly localPart: string
@@ -53,9 +53,9 @@ export type ListEvidence = {
   readonly subaddress: string | null
   /** The corrected address, if the domain looks like a mistyped provider. */
   readonly didYouMean: string | null
-  /** The registrable domain (public suffix plus one label), ASCII; null for a literal, a single label or a suffix itself. */
+  /** The registrable domain (public suffix plus one label), ASCII; null for an address literal, a single label or a public suffix. */
   readonly registrableDomain: string | null
-  /** False for a special-use domain or one that by definition is not in the DNS root: it is never routable (RFC 6761, RFC 2606). */
+  /** False for a special-use domain, and for a domain that by definition is not in the DNS root (RFC 6761, RFC 2606). */
   readonly routable: boolean
 }
 
@@ -74,7 +74,7 @@ export type MxEvidence =
       /** `google`, `microsoft`, …; null if unknown. */
       readonly provider: string | null
     }
-  /** Every target is missing, an address literal, localhost or outside global address space. */
+  /** Every target does not exist, or is an address literal, localhost or outside global address space. */
   | {
       readonly kind: 'unroutable'
       readonly implicit: boolean

@@ -104,7 +104,7 @@ const gatherDomain = async (
   return { ...known, mx, disposableExchange }
 }
 
-/** Whether only the mailbox's server can decide: without its answer, the verdict is row 9. */
+/** Whether only the mailbox's server can decide. Without the server's answer, the verdict is row 9. */
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
 /** False if the servers accept every recipient, so that their answer means nothing. */
@@ -120,14 +120,14 @@ const askMailbox = async (
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
   const checkedAt = (): string => new Date(clock.now()).toISOString()
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
-  // Unlike the HMAC in facts, this one keeps case, because only the server knows whether case matters (RFC 5321 §2.4).
+  // Unlike the HMAC in facts, this HMAC is case-sensitive, because only the server knows whether case matters (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
   const known = await checks.find(secrets.addressHmac(parsed.address.normalized))
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // The call does not wait long for the queue: its answer is the same if no later check can be scheduled.
+    // The call does not wait long for the queue, because its answer is the same if no later check can be scheduled.
     const asked = sealer
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))

@@ -44,7 +44,7 @@ import { askAgain, retrySealPurpose } from './mailbox/probe/retry.ts'
 import { readAddress } from './read-address.ts'
 import { rehearsal } from './rehearsal.ts'
 
-/** A row of the decision table always has the same status. */
+/** A row of the decision table always has the same status, so verdicts are counted by row alone. */
 const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver => {
   const verdicts = new Map<number, { readonly status: EmailStatus; count: number }>()
   meters.total(
@@ -309,7 +309,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
 }
 
-/** This machine's name, if mail servers would accept it as a host name. */
+/** Returns this machine's name if mail servers would accept it as a host name. */
 const ownName = (): string =>
   /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
 

@@ -22,7 +22,7 @@ export type GeoDatabaseOptions = {
   /** One file with both families, or one per family. */
   paths: string[]
   logger: GeoLogger
-  /** How often we check whether the files on disk have changed; 60,000 by default. */
+  /** How often the service checks whether the files on disk have changed; 60,000 by default. */
   pollIntervalMs?: number
   /** Milliseconds since the epoch; `Date.now` by default. */
   clock?: () => number
@@ -41,7 +41,7 @@ type GeoFileStatus = {
 
 type GeoStatus = {
   files: GeoFileStatus[]
-  /** The date of the oldest file, ISO 8601 UTC. */
+  /** The build date of the oldest file, ISO 8601 UTC. */
   build_date: string
   age_days: number
   database_type: string
@@ -55,9 +55,9 @@ type GeoStatus = {
 
 export type GeoDatabase = {
   /**
-   * Returns the location of an address; null if the files have no country for it or no file covers its family, if the text is not of
-   * its family, or if the record is damaged. Never throws. Addresses that share a record get the same frozen object while the reader
-   * caches the record, so the object can be the key of a WeakMap.
+   * Returns the location of an address; null if the files have no country for the address, if no file covers its family, if the text does not
+   * match the family, or if the record is damaged. Never throws. Addresses that share a record get the same frozen object while the reader caches
+   * the record, so the object can be the key of a WeakMap.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -88,7 +88,7 @@ export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoD
 }
 
 class ReloadingDatabase implements GeoDatabase {
-  /** A lookup reads this only once, because a reload can replace it in between. */
+  /** Each lookup reads this member once, because a reload can replace it at any time. */
   #serving: Serving
   #reloads = 0
   #failedReloads = 0
@@ -151,7 +151,7 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** Reloads never overlap, and at most one waits. It reads the files as they are when it starts. */
+  /** Reloads never overlap, and at most one reload waits. A reload reads the files as they are when it starts. */
   reload(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#waiting ??= this.#running.then(() => {
@@ -211,7 +211,7 @@ class ReloadingDatabase implements GeoDatabase {
       for (const family of silent)
         this.#logger.warn({ path, family }, `geo database: the file locates no public IPv${family} address`)
     const paths = files.map(({ path }) => path)
-    // A file with an IPv4 tree says nothing about IPv6, but one with an IPv6 tree can contain both.
+    // A file with an IPv4 tree contains only IPv4, but a file with an IPv6 tree can contain both families.
     const claimed = (family: 4 | 6): boolean =>
       files.some(({ reader }) => family === 4 || reader.metadata.ipVersion === 6)
     for (const [family, source] of [

@@ -31,15 +31,15 @@ export type GeoFile = {
 const decodedValuesMax = 10_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
-/** Samples in private or reserved space are dropped; this ends the search in a file that has nothing else. */
+/** Samples in private or reserved space are dropped. This limit ends the search in a file that has no other addresses. */
 const sampleAttemptsMax = 5_000
 /** The number of empty branches that the search for one sample may visit. */
 const barrenMax = 4_096
-/** A file with fewer countries is of another kind, such as networks by AS number. */
+/** If fewer samples have a country, the file is not a location file, but contains for example networks by AS number. */
 const locatedShareMin = 0.1
 /** Build dates can be ahead of our clock. */
 const futureMaxMs = 2 * 86_400_000
-/** This many zero bytes are a hole in the file: no location record has such a value, and no node of the tree points back at the root. */
+/** This many zero bytes are a hole in the file, because no location record contains so many, and no node of the tree points back at the root. */
 const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
@@ -131,7 +131,7 @@ async function shapesOf(
   return shapes
 }
 
-/** A cache for mmdb-lib, without which a file of nested pointers would be unfolded to far more than its size. */
+/** A cache for mmdb-lib. Without it, a file of nested pointers could expand to far more than its size. */
 class DecodedValues {
   values = new Map<string | number, unknown>()
 

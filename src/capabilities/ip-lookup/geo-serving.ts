@@ -12,7 +12,7 @@ export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | nu
 /** Decides which file serves each family. @throws Error if two files have equal claims to a family. */
 export const serve = (files: GeoFile[]): Serving => {
   const only = (family: 4 | 6): Source | null => {
-    // A file of one family is preferred to one with both, so that an IPv4 file can be used next to a combined one.
+    // A file of one family is preferred to a file of both, so that an IPv4 file can be used together with a combined file.
     const holders = files
       .filter((file) => file.families.includes(family))
       .sort((left, right) => left.families.length - right.families.length)

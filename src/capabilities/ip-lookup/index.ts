@@ -15,7 +15,7 @@ type IpLookupParts = {
   readonly secrets: Pick<Secrets, 'addressHmac'>
 }
 
-/** Addresses that do not exist on the public Internet get no location. */
+/** An address that does not exist on the public Internet gets no location. */
 const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFindings => ({
   location: address.reachable ? geo.lookup(address.lookup) : null,
   addressHmac: secrets.addressHmac(address.canonical),

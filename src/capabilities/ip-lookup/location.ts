@@ -5,8 +5,8 @@ import { regionCode } from './regions.ts'
 /**
  * Converts a database record to a location.
  *
- * Three shapes are supported: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db packages) and *country*
- * (IPinfo Lite: flat, without a place). The shape is detected for each record, so a file can mix them.
+ * Three shapes are supported: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db packages) and *country* (IPinfo Lite:
+ * flat, without a place). The shape is detected for each record, so a file can contain several shapes.
  */
 
 /** The location of an address, with the names of the wire format (Spec §2.3). Frozen; absent values are null, never "". */
@@ -165,7 +165,7 @@ type Country = Readonly<{
   continent: string
   continent_code: string
   is_eu: boolean
-  /** Digits only, without `+`; "1" for every country of the North American plan. */
+  /** Digits only, without `+`; "1" for every country of the North American Numbering Plan. */
   calling_code: string
 }>
 

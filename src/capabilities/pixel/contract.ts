@@ -15,7 +15,7 @@ export const pixelLimit = z.object({
 })
 export type PixelLimit = z.infer<typeof pixelLimit>
 
-/** `removed` is false if there was no such limit, which is not an error. */
+/** `removed` is false if the limit did not exist, which is not an error. */
 export const pixelLimitRemoval = z.object({
   domain: pixelDomain,
   period: pixelPeriod,
@@ -29,7 +29,7 @@ export type PixelLimits = z.infer<typeof pixelLimits>
 export const pixelBlock = z.object({ domain: pixelDomain, blocked: z.literal(true), blocked_at: instant })
 export type PixelBlock = z.infer<typeof pixelBlock>
 
-/** A block on a parent domain stays. */
+/** Removing a block does not remove a block on a parent domain. */
 export const pixelBlockRemoval = z.object({
   domain: pixelDomain,
   blocked: z.literal(false),
@@ -51,7 +51,7 @@ export const pixelDecision = z.object({
   fire: z.boolean(),
   reason: pixelReason,
   domain: pixelDomain.nullable(),
-  /** Hits left under the decisive rule after this one; null unless it is a limit. */
+  /** The hits left under the decisive rule after this hit; null unless the rule is a limit. */
   remaining: z.int().min(0).nullable(),
   resets_at: instant.nullable(),
 })

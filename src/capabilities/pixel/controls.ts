@@ -18,7 +18,7 @@ import {
 /** The pixel controls for operators and users: the rules with their usage, and the same changes that partners make by calls. */
 
 type CountedRule = PixelRule & {
-  /** The position of the rule; the next page starts after it. */
+  /** The rule's position in the list. The next page starts after this position. */
   readonly place: string
   /** The usage of a limit in the current period; null for a block, or if the counters did not answer. */
   readonly used: number | null
@@ -60,7 +60,7 @@ export type PixelControls = {
 
 type ControlsOptions = {
   readonly eventLog: EventLog
-  /** The URL of the database, which contains a password and is never logged. */
+  /** The database URL. It contains a password: never log it. */
   readonly url: string
   readonly logger: Logger
 }

@@ -10,11 +10,11 @@ import type { MatchedRules } from './rules-state.ts'
 /**
  * Counts pixel hits in PostgreSQL, in one row per organization, domain and period.
  *
- * A hit fires only if it is known to be counted, so a limit is never exceeded. Hits are not events: a hit increments a row, and the
- * ledger records the answer with the call.
+ * A hit fires only if it is known to be counted, so a limit is never exceeded. Hits are not events: a hit increments a row, and the ledger records
+ * the answer with the call.
  *
- * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per batch, and its
- * row is locked only during a statement: a frozen process blocks no other. migrations/0007_pixel.sql explains the order of locks.
+ * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per batch. Its row is locked
+ * only during a statement, so a frozen process does not block other processes. migrations/0007_pixel.sql explains the order of locks.
  */
 
 export type HitAsk = {
@@ -55,12 +55,12 @@ export type PixelCounters = {
 }
 
 export const answerMaxMs = 1_000
-/** Waiting hits in one process; further ones are refused. The same as the number of connections that a host accepts. */
+/** The most waiting hits in one process; further hits are refused. A host accepts as many connections. */
 const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
 const hitMemoryMs = 86_400_000
 
-/** If the host is blocked by now, an earlier verdict does not count, whether it was stored or shared with an earlier call. */
+/** If the host is blocked now, an earlier verdict does not count, even if it is stored. */
 const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
   rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
@@ -106,8 +106,8 @@ const readRules = (text: string): MatchedRules => {
 
 const batchAsksMax = 256
 /**
- * A hit waits at most `queuedMaxMs` for its batch to start, and a batch `serverTimeoutMs` for the server; together less than the caller
- * waits. So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ * A hit waits at most `queuedMaxMs` for its batch to start, and a batch `serverTimeoutMs` for the server; both together are shorter than the
+ * caller's wait. So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
@@ -314,9 +314,9 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
   })
 }
 
-/** More rows in one statement would be locked for too long. */
+/** The most rows deleted by one statement; more rows would be locked for too long. */
 export const forgottenAtOnceMax = 10_000
-/** Longer than any month, with a margin for wrong clocks. */
+/** Counters are kept for longer than any month, with a margin for wrong clocks. */
 const countersKeptDays = 62
 
 /** Deletes expired hit ids and returns their number; call again while this is the maximum. */

@@ -40,7 +40,7 @@ const limitOf = ({ limit, used }: CountedLimit): PixelLimit => ({
   period: limit.period,
   number: limit.number,
   used,
-  // A new limit can be below the number already used.
+  // A new limit can be lower than the number of hits already counted.
   remaining: used === null ? null : Math.max(0, limit.number - used),
   resets_at: resetsAt(limit),
 })
@@ -91,7 +91,7 @@ export const decideBlocksListed = (
   facts: factsOf('blocks_listed'),
 })
 
-/** If a hit could not be judged, the answer is not to fire, and not an error (decision 23). */
+/** If a hit could not be judged, the answer is that the pixel must not fire, and not an error (decision 23). */
 export const decideHit = (findings: HitVerdict | 'unavailable'): CallDecision<PixelDecision> => {
   const result = findings === 'unavailable' ? unavailable : decisionOf(findings)
   return { result, facts: factsOf('decided', result.domain, result.fire) }
@@ -117,7 +117,7 @@ const decisionOf = ({ rules: { blockedBy, limits }, fires, used }: HitVerdict): 
 }
 
 /**
- * The limit with the fewest hits left. Among equals it is the one that ends last, because nothing changes before, and then the one
+ * Returns the limit with the fewest hits left. If several limits have the fewest, the limit whose period ends last counts, and next the limit
  * nearest to the host.
  */
 const decisiveLimit = (limits: readonly LimitWindow[], used: readonly number[]) => {

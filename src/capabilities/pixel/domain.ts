@@ -3,7 +3,7 @@ import { parse } from 'tldts'
 
 /** As in RFC 1035 §2.3.4, without the trailing dot. */
 const domainCharactersMax = 253
-/** The input can be longer than the result, because a character outside ASCII can have four bytes or vanish. Bounds the work. */
+/** The input can be longer than the result, because a character outside ASCII can have four bytes or be removed. */
 const submittedCharactersMax = 1_000
 const urlCharactersMax = 8_192
 
@@ -15,14 +15,14 @@ const submitted = /^[a-z0-9.\-\u{80}-\u{10ffff}]+$/iu
 const labels = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$/
 
 /**
- * Returns the normalized domain of a rule: ASCII, lower case, without a trailing dot, but with `www.`. Null for addresses, single
- * labels, unknown top-level domains, and public suffixes, including those of hosting providers (`github.io`), because a rule on
- * one would cover other people's domains.
+ * Returns the normalized domain of a rule: ASCII, lower case, without a trailing dot, but with `www.`. Null for addresses, single labels, unknown
+ * top-level domains, and public suffixes, including those of hosting providers (`github.io`), because a rule on a public suffix would cover other
+ * people's domains.
  */
 export const parseDomain = (text: string): string | null => {
   if (text.length > submittedCharactersMax || !submitted.test(text)) return null
   const ascii = withoutDot(domainToASCII(text))
-  // This check follows the conversion, which turns other scripts' full stops into dots, and wide underscores into underscores.
+  // Checked after the conversion, which turns other scripts' full stops into dots and wide underscores into underscores.
   if (ascii.length > domainCharactersMax || !labels.test(ascii)) return null
   const { domain, isIcann, isPrivate } = parse(ascii, {
     allowPrivateDomains: true,
@@ -33,8 +33,8 @@ export const parseDomain = (text: string): string | null => {
 }
 
 /**
- * Returns the host of an http or https URL as a browser reads it, normalized like a rule's domain. Hosts for which there can be no
- * rule (addresses, single labels, `_dmarc.example.com`) are returned too. Null for anything that is not such a URL.
+ * Returns the host of an http or https URL as a browser reads it, normalized like a rule's domain. Hosts for which there can be no rule
+ * (addresses, single labels, `_dmarc.example.com`) are returned too. Null for anything else.
  */
 export const parseHost = (url: string): string | null => {
   if (url.length > urlCharactersMax || !/^https?:\/\//i.test(url)) return null

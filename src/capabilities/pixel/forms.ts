@@ -33,7 +33,7 @@ import {
   parsePeriod,
 } from './parse.ts'
 
-/** The seven routes, all on the API host and all for keys with `pixel_control`. */
+/** Returns the seven calls, all on the API host and all for keys with the permission `pixel_control`. */
 export const pixelForms = (parts: PixelParts): AnyCapabilityForm[] => [
   limitSet(parts),
   limitRemoved(parts),
@@ -107,7 +107,7 @@ const decided = (parts: PixelParts): CapabilityForm<HitInput, HitVerdict | 'unav
   gather: (input, caller) => judgeHit(parts, input, caller),
   decide: (verdict) => {
     const decision = decideHit(verdict)
-    // The reason is observed here, because only the decision contains it, and the observer does not affect the decision.
+    // The reason is counted here, because only the decision contains it. The observer does not affect the decision.
     if ('result' in decision) parts.observe?.decided(decision.result.reason)
     return decision
   },

@@ -34,12 +34,12 @@ export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
 >
 
-/** More rules are a mistake in a partner's program. Every list of rules is one answer. */
+/** The most rules of an organization. More rules would be a mistake in a partner's program, and a list of rules must fit into one answer. */
 export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 
-/** The sort key of a rule: by domain, with a domain's block before its limits. */
+/** Returns the sort key of a rule. Rules are sorted by domain, and a domain's block comes before its limits. */
 export const placeOf = (domain: string, period: PixelPeriod | null): string => `${domain} ${period ?? ''}`
 
 export type RuleCommand =
@@ -104,7 +104,7 @@ export const applyPixelEvent = (
       return
     case 'PixelBlocked': {
       const place = placeOf(domain, null)
-      // An existing block keeps its author and date.
+      // A repeated block changes nothing, so that the block keeps its author and date.
       if (!live.rules.has(place)) live.rules.set(place, { domain, period: null, number: null, ...by })
       return
     }

@@ -25,13 +25,13 @@ import {
 } from './rules-state.ts'
 
 /**
- * The pixel rules of organizations. Known rules stay in memory, and each use reads the newer events from the stream, so a confirmed
- * change by any process applies to every later hit.
+ * The pixel rules of organizations. Known rules stay in memory, and each use reads the newer events from the stream. So a confirmed change by any
+ * process applies to every later hit.
  */
 export type PixelRulesModel = {
   /** Returns the current rules to show them. Rejects with `Unavailable` if the log cannot be read. */
   read(organizationId: string): Promise<PixelRules>
-  /** Returns the current rules to judge hits. Rejects also if one of their events is unreadable, because it may be a block. */
+  /** Returns the current rules to judge hits. Also rejects if an event of the rules is unreadable, because the event may be a block. */
   certain(organizationId: string): Promise<PixelRules>
   /**
    * Executes a command; records nothing if nothing would change. Commands of one organization run one after the other, and a command is
@@ -55,13 +55,13 @@ type RuleChange = {
   readonly tooMany: boolean
 }
 
-/** Each further attempt means that another process has changed the same organization's rules at that moment. */
+/** A further attempt is needed only if another process has changed the organization's rules during the previous attempt. */
 const attemptsMax = 10
 /** Longer than the deadline of one append, so that an append with unknown outcome is sent again. */
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
 /** Waiting changes of one organization in this process. */
 const changesWaitingMax = 100
-/** Rules in memory for all organizations together; an organization counts as one more. About 200 MB at most. */
+/** The most rules in memory, for all organizations together, about 200 MB. Each organization counts as one additional rule. */
 const rulesHeldMax = 1_000_000
 /** Callers whose reads run together; callers of one organization share one read. */
 const readsTogetherMax = 256
@@ -83,7 +83,7 @@ export const createPixelRules = (
     known.set(organizationId, live)
     return live
   }
-  // A read that begins after a caller's request contains everything that the caller may expect.
+  // A caller gets a read that begins after its request, so the read contains every change confirmed before.
   const reads = createGathering<string, LiveRules>({
     batchMax: readsTogetherMax,
     underWayMax: readsUnderWayMax,
@@ -121,7 +121,7 @@ const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRul
       })
     for (const recorded of page) {
       const { revision } = recorded
-      // Another read of the same rules may have been faster.
+      // Another read of these rules may already have applied this event.
       if (revision !== live.revision + 1) continue
       const event = readable(recorded)
       const { actor = '', effective_at: at = '' } = event?.metadata ?? {}
@@ -164,7 +164,7 @@ const inTurn = async <Result>(
   }
 }
 
-/** Judges the command by the current rules and appends its event; tries again if another process was faster. */
+/** Judges the command by the current rules and appends its event; tries again if another process appended an event first. */
 const change = async (
   {
     eventLog,

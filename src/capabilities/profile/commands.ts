@@ -66,7 +66,7 @@ const opened = (file: string) => {
     : createReadStream(file, { fd })
 }
 
-/** An error in the file also ends the reader, which would otherwise wait forever. */
+/** An error in the file also ends the unpacking, because its reader would otherwise wait forever. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   const gunzip = createGunzip()
   pipeline(input, gunzip).catch(() => undefined)

@@ -24,7 +24,7 @@ export const profileResult = z.object({
   lastname: text,
   numOfConnections: z.int().min(0).nullable(),
   headline: text,
-  /** Null, like `lid`, only for a deleted person who was requested by number, because no other identifier of theirs is stored. */
+  /** `url` and `lid` are null only for a deleted person who was requested by number, because no other identifier of this person is stored. */
   url: z.string().nullable(),
   lid: z.string().nullable(),
   about: text,

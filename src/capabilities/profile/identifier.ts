@@ -2,11 +2,11 @@ import { parse as parseHost } from 'tldts'
 import type { ProfileIds, ProfileRef } from './sources/provider.ts'
 
 /**
- * Parses a person's identifier, which is a URN, a profile URL or a profile id (lid), into its canonical form (Spec §4.3). It is strict,
- * because an accepted identifier is sent to another company's server and identifies a person in storage and erasure.
+ * Parses a person's identifier, which is a URN, a profile URL or a profile id (lid), into its canonical form (Spec §4.3). It is strict, because an
+ * accepted identifier is sent to another company's server and identifies a person in storage and erasure.
  *
- * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, turns `\` into `/` and `%2e%2e` into the
- * parent folder, and maps full-width letters. With such repairs, two texts could mean one person, or one text two people.
+ * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, turns `\` into `/` and `%2e%2e` into the parent folder,
+ * and maps full-width letters. With these repairs, two texts could identify one person, or one text two people.
  */
 export type Identifiers = {
   /** Null if the text has none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
@@ -15,7 +15,7 @@ export type Identifiers = {
   readonly urlOf: (lid: string) => string
 }
 
-/** `domain` is for example `profnet.com`, and `urnPrefix` `urn:profnet`. Null accepts any text of that form. */
+/** `domain` is for example `profnet.com`, and `urnPrefix` for example `urn:profnet`. If a member is null, any domain or prefix is accepted. */
 type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
 /** In UTF-16 code units. The longest real identifier is a URL with a percent-encoded lid, under 1,500. */
@@ -23,7 +23,7 @@ export const idCharactersMax = 2_048
 const lidCodePointsMin = 3
 const lidCodePointsMax = 100
 
-/** If no domain is configured, the network's name under any public suffix is accepted. */
+/** If no domain is configured, this name under any public suffix is accepted as the network's domain. */
 const networkName = 'profnet'
 const domainByDefault = 'profnet.com'
 
@@ -90,7 +90,7 @@ const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): Profile
   const separator = ':person:'
   const at = id.lastIndexOf(separator)
   if (at < 0) return null
-  // `urn` and the namespace are compared case-insensitively, the rest is not (RFC 8141 §3.1).
+  // `urn` and the namespace are compared case-insensitively, but not the rest (RFC 8141 §3.1).
   const prefix = id.slice(0, at).toLowerCase()
   const value = id.slice(at + separator.length)
   return isOurPrefix(prefix) && numericIdPattern.test(value) ? { kind: 'urn', value } : null
@@ -107,7 +107,7 @@ const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef 
   return refOfLid(lidInPath(path))
 }
 
-/** Null if there is anything but a host and the scheme's own port, such as a user name. */
+/** Returns the host; null if the text also has a user name or a port other than the scheme's default. */
 const hostIn = (authority: string, scheme: string): string | null => {
   const [host = '', port, ...rest] = authority.split(':')
   if (rest.length > 0 || !hostPattern.test(host)) return null

@@ -47,7 +47,7 @@ const gather = async (
   { ref, cached }: ProfileRequest,
   caller: Caller,
 ): Promise<ProfileFindings | Unaffordable> => {
-  // Credits are reserved before the cache is read, because knowing whether a person is in it has a value too.
+  // Credits are reserved before the cache is read, because a refusal afterwards would reveal whether the cache contains the person.
   const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
   if (unaffordable !== null) return unaffordable
   const { repeated } = caller
@@ -55,7 +55,7 @@ const gather = async (
     wants: cached || repeated !== null ? 'cached' : 'fresh',
     organizationId: caller.key.organizationId,
     upstream: repeated === null,
-    // The source costs money whether or not the caller can pay.
+    // Asking the source costs money, so the caller must be able to pay first.
     beforeUpstream: () => caller.reserve(dearest('fresh')),
   })
   if ('unaffordable' in found) return found
@@ -64,11 +64,14 @@ const gather = async (
   return { retrieved, urlOf: identifiers.urlOf }
 }
 
-/** Other answers are stored for the same time (decision 15). */
+/**
+ * A repeated call gets data that is at most this much younger than the charge. Stored answers of all other calls are kept for equally long
+ * (decision 15).
+ */
 const repeatMaxMs = 86_400_000
 /**
- * One charge is not a subscription: a repeated call gets data only about the person who was paid for, and at most a day younger
- * than the charge. The identifier can belong to another person by now.
+ * One charge is not a subscription: a repeated call gets data only about the person who was paid for, and at most a day younger than the charge.
+ * Meanwhile, the identifier may have passed to another person.
  */
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found
@@ -86,7 +89,7 @@ const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
   subject_id: '',
 })
 
-/** One person's events are fetches and misses, each with at most some tens of hashes. */
+/** The most events read for one person. Each contains at most a few dozen hashes. */
 const eventsMax = 10_000
 
 /**
@@ -130,7 +133,7 @@ const recognizePerson = (
   }
 }
 
-/** Up to the eight seconds that a source has at most. */
+/** Upper bounds in seconds, up to the eight seconds that a source may take. */
 const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 /** Counts and times requests to sources. `provider` is the name of a kind of source. */

@@ -1,7 +1,7 @@
 /**
  * Finds the company that a domain belongs to, first in operators' imports and then, if that is switched on, on its home page.
  *
- * If the database is unavailable, the lookup and the call fail (503): partners would store a wrong `not_found`.
+ * If the database is unavailable, the call fails (503), because partners would store a wrong `not_found`.
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
@@ -20,7 +20,7 @@ export type Companies = {
 
 /** Companies and their absence are cached, so that many addresses at one domain cost one query. */
 const rememberedMax = 10_000
-/** An import takes effect within this time. */
+/** Companies are cached for this long, so an import takes effect within this time. */
 const rememberedMs = 60_000
 const lookupsMax = 1_000
 
@@ -106,5 +106,5 @@ export const readCompany = async (
   }
 }
 
-/** The database refused the statement, so the statement or the schema is wrong. */
+/** True if the database refused the statement, so that the statement or the schema is wrong. */
 const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)

@@ -1,6 +1,6 @@
 /**
- * Finds a company's description of itself on its home page, as a schema.org Organization in JSON-LD. Operators switch this on.
- * Strangers choose the hosts, so all requests go through `egress`. If a page fails or is slow, there is no company and no error.
+ * Finds a company's description of itself on its home page, as a schema.org Organization in JSON-LD. Operators switch this on. Strangers choose
+ * the hosts, so all requests go through `egress`. If a page fails or is slow, no company is found, and the call does not fail.
  */
 import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
@@ -23,12 +23,12 @@ type HomePagesOptions = {
   readonly clock?: { now(): number }
 }
 
-/** For both addresses of a home page together. The call waits at most this long. */
+/** The limit for both addresses of a home page together. */
 const homePageTimeMaxMs = 5_000
 const rememberedMax = 10_000
-/** For a page that was read, whether or not it named a company. */
+/** How long the result of a page that was read is cached, even if no company was found. */
 const rememberedMs = 24 * 60 * 60 * 1_000
-/** For a page that could not be fetched, because it may be available again soon. */
+/** How long a failure to fetch a page is cached. The page may be available again soon. */
 const rememberedUnreachableMs = 10 * 60 * 1_000
 /** Pages fetched at the same time. If there are more, no company is found and nothing is cached. */
 const fetchesMax = 64
@@ -98,7 +98,7 @@ const readPage = async (
     deadlineMs: remainingMs,
     wireBytesMax: pageBytesMax,
     decodedBytesMax: pageBytesMax,
-    // A page of another domain is not this company's own, and without TLS someone else could have changed it.
+    // A page at a different domain does not belong to the company, and a page without TLS could have been changed in transit.
     mayRedirectTo: ({ protocol, hostname }) =>
       protocol === 'https:' && registrableDomainOf(hostname) === domain,
   })
@@ -108,7 +108,7 @@ const readPage = async (
     /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(answer.headers['content-type'] ?? '')?.[1] ?? null
   const input: PageOfCompany = { pageUrl: answer.url, domain, nowMs: Date.now() }
   const reader = { module: companyReader, input }
-  // If the page cannot be parsed, no company is found, because the call already has its verdict.
+  // If the page cannot be parsed, no company is found. The call must not fail, because it already has its verdict.
   const found = await readJsonLd<CompanyRecord | null>(answer.body, { deadlineMs, charset, reader }).catch(
     () => null,
   )

@@ -1,8 +1,8 @@
 /**
- * Imports a data set of companies: a file of millions of lines in constant memory.
+ * Imports a data set of companies, a file of millions of lines, in constant memory.
  *
- * The result does not depend on the order of lines, files or concurrent imports, because the records about a domain are totally
- * ordered (edition, preference, tie break) and the highest one wins.
+ * The result does not depend on the order of lines, files or concurrent imports, because the records about a domain are totally ordered (edition,
+ * preference, tie break) and the highest one wins.
  */
 import { createReadStream, type ReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import { type CompanyRefusal, companyOf, type RankedCompany } from './record.ts'
 export type CompanyImportOptions = {
   readonly pool: pg.Pool
   readonly file: string
-  /** The source that answers name, unless a record names its own. */
+  /** The source named in answers, unless a record names its own. */
   readonly source: string
   /** The date of the data as an ISO 8601 instant in UTC, unless a record states its own. */
   readonly sourceUpdatedAt: string
@@ -37,7 +37,7 @@ type CompanyImportReport = {
   readonly imported: number
   readonly added: number
   readonly changed: number
-  /** Records without effect, because an equal or better record of the domain exists. */
+  /** Records that changed nothing, because an equal or better record of the domain exists. */
   readonly unchanged: number
   readonly skippedNoDomain: number
   readonly bad: number
@@ -99,7 +99,7 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
           continue
         }
         const written = writer.add(company)
-        // We await only if necessary, because a million needless awaits would take most of the import's time.
+        // Awaits only if necessary, because a million needless awaits would take most of the import's time.
         if (written !== undefined) await written
       }
     }

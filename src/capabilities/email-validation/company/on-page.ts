@@ -1,4 +1,4 @@
-/** Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page, so a malicious page delays nothing else. */
+/** Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page, so a malicious page cannot delay calls. */
 import {
   isJsonObject,
   type JsonObject,
@@ -10,13 +10,13 @@ import {
 import { type CompanyRecord, companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** For a page's nodes, and for the publishers and subjects of each. */
+/** The most items read of a list, such as a page's nodes or a node's publishers. */
 const organizationsMax = 50
 
 /** `pageUrl` is the page's address after redirects. */
 export type PageOfCompany = { readonly domain: string; readonly pageUrl: string; readonly nowMs: number }
 
-/** Returns the company that a page is about: of the organizations that name this domain as theirs, the one with the most data. */
+/** Returns the company that a page is about. If several organizations name this domain as theirs, the one with the most data counts. */
 export const read: ReadNodes<PageOfCompany, CompanyRecord | null> = (nodes, { domain, pageUrl, nowMs }) => {
   const now = new Date(nowMs)
   const companies = organizationsAmong(nodes)
@@ -62,7 +62,7 @@ const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
   return [...nodes, ...nested].filter(isJsonObject).filter(isOrganization).slice(0, organizationsMax)
 }
 
-/** A page can describe any organization; this one counts only if its `url`, or else its `@id`, is at the domain. */
+/** A page can describe any organization. It counts only if its `url`, or else its `@id`, is at the domain. */
 const livesAt = (node: JsonObject, { domain, pageUrl }: { domain: string; pageUrl: string }): boolean => {
   const stated = textOf(node.url) || textOf(node['@id'])
   const host = !stated || stated.startsWith('_:') ? null : URL.parse(stated.trim(), pageUrl)?.hostname

@@ -46,14 +46,14 @@ export type CompanyRecord = {
 
 export type RankedCompany = {
   readonly company: CompanyRecord
-  /** Among records of one edition, the highest value wins; see `preferenceOf`. */
+  /** Among records of one edition, the record with the highest value wins; see `preferenceOf`. */
   readonly preference: number
-  /** If preferences are equal, the lowest value wins, compared byte by byte. Equal only for equal records. */
+  /** If preferences are equal, the record with the lowest value wins, compared byte by byte. Different records have different values. */
   readonly tieBreak: string
 }
 
 export type CompanyRefusal =
-  /** The record has no website, so it cannot be found by a domain. A third of public data is like this, so it is not an error. */
+  /** The record has no website, so it cannot be found by a domain. A third of the records in public data have none, so this is not an error. */
   | 'no_domain'
   /** The website is an IP address, a bare public suffix, a name without a known suffix, or not a host at all. */
   | 'website_unusable'
@@ -99,7 +99,7 @@ for (const [field, names] of Object.entries(fieldNames))
 const nameCharactersMax = 200
 const textCharactersMax = 120
 const recordIdCharactersMax = 100
-/** For a field's name, and for a number or date written as text; longer text is something else. */
+/** The maximum length of a field's name, and of a number or date written as text. */
 const fieldNameCharactersMax = 60
 const numberCharactersMax = 60
 /** The oldest companies still in business were founded in the sixth century. */
@@ -155,14 +155,14 @@ export const companyOf = (
 const recordIdOf = (value: unknown): string =>
   (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
 
-/** Makes the order of records total, even if they have no ids or share one. */
+/** Makes the order of records total, even if records have no id or the same id. */
 const digestOf = (company: CompanyRecord): string =>
   hash('sha256', JSON.stringify(company), 'base64url').slice(0, 22)
 
 /**
- * Orders the records about a domain, independently of their order in the file. A website that is the domain itself comes before
- * a page or subdomain (a shop's page at a network is not the network), then a larger company before a smaller one (the group
- * before its branch), then a record with more data.
+ * Orders the records about a domain, independently of their order in the file. A website that is the domain itself comes before a page or
+ * subdomain, because a shop's page at a network is not the network. Next, a larger company comes before a smaller one, such as a group before its
+ * branch. Last, a record with more data comes first.
  */
 const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): number => {
   const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
@@ -271,7 +271,7 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
   const country = (code === null ? null : countryNames.get(code)) ?? written
   const locality = textOf(fields.get('locality'), textCharactersMax)
   const region = textOf(fields.get('region'), textCharactersMax)
-  // One edition of the data has "town, region, country" in the locality.
+  // In one edition of the data, the locality contains "town, region, country".
   const [town, inRegion, inCountry, ...more] = locality?.split(', ') ?? []
   const compound = region === null && inCountry !== undefined && more.length === 0
   if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
@@ -292,7 +292,7 @@ const cleanText = (text: unknown): string | null => {
   return clean === '' ? null : clean
 }
 
-/** False if the text was damaged before it arrived. */
+/** False if the text contains characters that could not be decoded. */
 const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
 
 const textOf = (value: unknown, charactersMax: number): string | null => {
@@ -327,7 +327,7 @@ const comparedName = (name: string): string =>
     .trim()
     .replace(/^the /, '')
 
-/** Spellings in data sets that are neither in ISO 3166 nor in countries-list. */
+/** Spellings in data sets that neither ISO 3166 nor countries-list contains. */
 const otherNames: Readonly<Record<string, string>> = {
   usa: 'US',
   'united states of america': 'US',
@@ -386,7 +386,7 @@ const countryNames: ReadonlyMap<string, string> = new Map(
 )
 
 const codesByName: ReadonlyMap<string, string> = new Map([
-  // Later entries win. No country's own name is another country's English name today, but that can change.
+  // If two countries share a name, the later entry wins. Native names come first, because they must not override English names.
   ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
   ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
   ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),

@@ -7,8 +7,8 @@ const hostCharactersMax = 1_024
 /**
  * Returns the registrable domain of a host, in A-labels and lower case; null for IP addresses, bare suffixes and unknown suffixes.
  *
- * Private suffixes count, because `shop.github.io` belongs to its tenant: under `github.io`, one tenant's data would be returned
- * for all others.
+ * Private suffixes count, because `shop.github.io` belongs to its tenant. With `github.io` as the domain, one tenant's data would be returned for
+ * all tenants.
  */
 export const registrableDomainOf = (host: string): string | null => {
   if (host.length > hostCharactersMax) return null
@@ -30,7 +30,7 @@ export const webAddressOf = (value: unknown): URL | null => {
   const text = value.trim().replace(/^\/\//, '')
   const scheme = /^([a-z][a-z0-9+.-]*):(?!\d)/i.exec(text)?.[1]?.toLowerCase()
   if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return null
-  // URL accepts `https:host` and odd slashes, but data sets do not mean them.
+  // `URL` accepts `https:host` and backslashes, but in data sets these are mistakes.
   if (scheme !== undefined && !/^https?:\/\/[^/\\]/i.test(text)) return null
   return URL.parse(scheme === undefined ? `https://${text}` : text)
 }

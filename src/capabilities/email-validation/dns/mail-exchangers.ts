@@ -8,11 +8,11 @@ import type { MxEvidence, MxRecord, MxTarget } from '../evidence.ts'
 import { providerOf } from './mail-providers.ts'
 
 /**
- * Finds the hosts that accept a domain's mail, and the addresses at which they may be dialled (RFC 5321 §5.1, RFC 7505). The
- * caller uses these addresses and does not resolve the names again.
+ * Finds the hosts that accept a domain's mail, and the addresses at which they may be dialled (RFC 5321 §5.1, RFC 7505). The caller uses these
+ * addresses and does not resolve the names again.
  *
- * A temporary failure never makes a domain look dead: if a name that could not be resolved might still lead somewhere,
- * the answer is `dns_error` and not `unroutable` or `no_mail_server`.
+ * A temporary failure never makes a domain look dead. If a name cannot be resolved now but may have addresses, the answer is `dns_error` and not
+ * `unroutable` or `no_mail_server`.
  */
 export type MailExchangers = {
   /** `asciiDomain` as A-labels. Never throws. */
@@ -20,7 +20,7 @@ export type MailExchangers = {
 }
 
 const searchDeadlineMsDefault = 5_000
-/** Records of one domain; those with higher priority values are ignored. */
+/** The most MX records used of one domain. Records with higher priority values are ignored. */
 const recordsMax = 10
 const targetsMax = 3
 const addressesPerTargetMax = 4
@@ -64,11 +64,11 @@ const findWithin = async (search: Search, dns: Dns, random: () => number): Promi
   if (answer.kind === 'not_found') return { kind: 'domain_not_found' }
   if (answer.kind !== 'records') return findImplicit(search)
   const named = answer.records.filter(({ value }) => value !== '')
-  // A null MX next to others violates RFC 7505 §3; in that case only the others count.
+  // A null MX together with real MX records violates RFC 7505 §3; the null MX is then ignored.
   if (named.length === 0) return { kind: 'null_mx' }
   const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
   const evidence = await findExplicit(search, records, shuffledWithinPriority(records, random))
-  // Those that were not looked up may still lead somewhere.
+  // Exchangers beyond `recordsMax` were not looked up and may have addresses.
   return evidence.kind === 'unroutable' && named.length > recordsMax
     ? { kind: 'dns_error', code: 'ETOOMANY' }
     : evidence
@@ -101,7 +101,7 @@ const findExplicit = async (
   return evidenceOf(null, records, usable.slice(0, targetsMax))
 }
 
-/** `implicitly` is the domain itself if it has no MX records, and otherwise null. */
+/** `implicitly` is the domain if it has no MX records, otherwise null. */
 const evidenceOf = (
   implicitly: string | null,
   records: readonly MxRecord[],
@@ -124,7 +124,7 @@ const evidenceOf = (
 type Located = MxTarget & {
   /** The host has addresses, whether or not we may dial them. */
   readonly exists: boolean
-  /** The resolver's error, if addresses may be missing because of it; a later search might find them. */
+  /** The resolver's error, if addresses may be missing because of it. */
   readonly code: string | null
 }
 

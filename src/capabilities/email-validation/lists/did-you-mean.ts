@@ -20,12 +20,12 @@ import {
  * a dozen real companies, only the ending is corrected.
  */
 
-/** Longer than every mistyped provider; a longer name is a different domain. */
+/** A longer domain is never a mistyped provider. */
 const domainLengthMax = 30
-/** From this length on, a name with two typos is still closer to the provider than to anything else. */
+/** In a provider's name of at least this length, up to two typos are corrected. In a shorter name, two typos make a different word. */
 const twoSlipsLengthMin = 7
 const endingSlipsMax = 2
-/** Up to this length, a substituted letter must be next to the right one on the keyboard. */
+/** In a provider's name of at most this length, a substituted letter must be next to the right letter on the keyboard. */
 const substitutionLengthMax = 6
 /** Existing endings that, after a provider's name, are far more often a typing mistake than intended. */
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
@@ -99,7 +99,7 @@ const correctedName = (name: string, ending: string): string | null => {
   const before = byName.get(name.slice(1))
   const candidates = before?.fuzzy === true ? [before] : (fuzzyByLetter.get(name[0] ?? '') ?? [])
   for (const provider of candidates) {
-    // The cheapest checks come first, because every unknown domain is checked here and hardly any is a typo.
+    // The cheapest checks come first, because every unknown domain is checked here and few are typos.
     if (Math.abs(name.length - provider.name.length) > 2) continue
     if (!looksAlike(name, provider.name)) continue
     const slipsMax = Math.min(slipsAllowed(name, provider.name), bestSlips - 1)
@@ -115,13 +115,13 @@ const correctedName = (name: string, ending: string): string | null => {
   return best === null ? null : `${best.name}.${correctedEnding(ending, best) ?? ''}`
 }
 
-/** Half the world's mail domains end in "mail", so only the part before it distinguishes them. */
+/** Many mail domains end in "mail", so only the part before "mail" distinguishes them. */
 const slipsAllowed = (name: string, providerName: string): number =>
   providerName.length >= twoSlipsLengthMin && !name.endsWith('mail') ? 2 : 1
 
 /**
- * People usually type the first letter correctly, so another or a missing first letter makes another name (`cloud.com`, `wahoo.com`,
- * `email.com`). The first two letters can be swapped, or a letter can precede them.
+ * People usually type the first letter correctly, so a name with a different or missing first letter is a different name (`cloud.com`,
+ * `wahoo.com`, `email.com`). The first two letters can be swapped, or a letter can precede them.
  */
 const looksAlike = (name: string, provider: string): boolean => {
   if (name[0] === provider[0]) return true
@@ -135,8 +135,8 @@ const isShuffled = (name: string, provider: string): boolean =>
   isAnagram(name, provider)
 
 /**
- * In a short name, one different letter makes another word (`grail`, `cycle`), unless the keys are neighbours, the letters look
- * alike, both are vowels, or a letter was doubled instead of the next one (`yahho`).
+ * In a short name, one different letter makes a different word (`grail`, `cycle`). Exceptions are adjacent keys, letters that look alike, two
+ * vowels, and a letter doubled instead of the next letter (`yahho`).
  */
 const isOtherWord = (name: string, provider: string): boolean => {
   if (provider.length > substitutionLengthMax) return false

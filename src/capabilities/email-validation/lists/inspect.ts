@@ -73,8 +73,8 @@ const evidenceOf = (
 })
 
 /**
- * Whether a mail exchanger or a parent of it is on the curated list of disposable-mail services, which change their domains
- * daily but their servers seldom. A final dot and letter case do not matter.
+ * Whether a mail exchanger or its parent domain is on the curated list of disposable-mail services. These services change their domains daily, but
+ * their servers seldom. A final dot and letter case do not matter.
  */
 export const isDisposableExchange = (exchange: string): boolean => {
   const { disposableExchanges } = vendoredDomains()
@@ -108,11 +108,11 @@ const registrableDomain = (asciiDomain: string, listed: boolean): string | null 
 const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
 
 /**
- * Names that the public DNS never delegates for mail. All others are left to the DNS: `example.com` has a null MX, and `.corp`
- * and `.home` do not exist.
+ * Names that the public DNS never delegates for mail. For all other names, DNS gives the answer: `example.com` has a null MX, and `.corp` and
+ * `.home` do not exist.
  */
 const specialUseTopLevel: ReadonlySet<string> = new Set([
-  // RFC 6761 and RFC 2606: not to be looked up, or for documentation and tests.
+  // RFC 6761 and RFC 2606: special-use names, and names for documentation and tests.
   'example',
   'invalid',
   'localhost',
@@ -130,8 +130,8 @@ const specialUseTopLevel: ReadonlySet<string> = new Set([
 const digitsOnly = /^\d+$/
 
 /**
- * Whether the public DNS can have a mail host for the domain. False for a domain literal, a single label, a special-use name and
- * a numeric top-level domain, which does not exist (RFC 3696 §2). `asciiDomain` must be in lower case.
+ * Whether the public DNS can have a mail host for the domain. False for a domain literal, a single label, a special-use name, and a numeric
+ * top-level domain, because none exists (RFC 3696 §2). `asciiDomain` must be in lower case.
  */
 const isRoutableDomain = (asciiDomain: string): boolean => {
   if (asciiDomain.startsWith('[')) return false
@@ -142,8 +142,8 @@ const isRoutableDomain = (asciiDomain: string): boolean => {
 }
 
 /**
- * Hosts that document subaddresses (RFC 5233): `user+tag@` reaches `user@`. At all other hosts a plus is an ordinary character,
- * because only the host interprets its local parts (RFC 5321 §2.3.11).
+ * Hosts that document subaddresses (RFC 5233): `user+tag@` reaches `user@`. At all other hosts, a plus is an ordinary character, because only a
+ * host can interpret its local parts (RFC 5321 §2.3.11).
  *
  * Yahoo's `base-keyword@` is not included, because the base is not the account's name and ordinary local parts can contain hyphens.
  */

@@ -19,7 +19,7 @@ export const letterBits = (text: string): number => {
   return bits
 }
 
-/** Counts pairs, nibbles and bytes in parallel, because this runs for every name and every provider. */
+/** Returns the number of set bits, without a loop, because this runs for every name and every provider. */
 export const bitCount = (bits: number): number => {
   const pairs = bits - ((bits >>> 1) & 0x55555555)
   const nibbles = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333)

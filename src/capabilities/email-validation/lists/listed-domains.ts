@@ -14,9 +14,9 @@ export type ListedDomains = {
 }
 
 /**
- * Reads the lists of a folder. If an operator never refreshed a generated list, the packages supply it. Its entries are judged on
- * lookup, because judging them all takes longer than reading them. The curated lists win, because a wrong verdict about a provider
- * with a million users does more harm than a missed disposable domain.
+ * Reads the lists of a folder. If an operator never refreshed a generated list, the packages supply it. The packages' entries are judged on
+ * lookup, because judging all of them takes longer than reading them. The curated lists take precedence, because a wrong verdict about a big
+ * provider does more harm than a missed disposable domain.
  * @throws if a curated list is missing, or any list is empty.
  */
 export const openListedDomains = (

@@ -21,7 +21,7 @@ const entriesOf = (path: string): readonly string[] => {
   return path.endsWith('.json') ? JSON.parse(text) : text.split('\n').filter((line) => /^[^#\s]/.test(line))
 }
 
-/** The lists by package, each loaded when called. They overlap, but each contains domains that the others miss. */
+/** The lists by package, each loaded when called. The lists overlap, but each contains domains that no other list contains. */
 export const disposableLists: Readonly<Record<string, () => Iterable<string>>> = {
   mailchecker: () => {
     const { blacklist }: typeof import('mailchecker') = require('mailchecker')

@@ -5,10 +5,10 @@ export type ProviderName = {
   readonly name: string
   /** The endings of the provider's domains; the first one is the default. */
   readonly endings: readonly string[]
-  /** Only the provider uses this name, so any unknown ending is a typo. */
+  /** No other company uses this name, so any unknown ending is a typo. */
   readonly sole: boolean
   readonly fuzzy: boolean
-  /** The provider has so many mailboxes that a name one letter off is more likely a typo of it than a small company's own name. */
+  /** The provider has so many mailboxes that a name with one different letter is more likely a typo than a small company's name. */
   readonly big: boolean
   readonly letters: number
 }
@@ -144,7 +144,7 @@ export const byName: ReadonlyMap<string, ProviderName> = new Map(
   providers.map((provider) => [provider.name, provider]),
 )
 const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
-/** Providers by first or second letter, in order of popularity: a name with this first letter can be a typo of these. */
+/** Providers by first or second letter, in order of popularity. A name with this first letter can be a typo of these providers. */
 export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new Map(
   [...'abcdefghijklmnopqrstuvwxyz'].map((letter) => [
     letter,

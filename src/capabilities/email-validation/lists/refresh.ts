@@ -13,7 +13,7 @@ import { packagedLists, type RawLists } from './packages.ts'
 import { type Curated, type Sifted, siftLists } from './sieve.ts'
 
 export type ListSource = {
-  /** Also the name of its file in a folder of downloads, without `.txt`. */
+  /** Also the name, without `.txt`, of the source's file in a folder of downloads. */
   readonly name: string
   readonly url: string
   readonly licence: 'CC0-1.0' | 'MIT' | 'BSD-3-Clause'
@@ -66,9 +66,9 @@ type RefreshOptions = {
   /** A folder of downloaded files `<source name>.txt`, used instead of the network. */
   readonly from?: string
   readonly now: Date
-  /** For all downloads together. */
+  /** The limit for all downloads together. */
   readonly deadlineMs?: number
-  /** Per source. */
+  /** The limit for one source. */
   readonly sizeBytesMax?: number
 }
 
@@ -95,7 +95,7 @@ const shrinkMax = 0.2
 const growMax = 0.5
 const domainPattern =
   /^(?=.{4,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/
-/** A disposable list without these domains is a list of something else. */
+/** A list of disposable domains must contain these domains; otherwise it is not such a list. */
 const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
 const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
 /** A disposable source that contains one of these is not trusted at all. */

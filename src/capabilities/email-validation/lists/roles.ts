@@ -1,7 +1,7 @@
 /**
- * Local parts that name a function and not a person: those of RFC 2142, and those that organizations use in several languages.
- * Not included: `test`, numbers, years, two letters that can be initials, and words that are also names (`bill`, `grant`, `dean`).
- * Names are written without separators: `customer-service`, `customer_service` and `customerservice` are one role.
+ * Local parts that name a function and not a person: those of RFC 2142, and those that organizations use in several languages. `test`, numbers,
+ * years, two letters that can be initials, and words that are also names (`bill`, `grant`, `dean`) are not included. Names are written without
+ * separators: `customer-service`, `customer_service` and `customerservice` are one role.
  */
 const roleNames: ReadonlySet<string> = new Set(
   [
@@ -101,7 +101,7 @@ const roleNames: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ')),
 )
 
-/** The number of roles; spelling variants by separators count once. */
+/** The number of roles. Spellings with different separators count once. */
 export const roleCount = roleNames.size
 
 /** Words for a department or place that can follow a role after a separator. */

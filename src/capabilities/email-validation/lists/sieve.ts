@@ -1,6 +1,6 @@
 /**
- * Decides which entries of other projects' lists are used. Those lists contain mistakes that would cost customers, such as big
- * providers, public suffixes, alias services and shops, so every entry is judged, and the curated lists win. Pure.
+ * Decides which entries of other projects' lists are used. Those lists wrongly contain big providers, public suffixes, alias services and shops,
+ * so every entry is judged, and the curated lists take precedence. Pure.
  */
 import { parse } from 'tldts'
 import { suggestionFor } from './did-you-mean.ts'
@@ -16,7 +16,7 @@ export type Sifted = {
   readonly left: Readonly<Record<string, number>>
 }
 
-/** Returns the lists sorted, without names under a listed parent, because these add nothing. */
+/** Returns the lists sorted. Leaves out names whose parent domain is also listed. */
 export const siftLists = (
   raw: RawLists,
   curated: Curated,
@@ -49,9 +49,9 @@ const suffixOptions = { allowPrivateDomains: true, extractHostname: false, valid
 /** Schools, authorities and armies run no disposable-mail services, even if a list contains them. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
-/** A name this short under .com costs more than a disposable-mail service earns; the lists contain many from made-up sign-ups. */
+/** So short a name under .com is too expensive for a disposable-mail service. The lists contain many of these from made-up sign-ups. */
 const costly = /^[a-z0-9]{1,3}\.com$/
-/** Exceptions, which the manually maintained list (disposable-email-domains) contains. */
+/** Short names that are disposable domains according to a manually maintained list (disposable-email-domains). */
 const costlyDisposable = new Set([
   '25u.com',
   '3l6.com',
@@ -63,7 +63,7 @@ const costlyDisposable = new Set([
   'zzz.com',
 ])
 
-/** Returns why a domain that is listed as disposable is not used as such; null if it is. */
+/** Returns why a domain that is listed as disposable is not treated as disposable; null: it is. */
 export const disposableFault = (domain: string, curated: Curated): string | null => {
   const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
   if (registrable === null) return 'public_suffix'
@@ -72,7 +72,7 @@ export const disposableFault = (domain: string, curated: Curated): string | null
   return institution.test(publicSuffix ?? '') ? 'institution' : null
 }
 
-/** Very cheap endings, under which a "free mail" domain is a disposable-mail service that is not listed yet. */
+/** Very cheap endings. A "free mail" domain with one of these endings is a disposable-mail service that is not listed yet. */
 const cheapEndings = new Set([
   'cd',
   'tk',
@@ -101,7 +101,7 @@ const establishedEndings = new Set(['com', 'net', 'org'])
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 
-/** Returns why a domain that is listed as free is not used as such; null if it is. */
+/** Returns why a domain that is listed as free is not treated as free; null: it is. */
 export const freeFault = (
   domain: string,
   isDisposable: (name: string) => boolean,

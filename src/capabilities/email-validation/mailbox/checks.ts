@@ -4,8 +4,8 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
 
 /**
- * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists.
- * No call waits for that, so the answer is stored for the next call.
+ * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists. No call waits for a
+ * second attempt, so its result is stored for the next call.
  */
 
 type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }

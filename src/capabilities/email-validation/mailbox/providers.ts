@@ -5,11 +5,14 @@ import type { MailboxEvidence, MxRecord } from '../evidence.ts'
 type ProviderRow = {
   /** As in `mx.provider`. */
   readonly provider: string
-  /** `says`: RCPT is refused for missing mailboxes; `accepts_everything`: it is accepted, and mail is refused after DATA if at all. */
+  /**
+   * `says`: RCPT is refused for missing mailboxes. `accepts_everything`: RCPT is always accepted, and mail is refused only after DATA, or not at
+   * all.
+   */
   readonly rcpt: 'says' | 'accepts_everything'
   /**
-   * The provider's own domains that certainly refuse non-existent recipients, so that we need not ask about a random one.
-   * A wrong entry would cause wrong charges. Customers' domains are not listed, because they may accept everything.
+   * The provider's own domains that certainly refuse non-existent recipients, so that we need not ask about a random recipient. A wrong entry
+   * would cause wrong charges. Customers' domains are not listed, because they may accept everything.
    */
   readonly neverCatchAll: readonly string[]
   readonly source: string

@@ -1,10 +1,10 @@
 /**
- * Pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only
- * those are removed or replaced here; other mistakes are left to the parser and to `repair.ts`.
+ * Pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only these characters are
+ * removed or replaced here; the parser and `repair.ts` handle all other mistakes.
  */
 import { isAscii } from './characters.ts'
 
-/** In UTF-16 units. Longer text is returned unchanged, and refused later because of its length. */
+/** In UTF-16 units. A longer text is returned unchanged, and the parser refuses it because of its length. */
 const pastedMax = 1_024
 
 /** Characters without glyph or meaning in an address. Joiners and emoji selectors are not included, because some scripts need them. */
@@ -15,10 +15,10 @@ const joiners = /[\u200C\u200D]+/g
 /** The full stops of East Asian input methods: ideographic, fullwidth and halfwidth. */
 const wideDots = /[\u3002\uFF0E\uFF61]/g
 const wideAt = '\uFF20'
-/** Matches all of these characters, as a quick test. */
+/** Matches every character that may have to change, as a quick test. */
 const readOtherwise = /[\u00AD\u061C\u180E\u200B-\u200F\u2060-\u2064\uFEFF\u3002\uFF0E\uFF61\uFF20]/
 
-/** Removes what pasting added; returns the same text if nothing has to change. Linear in its length. */
+/** Removes the characters that pasting added. Takes time linear in the length of the text. */
 export const readAsMeant = (text: string): string => {
   if (text.length > pastedMax) return text
   if (isAscii(text)) return isTidy(text) ? text : withoutFinalDot(trimmed(text))
@@ -43,7 +43,7 @@ const trimmed = (text: string): string => {
   return text.slice(start, end)
 }
 
-/** A joiner next to ASCII, or at an end, joins nothing. */
+/** Removes joiners next to ASCII or at an end of the text, where they join nothing. */
 const withoutIdleJoiners = (text: string): string =>
   text.replace(joiners, (run, start: number) =>
     isJoinable(text.charCodeAt(start - 1)) && isJoinable(text.charCodeAt(start + run.length)) ? run : '',
@@ -51,7 +51,7 @@ const withoutIdleJoiners = (text: string): string =>
 
 const isJoinable = (code: number): boolean => code > 127
 
-/** Inside quotes, every character is literal. */
+/** Changes nothing inside quotes, where every character is literal. */
 const withPlainSigns = (text: string): string => {
   const at = Math.max(text.lastIndexOf('@'), text.lastIndexOf(wideAt), 0)
   const quotedTo = text.startsWith('"') ? at : 0

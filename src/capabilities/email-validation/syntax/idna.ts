@@ -31,14 +31,14 @@ const kanaOrHan = /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Han}]/u
 const arabicIndicDigit = /[\u0660-\u0669]/u
 const extendedArabicIndicDigit = /[\u06F0-\u06F9]/u
 
-/** Upper-case letters to fold. Cherokee is not included, because there case folding changes the lower-case letters. */
+/** Upper-case letters to fold. Cherokee is not included, because its case folding changes the lower-case letters. */
 const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
 /**
  * Returns the U-labels and A-labels of a domain that has at least one of either; null if IDNA2008 refuses a label (RFC 5891 §4.2,
  * §5.4) or the domain breaks the Bidi rule. The caller checks dots, hyphens, lengths and ASCII characters.
  */
 export const parseIdna = (domain: string): IdnaDomain | null => {
-  // Case is folded character by character, because `toLowerCase` of a whole word would turn a final Σ into ς, which is another domain.
+  // Case is folded character by character, because `toLowerCase` of a whole word would turn a final Σ into ς, which makes a different domain.
   const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
   const unicode: string[] = []
   const ascii: string[] = []
@@ -58,7 +58,7 @@ const parseLabel = (label: string): IdnaDomain | null => {
   return ascii.startsWith(acePrefix) && domainToUnicode(ascii) === label ? { unicode: label, ascii } : null
 }
 
-/** A label that does not decode to a U-label, or to one that encodes to another text, is a fake A-label (RFC 5890 §2.3.2.1). */
+/** Refuses a fake A-label (RFC 5890 §2.3.2.1), which does not decode to a U-label or whose U-label encodes to a different text. */
 const parseALabel = (ascii: string): IdnaDomain | null => {
   const unicode = domainToUnicode(ascii)
   return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii
@@ -78,7 +78,7 @@ const isULabel = (label: string): boolean => {
 
 const isAscii = (text: string): boolean => !/[\u0080-\u{10FFFF}]/u.test(text)
 
-// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform is less strict: it allows a non-joiner after any letter. ---
+// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform is less strict, because it allows a non-joiner after any letter. ---
 
 /** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused, as by the platform. */
 const dualJoining =
@@ -92,7 +92,7 @@ const rightJoining =
   String.raw`\u06C3-\u06CB\u06CD\u06CF\u06D2-\u06D3\u06D5\u06EE-\u06EF\u0710\u0715-\u0719\u071E\u0728\u072A` +
   String.raw`\u072C\u072F\u074D\u0759-\u075B\u076B-\u076C\u0771\u0773-\u0774\u0778-\u0779\u08AA-\u08AC\u08AE` +
   String.raw`\u08B1-\u08B2\u08B9`
-/** A non-joiner between two letters, even with vowel signs between them. */
+/** A non-joiner between two cursive letters, with or without vowel signs. */
 // recheck: of an address of at most 320 characters.
 const letterSeparator = new RegExp(
   `(?<=[${dualJoining}]\\p{Mn}*)\\u200C(?=\\p{Mn}*[${dualJoining}${rightJoining}])`,
@@ -109,7 +109,10 @@ export const joinersInContext = (text: string): boolean => {
   return true
 }
 
-/** Tests for Canonical_Combining_Class 9 with the platform's check of joiners, which allows one between two letters क only after a virama. */
+/**
+ * Tests for Canonical_Combining_Class 9 (a virama) with the platform's check of joiners, which allows a joiner between two letters क only after a
+ * virama.
+ */
 const isVirama = (character: string): boolean =>
   /^\p{M}$/u.test(character) && domainToASCII(`\u0915${character}\u200D\u0915`) !== ''
 
@@ -118,9 +121,9 @@ const isVirama = (character: string): boolean =>
 const nonspacing = /^\p{Mn}$/u
 const europeanDigit = /^[0-9\u06F0-\u06F9]$/u
 const arabicDigit = /^[\u0660-\u0669\u{10D30}-\u{10D39}]$/u
-/** Whole blocks, because their digits and nonspacing marks are matched before. */
+/** These are whole blocks, because digits and nonspacing marks in them have already been matched. */
 const rightToLeft = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u
-/** Without the modifier letters that are neutral. */
+/** Letters, except the modifier letters that are neutral. */
 const leftToRight =
   /^[[\p{L}\p{Mc}\p{Nd}]--[\u02B9\u02BA\u02C6-\u02CF\u02EC\u2E2F\uA67F\uA717-\uA71F\uA788]]$/v
 

@@ -3,7 +3,9 @@ import type { SyntaxReason } from '../evidence.ts'
 import { at, backslash, dot, isAtext, isControl, kinds, quote } from './characters.ts'
 import { joinersInContext } from './idna.ts'
 
-/** Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, against RFC 5321. Some are still in use. */
+/**
+ * Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, against RFC 5321. Some of these names are still in use.
+ */
 const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
 const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
 
@@ -19,7 +21,7 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
   return isWithAnyDots(named) ? end : 'local_part_dot'
 }
 
-/** Whether the domain permits any dots and the name is allowed there. `asciiDomain` must be in lower case. */
+/** Whether the domain permits dots in any place and the local part is otherwise valid. `asciiDomain` must be in lower case. */
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 

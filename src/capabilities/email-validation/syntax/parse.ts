@@ -26,9 +26,9 @@ import {
 import { parseIdna } from './idna.ts'
 import { endOfQuoted, endOfUnquoted, isUnicodeLocalPart, withoutNeedlessQuotes } from './local-part.ts'
 
-/** In UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
+/** In UTF-16 units. Longer text is refused unread. The longest local part and the longest domain have 318 characters together with `@`. */
 const lengthMax = 320
-/** RFC 5321 §4.5.3.1.1, including quotes and backslashes, because they are sent too. */
+/** RFC 5321 §4.5.3.1.1, including quotes and backslashes, which are sent too. */
 const localOctetsMax = 64
 /** RFC 5321 §4.5.3.1.2 says 255, of which the DNS needs two for its own length octets (RFC 1035 §2.3.4). */
 const domainOctetsMax = 253
@@ -53,7 +53,7 @@ export const parseEmail = (text: string): ParsedEmail => {
 }
 
 const parseUnicode = (text: string): ParsedEmail => {
-  // A lone surrogate cannot be sent as UTF-8.
+  // UTF-8 cannot represent a lone surrogate.
   if (!text.isWellFormed()) return refuse('not_normalizable')
   if (/\p{Cc}/u.test(text)) return refuse('control_character')
   const normal = text.normalize('NFC')
@@ -120,7 +120,7 @@ const scanHostname = (text: string, from: number): number | SyntaxReason => {
   let labelStart = from
   let labelKinds = 0
   for (let index = from; ; index++) {
-    // The end closes a label, as a dot does.
+    // The end of the text ends a label, as a dot does.
     const code = index === end ? dot : text.charCodeAt(index)
     if (code === dot) {
       if (index === labelStart) return 'domain_dot'
@@ -176,7 +176,7 @@ const parseLiteral = (given: string): Domain | SyntaxReason => {
   return { unicode: literal, ascii: literal, literal: true, octets: given.length, changed: literal !== given }
 }
 
-/** Octets can have leading zeros, and are decimal nevertheless. */
+/** Returns the canonical form. Octets can have leading zeros and are still decimal. */
 const normalIPv4 = (content: string): string | null => {
   const octets = content.split('.')
   if (octets.length !== 4) return null

@@ -1,7 +1,7 @@
 /**
  * Suggests the address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
  *
- * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, there is none. Pure.
+ * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, nothing is suggested. Pure.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
 import { isAscii } from './characters.ts'
@@ -10,7 +10,10 @@ import { parseEmail } from './parse.ts'
 /** In UTF-16 units; enough for an address with a name before it. */
 const repairableMax = 512
 
-/** The reasons that a repair can help with. Other texts are too long, or contain characters that people do not type by mistake. */
+/**
+ * Only texts refused for these reasons are repaired. All other refused texts are too long, or contain characters that people do not type by
+ * mistake.
+ */
 const repairable: ReadonlySet<SyntaxReason> = new Set([
   'local_part_empty',
   'local_part_character',
@@ -46,7 +49,7 @@ const unwrapped = (text: string): string => {
 
 const percentCodes = /%[0-7][0-9a-f]/gi
 
-/** The address ends at `?`, and its characters can be percent-encoded (RFC 6068). */
+/** Returns the address in a `mailto:` link. It ends at `?`, and its characters can be percent-encoded (RFC 6068). */
 const linked = (link: string): string =>
   (link.split('?', 1)[0] ?? '').replace(percentCodes, (code) =>
     String.fromCharCode(parseInt(code.slice(1), 16)),
@@ -70,7 +73,7 @@ const stripped = (text: string): string => {
 
 const isBlank = (character: string): boolean => character <= ' ' || character === '\u00A0'
 
-/** Repairs both sides; null if there is no `@`, or more than one group of them. */
+/** Repairs the text on both sides of the `@`; null if there is no `@`, or if there are several in different places. */
 const withOneAt = (text: string): string | null => {
   const at = text.indexOf('@')
   if (at === -1 || text.startsWith('"')) return at === -1 ? null : text

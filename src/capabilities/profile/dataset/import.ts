@@ -111,13 +111,13 @@ const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
     if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
-    // A replaced line still replaces the lines before it, as if lines were written one by one.
+    // A line that is itself replaced still replaces earlier lines, as if lines were written one by one.
     for (const alias of aliases) taken.add(alias)
   }
   return latest.reverse()
 }
 
-/** Blocks other writers, but no readers. */
+/** Blocks all other writers, but no readers. */
 const lockDataset = 'lock table profile_dataset in share row exclusive mode'
 const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
 const insertRows = `
@@ -125,7 +125,9 @@ const insertRows = `
   select lid_hmac, urn_hmac, sealed, $4
   from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
-/** In one transaction, so that no person is missing in between, and a person suppressed before its end is not written. */
+/**
+ * Writes in one transaction, so that no person is missing in between, and a person who is suppressed before the transaction ends is not written.
+ */
 const writePeople = async ({
   pool,
   secrets,
@@ -174,7 +176,7 @@ const writeRows = async (
   ])
 }
 
-/** Adds invented people to an empty data set, so that a new installation has people to ask for. Returns the number of people added. */
+/** Adds invented people to an empty data set, so that calls to a new installation find people. Returns the number of people added. */
 export const seedDatasetIfEmpty = async ({
   pool,
   ...rest

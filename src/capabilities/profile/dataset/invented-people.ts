@@ -22,7 +22,7 @@ const places = [
   { city: 'Toronto', state: 'Ontario', country: 'Canada', country_code: 'CA' },
 ]
 
-/** Every so many people, a person is deleted, shares no contact data, or has only a name. */
+/** One person in `goneEvery` is deleted, one in `contactlessEvery` shares no contact data, and one in `tersestEvery` has only a name. */
 const goneEvery = 60
 const contactlessEvery = 4
 const tersestEvery = 25

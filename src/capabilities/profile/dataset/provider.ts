@@ -8,9 +8,8 @@ import type { ProfileData, ProfileIds, ProfileSource, ProviderAnswer } from '../
 /**
  * The operator's own people, imported into PostgreSQL (`import.ts`).
  *
- * Reading the current row counts as a fresh fetch, and `observedAtMs` is the time of reading. If the import date counted instead,
- * `cached: false` would never have an answer, and `cached: true` only within a month after the import, although there is no
- * newer data.
+ * Reading the current row counts as a fresh fetch, and `observedAtMs` is the time of reading. With the import date instead, `cached: false` would
+ * never get an answer, and `cached: true` would get one only within a month after the import.
  */
 export const createDatasetProvider = ({
   pool,

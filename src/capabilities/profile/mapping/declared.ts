@@ -4,8 +4,8 @@ import { type Fields, itemsOf, memberOf } from './fields.ts'
 /**
  * A mapping that an operator declares for a source with another format: for each of our members, its place in the source.
  *
- * A place is a dotted path (`person.names.0.first`), or `.` for the whole. A list is a path to a list in our own format, or
- * `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}` with paths within each item.
+ * A place is a dotted path (`person.names.0.first`), or `.` for the whole document. A list is a path to a list in our own format, or `{"path":
+ * "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}` with paths within each item.
  */
 const path = z.string().regex(/^(\.|[^.]{1,100}(\.[^.]{1,100}){0,9})$/, 'a dotted path such as person.name')
 
@@ -105,6 +105,6 @@ const rewritten = (item: unknown, fields: Paths): Fields => {
 const at = (value: unknown, place: string): unknown =>
   place === '.' ? value : place.split('.').reduce(step, value)
 
-/** Only own members, and items of lists by their number. */
+/** Returns an own member of an object, or an item of a list by its number. */
 const step = (value: unknown, name: string): unknown =>
   Array.isArray(value) ? (/^\d{1,3}$/.test(name) ? value[Number(name)] : undefined) : memberOf(value, name)

@@ -12,7 +12,7 @@ export const isFields = (value: unknown): value is Fields =>
 
 export const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {})
 
-/** A member of the source's own, never an inherited one such as `constructor`. */
+/** Returns a member of the source's object, but never an inherited member such as `constructor`. */
 export const memberOf = (value: unknown, name: string): unknown =>
   isFields(value) && Object.hasOwn(value, name) ? value[name] : undefined
 
@@ -22,10 +22,10 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
   return Array.isArray(value) ? value.slice(0, itemsMax) : [value]
 }
 
-/** For names, titles and similar texts. Prose can have the full length that the contract allows. */
+/** The maximum length of names, titles and similar texts. Prose can have the full length that the contract allows. */
 export const shortTextBytesMax = 1_000
 
-/** Sources use this to partly hide a value from visitors who have not paid or signed in. Such a value is not used. */
+/** Sources put this in place of a hidden part of a value, for visitors who have not paid or signed in. A partly hidden value is not used. */
 const mask = '***'
 
 /**
@@ -35,7 +35,7 @@ const mask = '***'
 export const textOf = (value: unknown, bytesMax = shortTextBytesMax): string | null => {
   if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null
   if (typeof value !== 'string' || value.includes(mask)) return null
-  // A text has no more UTF-16 code units than bytes, so this cuts nothing that would be returned.
+  // A text has no more UTF-16 code units than bytes, so this cut removes nothing that would be returned.
   const wellFormed = value.slice(0, bytesMax).toWellFormed()
   const text = cut(wellFormed.replaceAll(/(?![\n\t])\p{Cc}/gu, ' ').trim(), bytesMax)
   return text === '' ? null : text
@@ -46,7 +46,7 @@ const cut = (text: string, bytesMax: number): string => {
   const bytes = Buffer.from(text)
   if (bytes.length <= bytesMax) return text
   let end = bytesMax
-  // Never cut within a character: continuation bytes start with 10.
+  // Moves the cut before a character that it would split. Continuation bytes start with the bits 10.
   while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--
   return bytes.toString('utf8', 0, end).trimEnd()
 }

@@ -34,8 +34,8 @@ const otherNames: Readonly<Record<string, string>> = {
 }
 
 /**
- * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Trying all 17,576 codes instead would
- * cost the first caller most of a second.
+ * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Trying all 17,576 three-letter codes would delay the
+ * first caller by most of a second.
  */
 const threeLetterCodes = (
   'ace ach ada ady aeb afh agq ain akk akz ale aln alt ang ann anp arc arn aro arp arq ars arw ary arz ' +
@@ -69,7 +69,7 @@ export const languageCode = (text: string): string | null => {
 
 const plain = (text: string): string => text.normalize('NFC').toLowerCase().replaceAll(/\s+/g, ' ').trim()
 
-/** Removes what follows the name in `spanish (latin america)`, `english - native` or `arabic, levantine`. */
+/** Returns only the name in `spanish (latin america)`, `english - native` or `arabic, levantine`. */
 const unqualified = (name: string): string => (name.split(/[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
 
 /** Reads a two- or three-letter code, optionally followed by regions or scripts. */

@@ -19,7 +19,7 @@ export type MappedProfile = {
   readonly lid: string | null
   readonly urn: string | null
   readonly data: ProfileData
-  /** When the source saw the data; null if the answer does not say it. */
+  /** When the source saw the data; null if the answer does not contain this time. */
   readonly observedAtMs: number | null
   /** Earlier ids of this person according to the source; canonical. */
   readonly formerLids: readonly string[]
@@ -73,8 +73,8 @@ export const instantOf = (value: unknown): number | null => {
 export const profileCharactersMax = 150_000
 
 /**
- * Reads our own members. A missing, empty or mistyped member becomes null, and lists skip such items. If the profile is too large,
- * its lists are cut.
+ * Reads our own members. A missing, empty or mistyped member becomes null. Such items are left out of lists. If the profile is too large, its
+ * lists are cut.
  */
 export const profileDataOf = (own: Fields): ProfileData => {
   let data = readData(own)
@@ -234,8 +234,8 @@ const phoneOf = (text: string, country: string | null): string | null => {
 const isCountry = (code: string | null): code is CountryCode => code !== null && isSupportedCountry(code)
 
 /**
- * A career's dates have the precision of a year, a month or a day. They are never padded, because readers could not distinguish
- * an invented day from a known one.
+ * A career's dates have the precision of a year, a month or a day. A date is never padded with a month or day, because readers could not
+ * distinguish an invented day from a known day.
  */
 
 /** Dates outside these years are database placeholders (0001-01-01, 9999-12-31). */

@@ -18,7 +18,7 @@ export type FetchParts = RecordingParts &
 
 export type FetchLimits = typeof fetchLimits
 export const fetchLimits = {
-  /** How long a caller waits. After that, the caller must come back, and the fetch continues for the cache. */
+  /** How long a caller waits. After this time, the caller must try again later, and the fetch continues for the cache. */
   answerMaxMs: 8_000,
   claimPauseMs: 50,
   /** How long a fetch waits until its own result can be read back. */
@@ -26,8 +26,8 @@ export const fetchLimits = {
 }
 
 /**
- * Asks the provider for a person and records the answer. One process fetches; the others read its result. `settle` is called once
- * with the result; the claim is kept until the result can be read back.
+ * Asks the provider for a person and records the answer. One process fetches; all other processes read its result. `settle` is called once with
+ * the result; the claim is kept until the result can be read back.
  */
 export const fetchClaimed = async (
   parts: FetchParts,
@@ -102,7 +102,7 @@ const unanswered = (
 ): Retrieved => {
   if (answer.kind !== 'rate_limited')
     logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-  // This is the source's own time, because a caller who comes back earlier gets the same answer again.
+  // Uses the time that the source named, because a caller who tries again earlier gets the same answer.
   const seconds = answer.kind === 'malformed' ? null : answer.retryAfterSeconds
   return unavailable(seconds ?? retryAfterSeconds.failed)
 }

@@ -9,8 +9,8 @@ import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Forgetting a person leaves their data in the event log, but unreadable: one transaction destroys its keys and suppresses
- * their identifiers, so that no running fetch can restore it.
+ * Forgetting a person leaves their data in the event log, but unreadable: one transaction destroys the data's keys and suppresses the person's
+ * identifiers, so that no running fetch can restore the data.
  */
 
 export type ErasureParts = {
@@ -30,8 +30,8 @@ export type Erasure = {
 }
 
 /**
- * Erases and suppresses everyone that an identifier leads or ever led to. Can be repeated; a failed run has destroyed the keys or
- * done nothing. Once the promise resolves, no backup can restore the data. The projection must have caught up before.
+ * Erases and suppresses everyone that an identifier leads or ever led to. Can be repeated; a failed run has either destroyed the keys or changed
+ * nothing. Once the promise resolves, no backup can restore the data. The projection must have caught up before.
  */
 export const eraseProfile = async (
   parts: ErasureParts,
@@ -45,7 +45,7 @@ export const eraseProfile = async (
   return { subjects: subjectIds.size, identifiers: hmacs.size }
 }
 
-/** Erases again everyone who was erased after these rows were backed up, and returns the number of people. */
+/** After a restore, erases again everyone who was erased after the backup, and returns the number of people. */
 export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   const erased = await parts.erasures.list()
   const { rows } = await parts.pool.query<{ hmac: string }>(
@@ -70,7 +70,8 @@ const forgetAll = async (
 ): Promise<{ readonly hmacs: ReadonlySet<string>; readonly subjectIds: ReadonlySet<string> }> => {
   const hmacs = new Set(begunWith)
   const subjectIds = new Set<string>()
-  // Each source can have identifiers that the other lacks, so this repeats until there are no new identifiers.
+  // The read model, the vault and the data set can each have identifiers that the other two lack, so this repeats until no new identifiers are
+  // found.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
     known = hmacs.size
     const { text, values } = subjectsOf([...hmacs])
@@ -88,7 +89,7 @@ const forgetAll = async (
   return { hmacs, subjectIds }
 }
 
-/** Enough, because a person has few identifiers and each further round has found another one. */
+/** Enough rounds, because a person has few identifiers, and every round but the last finds a new identifier. */
 const roundsMax = 16
 
 const recordErased = async (
@@ -110,8 +111,8 @@ const retentionMs = 720 * 3_600_000
 export const retainedAtOnceMax = 500
 
 /**
- * Destroys the keys of payloads older than 30 days, records it, and returns the number of subjects; call again while this is the
- * maximum. A newer payload of a subject is not affected, even if it is fetched at the same time.
+ * Destroys the keys of payloads older than 30 days, records this, and returns the number of subjects; call again while this is the maximum. A
+ * newer payload of a subject is not affected, even if it is fetched at the same time.
  */
 export const dropOldProfiles = async ({
   eventLog,
@@ -122,7 +123,7 @@ export const dropOldProfiles = async ({
   const before = new Date(atMs - retentionMs)
   const subjectIds = await vault.olderThan(before, retainedAtOnceMax)
   for (const subjectId of subjectIds) {
-    // Read before the keys, so that the append fails if a payload is recorded in between. The next run then drops the old keys.
+    // The revision is read before the keys, so that the append fails if a payload is recorded in between. The next run then destroys the old keys.
     const expected = (await lastOf(eventLog, profileStream(subjectId)))?.revision ?? 'none'
     if (!(await vault.holdsNewer(subjectId, before)))
       try {

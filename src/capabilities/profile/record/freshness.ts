@@ -10,13 +10,13 @@ const dayMs = 24 * hourMs
 
 /** Spec §8: cached data is at most 30 days old. */
 export const cachedAgeMaxMs = 720 * hourMs
-/** A fetch this recent is still at most a minute old when its answer arrives (decision 20). */
+/** Data fetched this recently is at most a minute old when the answer arrives (decision 20). */
 const freshReuseMaxMs = 55_000
 /** Spec §8: the source itself saw "fresh" data at most this long ago. */
 export const freshAgeMaxMs = 60_000
 /** A result "no person found" is valid this long for callers who accept cached answers. */
 const missMaxMs = 24 * hourMs
-/** Identifiers can pass to another person, so an identifier is not used if its owner was not confirmed for this long. */
+/** Identifiers can pass to another person, so an identifier is used only if its owner was confirmed within this time. */
 export const aliasAgeMaxMs = 30 * dayMs
 
 export type Known =
@@ -42,7 +42,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
-  // A source that no longer finds a person may be mistaken, unlike one that reports the person as deleted.
+  // A source that does not find a person may be mistaken. A source that reports the person as deleted is not.
   const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
     return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)

@@ -4,7 +4,7 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { createGathering } from '../../../concurrency/gathering.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 
-/** The person that an identifier leads to and their data, read in one statement. */
+/** The person to whom an identifier leads, and that person's data, read in one statement. */
 type LookUp = {
   readonly suppressed: boolean
   readonly row: ProfileAliasRow | undefined
@@ -12,14 +12,14 @@ type LookUp = {
 }
 
 export type LookUps = {
-  /** Looks up the keyed HMAC of an identifier, as of some moment after the call. */
+  /** Looks up the keyed HMAC of an identifier. The result contains every change committed to the database before the call. */
   of(hmac: string): Promise<LookUp>
 }
 
 const batchMax = 64
-/** Statements at the same time; the second is for callers who arrive while the first one runs. */
+/** The most statements at a time. The second statement is for callers who arrive while the first one runs. */
 const underWayMax = 2
-/** Identifiers that can wait (64 statements); further callers must come back. */
+/** The most identifiers that can wait (64 statements); further callers must try again later. */
 const waitingMax = 64 * batchMax
 
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }

@@ -16,7 +16,7 @@ export type RecordingParts = SubjectParts & {
 /** The situation when the provider answered. `subjectId` is the person that the identifier led to when the provider was asked. */
 type Context = {
   readonly subjectId: string | null
-  /** Recently confirmed identifiers of that subject. */
+  /** The recently confirmed identifiers of the subject `subjectId`. */
   readonly known: readonly KnownAlias[]
   readonly provider: string
   readonly atMs: number
@@ -24,13 +24,13 @@ type Context = {
 
 type Found = Extract<ProviderAnswer, { kind: 'found' }>
 
-/** An event has room for a megabyte, and text has up to four bytes per character before it is sealed. */
+/** An event can have a megabyte. A character can take four bytes, and sealing makes the text longer. */
 const payloadCharactersMax = 180_000
 const tooMuchRetrySeconds = 60
 
 const formerAliasesMax = 64
 
-/** Records a provider's data if it is about the person asked for, and makes older data unreadable. */
+/** If a provider's data is about the person asked for, records the data and makes older data unreadable. */
 export const recordFound = async (
   parts: RecordingParts,
   asked: Asked,
@@ -84,8 +84,7 @@ export const recordFound = async (
 }
 
 /**
- * Records that a provider found no person: the person is deleted if this provider knew them, and otherwise the identifier leads to
- * no person.
+ * Records that a provider found no person. If this provider knew the person, the person is deleted; otherwise the identifier leads to no person.
  */
 export const recordAbsent = async (
   parts: RecordingParts,
@@ -128,7 +127,7 @@ const record = (
   atMs: number,
 ): Promise<void> => recordProfileEvent(eventLog, event, { actor: 'system', at: new Date(atMs).toISOString() })
 
-/** Whether the source that knew the person was asked by an identifier it knew; only then does its answer concern the person. */
+/** Whether the source that knew the person was asked by an identifier that it knew. Only in this case is its answer about the person. */
 const isAbout = async (
   parts: RecordingParts,
   asked: Asked,
@@ -143,7 +142,7 @@ const isAbout = async (
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
 }
 
-/** Releases the subject without a number if two subjects turn out to be one person. Its identifiers pass to the other one. */
+/** Releases the subject without a number if two subjects turn out to be one person. Its identifiers pass to the other subject. */
 const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Promise<void> => {
   await parts.vault.destroy(subjectId)
   const erased_at = new Date(atMs).toISOString()

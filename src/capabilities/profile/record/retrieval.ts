@@ -61,7 +61,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       if (stopped !== null) return stopped
       const result = fetches.result(asked, wants, organizationId)
       const retrieved = await within(result, { waitMs: limits.answerMaxMs }, () => late)
-      // Data from a source with nothing current must not be returned as fresh.
+      // If the source has no current data, older data must not be returned as fresh.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'
         ? unavailable(retryAfterSeconds.failed)
         : retrieved

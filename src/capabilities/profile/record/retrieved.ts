@@ -25,7 +25,7 @@ export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 
 export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 
-/** The answer if there is no data now. */
+/** Returns the answer for when no data is available now. */
 export const unavailable = (retryAfterSeconds: number): Retrieved => ({
   kind: 'unavailable',
   retryAfterSeconds,

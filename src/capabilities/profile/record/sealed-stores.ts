@@ -7,12 +7,12 @@ import { keySealContext } from './vault.ts'
 
 type Queries = Pick<pg.Pool, 'query'>
 
-/** A portion this large is read, sealed and written back within a second. */
+/** The most values in one portion, which is read, sealed and written back within a second. */
 const portionMax = 500
 
 type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }
 
-/** Reads portions in order of their ids, and replaces only unchanged values, so that rows deleted in between stay deleted. */
+/** Reads values in portions, in order of their ids. Replaces only unchanged values, so that rows deleted in between stay deleted. */
 const resealing =
   ({
     sealer,
@@ -45,7 +45,7 @@ const resealing =
     }
   }
 
-/** Older keys are not sealed again, because their data is no longer served and the retention job will delete them. */
+/** Keys older than 30 days are not resealed, because their data is no longer served, and the retention job will delete the keys. */
 export const profileKeyStore = ({
   pool,
   sealer,
@@ -80,7 +80,7 @@ export const profileKeyStore = ({
       return rowCount ?? 0
     },
   }),
-  // Keys stay until they expire, because an erasure uses them to find the subject of a payload.
+  // Rows with unreadable keys stay until they expire, because an erasure uses them to find the subject of a payload.
   drop: async () => 0,
 })
 

@@ -4,15 +4,15 @@ import { FairPlaces } from '../../../concurrency/fair-places.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 
 /**
- * Callers of one process who want the same person at the same time share one fetch. The number of simultaneous fetches is
- * limited and shared fairly among organizations; a caller who would wait too long must come back.
+ * Callers of one process who want the same person at the same time share one fetch. The number of simultaneous fetches is limited and shared
+ * fairly among organizations; a caller who would wait too long must try again later.
  */
 type SharedFetches = {
   /** The result of the running fetch, or of a new one, which counts towards the organization's share. */
   result(asked: Asked, wants: 'cached' | 'fresh', organizationId: string): Promise<Retrieved>
   /**
-   * The result of a fetch that is not in the cache yet. It counts as cached, because it existed before this caller came. Null if
-   * there is none.
+   * The result of a fetch that is not in the cache yet. The result counts as cached, because it existed before this caller's request. Null if no
+   * result is left.
    */
   leftUnread(asked: Asked): Retrieved | null
   settled(): Promise<void>
@@ -33,7 +33,7 @@ type SharedFetchesOptions = {
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
   fetchesMax: 100,
-  /** Fetches waiting for a place; further callers must come back. */
+  /** The most waiting fetches; further callers must try again later. */
   waitingMax: 400,
   waitMaxMs: 2_000,
 }
@@ -42,7 +42,7 @@ type Fetch = {
   readonly result: Promise<Retrieved>
   /** Resolves when the cache contains the result. */
   readonly done: Promise<void>
-  /** The result and its time; null before. */
+  /** The result and its time; null until the fetch has a result. */
   settled: { readonly left: Retrieved; readonly atMs: number } | null
 }
 
@@ -84,7 +84,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   }
 }
 
-/** Runs a fetch once a place is free, and releases the place with the result. */
+/** Runs a fetch when fewer than the maximum are running. The fetch stops counting when its result arrives. */
 const inPlace =
   (fetch: SharedFetchesOptions['fetch'], places: FairPlaces, party: string): SharedFetchesOptions['fetch'] =>
   async (request, settle) => {
@@ -100,7 +100,7 @@ const inPlace =
     }
   }
 
-/** By identifier and not by person, because the identifier's current owner is part of the question. */
+/** The key contains the identifier and not the person, because the fetch may find that the identifier has a new owner. */
 const keyOf = ({ hmac }: Asked, wants: 'cached' | 'fresh'): string => `${hmac} ${wants}`
 
 /** Starts a fetch. If it fails, all its callers get the failure. */

@@ -62,8 +62,8 @@ export const idsOf = async (
 }
 
 /**
- * Returns the subject of an answer with these identifiers, or a new one. `subjectId` is the subject that the requested identifier
- * led to. A number identifies a person permanently, a name only for a while.
+ * Returns the subject of an answer with these identifiers, or a new one. `subjectId` is the subject that the requested identifier led to. A number
+ * identifies a person permanently, but a name only for a while.
  */
 export const subjectFor = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,

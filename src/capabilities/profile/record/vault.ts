@@ -5,18 +5,18 @@ import { inTransaction } from '../../../concurrency/transaction.ts'
 import { type EpochSealer, sealerOf } from '../../../guard/secrets/secrets.ts'
 
 /**
- * Stores the keys of sealed payloads, and the identifiers of people for whom there must be no key. A payload stays in the event log
- * forever, but without its key no process can open it. Keys are sealed under the epoch's key, so once that is destroyed, copies of
- * them in free space, the write-ahead log and backups are useless too.
+ * Stores the keys of sealed payloads, and the identifiers of people for whom there must be no key. A payload stays in the event log forever, but
+ * without its key no process can open it. Payload keys are sealed under the epoch's key. Once the epoch's key is destroyed, copies of payload keys
+ * in free space, the write-ahead log and backups are useless too.
  *
- * Keys are not cached in memory, so that data becomes unreadable in every process as soon as its key is destroyed.
+ * Payload keys are not cached in memory, so that data becomes unreadable in every process as soon as its key is destroyed.
  */
 export type Vault = {
   /** Seals a payload under a new key. Null if one of the identifiers is suppressed. */
   seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
   /** Null if the payload's key or the epoch's key was destroyed. */
   open(payload: SealedPayload): Promise<string | null>
-  /** Like `open`, but with a sealed key that was read together with the payload; null if there was none. */
+  /** Like `open`, but with a sealed key that was read together with the payload; null if no key was found. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
   /** Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older, because another fetch may run in parallel. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
@@ -26,8 +26,8 @@ export type Vault = {
   holdsNewer(subjectId: string, at: Date): Promise<boolean>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
-   * Suppresses identifiers and destroys the keys of the subjects, and of everything sealed under one of the identifiers, even if it
-   * is not recorded yet: completely or not at all. Returns the subjects of these keys with their identifiers.
+   * In one transaction, suppresses identifiers and destroys the keys of the subjects, and of every payload sealed under one of the identifiers,
+   * even if the payload is not recorded yet. Returns the subjects of these keys with their identifiers.
    */
   forget(request: {
     hmacs: readonly string[]
@@ -42,7 +42,10 @@ type SealedPayload = { readonly subjectId: string; readonly keyId: string; reado
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
-/** Two fetches of one person under different identifiers can overlap, and either can be recorded last. */
+/**
+ * Two fetches of one person under different identifiers can overlap, and either can be recorded last. So `destroy` keeps keys that are at most
+ * this much older.
+ */
 const besideMaxMs = 60_000
 /** The context in which a payload and its key are sealed. */
 export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
@@ -70,7 +73,7 @@ export const createVault = ({
       const keyId = randomUUID()
       const key = randomBytes(keyBytes)
       const context = keySealContext(subjectId, keyId)
-      // The key is sealed before the transaction, because at the beginning of an epoch this needs another connection to the database.
+      // The key is sealed before the transaction, because at the beginning of an epoch, sealing needs a second connection to the database.
       const sealedKey = await sealer.seal(key.toString('base64url'), context)
       return inTransaction(pool, async (client) => {
         // A concurrent `forget` either sees this key and destroys it, or has already stored the suppression.

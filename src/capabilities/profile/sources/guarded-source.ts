@@ -3,7 +3,7 @@ import { type After, within } from '../../../concurrency/deadline.ts'
 import type { Logger } from './http-provider-attempts.ts'
 import type { AskOptions, ProfileProvider, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
-/** Both functions use the clock of `performance.now()`. `after` returns a function that cancels it. */
+/** Both functions use the clock of `performance.now()`. `after` returns a function that cancels the timer. */
 export type Clock = {
   readonly now: () => number
   readonly after: After
@@ -17,7 +17,7 @@ export type SourceObserver = {
 export type GuardedSource = ProfileProvider & { readonly breaker: Breaker['state'] }
 
 export const totalMaxMs = 8_000
-/** Used if a source reports too many requests without a time to wait. */
+/** The pause if a source reports too many requests but names no time. */
 const pauseSecondsDefault = 5
 
 /**
@@ -90,7 +90,7 @@ type Breaker = {
 
 /** After this many failures in a row, the source is not asked for `openMs`. */
 export const failuresMax = 10
-/** After this time, one call tries again. */
+/** After this time, one call asks the source again. */
 export const openMs = 10_000
 
 /** `now` is in milliseconds and never goes backwards. */
@@ -107,7 +107,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // The outcome of an older request shows nothing about the source's state after the breaker opened.
+        // The outcome of a request from before the breaker opened shows nothing about the source's present state.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else breaker.fail(null, now())

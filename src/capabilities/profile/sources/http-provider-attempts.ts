@@ -52,7 +52,7 @@ export const fetchWithRetry = async (
 }
 
 const isWorthRetrying = (answer: PageAnswer): boolean => {
-  // A server that names a time must not be asked before that time.
+  // A server that names a retry time must not be asked before that time.
   if (answer.kind === 'page')
     return retriedStatuses.has(answer.status) && answer.headers['retry-after'] === undefined
   if (answer.kind === 'timeout') return answer.detail === 'connect'
@@ -84,7 +84,7 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
-/** A longer pause is a mistake, and would outlast the server that requested it. */
+/** The longest pause that is accepted. A longer pause is a mistake of the source. */
 export const retryAfterSecondsMax = 3_600
 
 /** Reads seconds or a date (RFC 9110 §10.2.3); null for anything else. */
@@ -96,7 +96,7 @@ export const retryAfterSeconds = (header: string | undefined, nowMs: number): nu
   return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 1), retryAfterSecondsMax)
 }
 
-/** The age of an answer on arrival (RFC 9111 §4.2.3), as far as the caches on its way reported it. */
+/** Returns the age of an answer on arrival (RFC 9111 §4.2.3), as far as its headers show the age. */
 export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   const dateMs = Date.parse(headers.date ?? '')
   const apparentMs = Number.isNaN(dateMs) ? 0 : nowMs - dateMs
@@ -104,14 +104,14 @@ export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   return Math.max(0, apparentMs, ageSeconds * 1000)
 }
 
-/** A smaller difference is no age, because `Date` has whole seconds and clocks differ. */
+/** A smaller age counts as none, because `Date` has whole seconds and clocks differ. */
 export const ageUnknowableMs = 2_000
 
 /** A source may redirect us to its own origin, and to its own host over TLS. */
 export const isSameHost = (from: URL, to: URL): boolean =>
   to.origin === from.origin || (to.protocol === 'https:' && to.port === '' && to.hostname === from.hostname)
 
-/** This many 403 in a row are about us, because not all people are hidden at the same time. */
+/** After this many 403 in a row, the source has locked us out, because so many people in a row are not hidden. */
 export const forbiddenInARowMax = 10
 const alarmEveryMs = 60_000
 
@@ -120,10 +120,7 @@ export type Logger = {
   warn: (fields: object, message: string) => void
 }
 
-/**
- * Distinguishes a hidden person from a source that has locked us out; otherwise "no such person" would be returned and cached for
- * everyone.
- */
+/** Distinguishes a hidden person from a source that has locked us out. Otherwise every person would be reported, and cached, as not existing. */
 export const createForbiddenWatch = ({
   logger,
   now,

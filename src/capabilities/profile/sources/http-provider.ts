@@ -39,7 +39,7 @@ export const createHttpProvider = ({
   clock,
   logger,
 }: {
-  /** If the path or query has both `{lid}` and `{urn}`, the unknown one is left empty. */
+  /** If the path or query has both `{lid}` and `{urn}`, the unknown identifier is left empty. */
   url: string
   /** A token for `Authorization: Bearer`, or a whole header such as `X-Api-Key: …`. Null if the source needs no credentials. */
   key: string | null
@@ -65,7 +65,7 @@ export const createHttpProvider = ({
         {
           url: asked,
           accept: jsonTypes,
-          // Forbids caches on the way to return an answer that is too old.
+          // Caches between us and the source must not return an answer that is too old.
           headers: { ...headers, ...(ageMaxMs === null ? {} : { 'cache-control': maxAge(ageMaxMs) }) },
           mayRedirectTo: (target) => isSameHost(template, target),
         },
@@ -91,7 +91,7 @@ const parseJson = (body: Buffer): unknown => {
   }
 }
 
-/** Answers of our own API are wrapped in an envelope. */
+/** Maps a body. Answers of our own API are in an envelope, which is removed first. */
 const mapBody = (body: unknown, rewrite: Rewrite | null, identifiers: Identifiers): MappedProfile | null => {
   if (rewrite !== null) return mapProfile(rewrite(body), identifiers)
   const result = memberOf(body, 'result')

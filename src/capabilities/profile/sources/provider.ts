@@ -6,7 +6,7 @@
 /** The person asked for, in canonical form (see `identifier.ts`). `urn` has only the numeric id, as text because it exceeds 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
-/** Limits for every list and every text (in UTF-8 bytes) in a profile; longer ones are cut when data is mapped. */
+/** Limits for every list and every text (in UTF-8 bytes) in a profile; longer lists and texts are cut when data is mapped. */
 export const itemsMax = 200
 export const textBytesMax = 10_000
 
@@ -65,7 +65,10 @@ export type ProviderAnswer =
       readonly data: ProfileData
       /** When the source itself saw this data. If it answered from its own cache, this is the time of the cached data. */
       readonly observedAtMs: number
-      /** The source reported that the requested identifier now leads to these ids, so this is a rename and not a mix-up. */
+      /**
+       * The source reported that the requested identifier now leads to these ids. So the person was renamed, and the source has not mixed people
+       * up.
+       */
       readonly redirected: boolean
     }
   /** The source knows the person as deleted or closed. */
@@ -79,7 +82,7 @@ export type ProviderAnswer =
   | {
       readonly kind: 'transient'
       readonly detail: string
-      /** The source's time for another attempt. It is passed to the caller, because it may be about this person alone. */
+      /** When the source allows another attempt. The caller gets this time, because it may apply only to this person. */
       readonly retryAfterSeconds?: number
     }
   | { readonly kind: 'malformed'; readonly detail: string }
@@ -98,7 +101,7 @@ export type ProfileProvider = {
   readonly fetch: (ref: ProfileRef, options: AskOptions) => Promise<ProviderAnswer>
 }
 
-/** A source without a guard: it may be late or reject. */
+/** A source without the guard of `guardSource`. Its `fetch` may be late or reject. */
 export type ProfileSource = {
   readonly name: string
   /** False if the source cannot be asked by this kind of identifier. */

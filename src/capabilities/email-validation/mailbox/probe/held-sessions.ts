@@ -15,7 +15,7 @@ export type Held = {
 export class HeldSessions {
   readonly #bounds: LaneBounds
   readonly #all = new Set<Held>()
-  /** The latest answer came so quickly that pipelined questions do not delay each other much. False before the first answer. */
+  /** Whether the latest answer came so quickly that pipelined questions do not delay each other much. False before the first answer. */
   prompt = false
 
   constructor(bounds: LaneBounds) {

@@ -7,7 +7,7 @@ import { SmtpRefusal } from '../smtp/session.ts'
 
 export type LaneBounds = {
   readonly sessionsPerAddressMax: number
-  /** For a server that supports pipelining and answers promptly. */
+  /** The most questions at a time in one session, if the server supports pipelining and answers promptly. */
   readonly checksPerSessionAtOnceMax: number
   readonly transactionsPerSessionMax: number
   /** Postfix slows down a client after 10 errors, 4xx or 5xx, and disconnects it after 20 (`smtpd_soft_error_limit`). */
@@ -19,7 +19,7 @@ export type LaneBounds = {
   readonly breakerStrikes: number
   readonly breakerOpenMs: number
   readonly breakerOpenMsMax: number
-  /** For a whole check, from its start to its answer. */
+  /** The limit for a whole check, from its start to its answer. */
   readonly totalTimeoutMs: number
 }
 
@@ -29,7 +29,7 @@ export type Question = {
   /** A server can refuse us for one domain and serve us for another. */
   readonly domain: string
   readonly smtputf8: boolean
-  /** A non-existent recipient of our own, which goes first because it completes a check that is under way. */
+  /** The recipient is non-existent and chosen by us. This question goes first, because it completes a check that is under way. */
   readonly own: boolean
   /** No caller waits for the answer. */
   readonly background: boolean
@@ -78,7 +78,7 @@ export const countAnswer = (
     breaker.succeed()
     return
   }
-  // A gateway can have a policy against such recipients, which must not affect the other mailboxes behind it.
+  // A gateway's policy against non-existent recipients must not affect the real mailboxes behind the gateway.
   if (own) {
     breaker.abandon()
     return
@@ -91,6 +91,6 @@ export const countAnswer = (
 export const causeOf = (error: unknown): Cause => {
   if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
   if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
-  // No caller awaits the opening of a session, so a thrown error would end the process.
+  // No caller awaits the opening of a session, so even an unknown error must become a failure. If it were thrown, the process would end.
   return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
 }

@@ -19,17 +19,20 @@ import {
 export type LaneSurroundings = {
   readonly clock: () => number
   readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
-  /** Reserves a place for another session in this process; false if none is free. */
+  /** Reserves one of the process's sessions; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
-  /** Whether a lane is waiting for a place, so that an idle session must end. */
+  /** Whether a lane is waiting for a session, so that an idle session must end. */
   readonly placeWanted: () => boolean
   readonly opened: () => void
 }
 
 /** A slow answer, for example from a server that asks another server first, must not delay the answers behind it. */
 const promptMsMax = 1_000
-/** How long a server whose TLS failed is contacted without TLS, and how long no more sessions are opened to a server than it accepted. */
+/**
+ * After TLS failed, a server is contacted without TLS for this long. After a server refused a session, the reduced number of sessions applies for
+ * this long.
+ */
 const memoryMs = 600_000
 
 export class MailboxLane {
@@ -44,7 +47,7 @@ export class MailboxLane {
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
   #plainUntilMs = 0
-  /** After a server refuses a session, we open no more than it had accepted; otherwise we would be refused again immediately. */
+  /** After a server refuses a session, we open at most as many sessions as it had accepted; otherwise it would refuse us again immediately. */
   #fewSessions = { sessions: 0, untilMs: 0 }
   readonly #ended = new AbortController()
 
@@ -100,7 +103,7 @@ export class MailboxLane {
     return this.#sessions.retireIdle()
   }
 
-  /** Dismisses the waiting callers and ends each session when it is idle, at the latest after `graceMs`. */
+  /** Dismisses the waiting callers. Ends each session when it is idle, or after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     this.#ended.abort()
@@ -146,7 +149,7 @@ export class MailboxLane {
     }
   }
 
-  /** If the caller's time runs out, its session stays open for others. */
+  /** If the caller's time runs out, the session stays open for other callers. */
   #session(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -240,7 +243,7 @@ export class MailboxLane {
     void smtp.closed.then(() => {
       this.#sessions.remove(held)
       this.#around.returnPlace()
-      // A session that ends unused is a failed opening; otherwise we would reopen it immediately, forever.
+      // A session that ends unused counts as a failed opening; otherwise sessions would be reopened forever.
       if (held.begun === 0 && !held.retired)
         this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'the session ended unused') })
       this.#pump()
@@ -249,7 +252,7 @@ export class MailboxLane {
     else this.#sessions.restAwhile(held)
   }
 
-  /** One waiting caller gets the failure. The others wait for the next attempt, or are dismissed once the breaker is open. */
+  /** One waiting caller gets the failure. All other waiting callers wait for the next attempt, or are dismissed once the breaker is open. */
   #failed(cause: Cause): void {
     // The server allows no more connections (Postfix: `smtpd_client_connection_count_limit`), so the open sessions serve the
     // waiting callers.

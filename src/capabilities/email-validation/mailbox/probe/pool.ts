@@ -4,7 +4,10 @@ import type { LaneBounds } from './lane-answer.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
-  /** Addresses in memory. Those in use are never removed; their number is bounded by the checks and sessions under way. */
+  /**
+   * The most addresses in memory. Addresses in use are never removed, so there can be more, but the checks and sessions under way bound their
+   * number.
+   */
   readonly addressesMax: number
 }
 
@@ -85,7 +88,7 @@ export class MailboxPool {
 
   #returnPlace(): void {
     this.#places--
-    // The lane that wanted the place may no longer need it, so the next one is notified too.
+    // The lane that waited for a session may no longer need it, so the next lane is notified too.
     while (this.#places < this.#bounds.sessionsMax) {
       const [next] = this.#wanting
       if (next === undefined) return

@@ -13,8 +13,8 @@ import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
 /**
  * Asks a domain's mail servers whether they accept mail for one mailbox, without sending any.
  *
- * It dials only the addresses it is given, which other code has already checked. It asks about a non-existent recipient only
- * after the real one was accepted or greylisted, and remembers the result for a day.
+ * The probe dials only the given addresses, which the guard has already checked. It asks about a non-existent recipient only after the real
+ * recipient was accepted or greylisted, and caches the result for a day.
  */
 
 /** Addresses and replies are never logged. */
@@ -206,7 +206,7 @@ class Probe implements MailboxProbe {
           const catchAll = refusesUnknown(domain) ? false : await this.#random.isCatchAll(server)
           return { ...found, catchAll }
         }
-        // Greylisting is per recipient: unless the server sees both recipients now, it defers the other one next time.
+        // Greylisting is per recipient. The server must see both recipients now; otherwise it defers the second recipient next time.
         if (found.outcome === 'greylisted' && !refusesUnknown(domain)) await this.#random.isCatchAll(server)
         if (isFinal(answer)) return moreTelling(best, found)
         best = moreTelling(best, found)
@@ -251,7 +251,7 @@ const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
     case 'smtputf8_unsupported':
       return evidence('smtputf8_unsupported', { connected: true })
     case 'open': {
-      // No server was asked. The outcome is the reason, without the reply, because that was about another mailbox.
+      // No server was asked. The outcome gives the reason, but not the reply, because the reply was about a different mailbox.
       const { outcome } = evidenceOf(answer.cause)
       const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
       const seconds = Math.ceil(answer.forMs / 1_000)
@@ -287,8 +287,8 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
 }
 
 /**
- * Whether no other target can give a better answer: the server was asked about the mailbox, refused our sender, or time ran out.
- * If a server refuses us earlier, that shows nothing about the other targets.
+ * Whether no other target can give a better answer, because the server was asked about the mailbox, refused our sender, or time ran out. If a
+ * server refuses us earlier, another target may still answer.
  */
 const isFinal = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
@@ -301,7 +301,7 @@ const isFinal = (answer: LaneAnswer): boolean => {
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** A reply is more informative than a connection, and a connection more than none. */
+/** Returns the more informative evidence. A reply counts more than a connection, and a connection more than no connection. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
   if (weight(after) < weight(before)) return before
@@ -323,10 +323,13 @@ type RandomRecipientsOptions = {
   readonly catchAllMs: number
 }
 
-/** `undecided`: the reply shows neither; `no_reply`: there was no reply; `out_of_time`: the caller's time ran out first. */
+/**
+ * Whether every recipient is accepted. `undecided`: the reply does not show this; `no_reply`: there was no reply; `out_of_time`: the caller's time
+ * ran out first.
+ */
 type Finding = boolean | 'undecided' | 'no_reply' | 'out_of_time'
 
-/** Per server, because a backup server may accept every recipient even if the first server refuses unknown ones. */
+/** The key contains the server, because a backup server may accept every recipient even if the main server refuses unknown recipients. */
 const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchange.toLowerCase()}`
 
 /** Tests with a non-existent recipient whether a server accepts every recipient of a domain; if so, acceptance proves nothing. */
@@ -361,7 +364,7 @@ class RandomRecipients {
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const finding = await this.#share(key, server)
     if (typeof finding === 'boolean') return finding
-    // The server did not decide about this recipient, but it refused another one.
+    // The server did not decide about this recipient, but it refused an unknown recipient before.
     return finding === 'undecided' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
   }
 

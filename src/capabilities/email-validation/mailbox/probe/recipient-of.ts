@@ -4,8 +4,8 @@ const localPartAlphabet = 'abcdefghijkmnpqrstuvwxyz23456789'
 const periodMs = 7 * 86_400_000
 
 /**
- * Returns the same non-existent local part for a domain in every process, for seven days: a greylisting server accepts a
- * recipient only at the second attempt. `hmac` returns base64url.
+ * Returns the same non-existent local part for a domain in every process, for seven days, because a greylisting server accepts a recipient only at
+ * the second attempt. `hmac` returns base64url.
  */
 export const createRecipientOf =
   ({ hmac, clock }: { hmac: (text: string) => string; clock: { now(): number } }) =>

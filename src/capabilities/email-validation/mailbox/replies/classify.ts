@@ -34,8 +34,8 @@ export const catchAllOf = (reply: SmtpReply): boolean | null => {
 }
 
 /**
- * Whether the server refuses us rather than one mailbox; the circuit breaker counts such replies. A policy at RCPT can concern
- * one mailbox only, but several in a row seldom do.
+ * Whether the server refuses us rather than one mailbox. The circuit breaker counts these replies. A policy at RCPT can concern one mailbox only,
+ * but several such replies in a row seldom do.
  */
 export const refusesClient = (stage: SmtpStage, reply: SmtpReply): boolean =>
   reply.code === 421 ||
@@ -81,17 +81,17 @@ const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
 
 const bounded = (seconds: number): number => Math.min(Math.max(seconds, retrySecondsMin), retrySecondsMax)
 
-/** In characters. A reply can have 64 KiB, but only this much is read. */
+/** At most this many characters of a reply are read. A reply can have 64 KiB. */
 const textLengthMax = 2_000
 
 const web = /https?:? ?\/\/\S*|\bwww\.\S*|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}\/\S*/g
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const address = /(?:"[^"@]{1,64}"|[^ <>()[\],;:"'=]+)@[a-z0-9-]+(?:\.[a-z0-9-]+)*/g
 const angled = /<[^<>]*>/g
 const numbers = /\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b/g
 const codes = /\b[245]\.\d{1,3}\.\d{1,3}\b/g
 
-/** Placeholders for any e-mail address and any IP address. */
+/** These words replace every e-mail address and every IP address. */
 const anAddress = 'anaddress'
 const aMachine = 'amachine'
 
@@ -110,7 +110,7 @@ const textOf = ({ lines }: SmtpReply): string => {
   return ` ${plain(words).trim()} `
 }
 
-/** RFC 5321 §4.2 allows only ASCII, but servers with replies in other languages mostly send UTF-8, and the rest Latin-1. */
+/** RFC 5321 §4.2 allows only ASCII, but servers with replies in other languages send UTF-8 or, less often, Latin-1. */
 const decoded = (octets: string): string => {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(octets, 'latin1'))

@@ -1,8 +1,9 @@
 /**
- * What a reply means for a mailbox. The first rule that matches decides. Each rule has the reply it was made for, and its source.
+ * What a reply means for a mailbox. The first rule that matches decides. Each rule quotes the reply for which it was made, and the source of the
+ * reply.
  *
- * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code
- * to refuse us; only an explicitly unknown mailbox outweighs 5.7.x.
+ * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code to refuse us.
+ * Only a reply that explicitly names an unknown mailbox takes precedence over 5.7.x.
  */
 import type { MailboxOutcome } from '../../evidence.ts'
 import type { Sense } from './words.ts'
@@ -11,11 +12,14 @@ export type SmtpStage = 'greeting' | 'ehlo' | 'mail' | 'rcpt'
 
 export type ReplyRule = {
   readonly outcome: MailboxOutcome
-  /** RCPT if absent. */
+  /** If absent, the rule applies to RCPT. */
   readonly stages?: readonly SmtpStage[]
   /** Prefixes of reply codes, such as `55`. */
   readonly codes: readonly string[]
-  /** Prefixes of enhanced codes without their class, such as `1.1` or `7.`; empty for a reply without one. If absent, any code matches. */
+  /**
+   * Prefixes of enhanced codes without their class, such as `1.1` or `7.`; an empty text matches a reply without an enhanced code. If absent, any
+   * code matches.
+   */
   readonly enhanced?: readonly string[]
   /** The reply must have all of these meanings. */
   readonly says?: readonly Sense[]

@@ -5,7 +5,7 @@
  * A noun and its predicate must be near each other, with nothing between them that is about something else.
  */
 
-/** Nouns for a mailbox, except those for other things that can be closed, such as a message or a company. */
+/** Nouns for a mailbox. Nouns for anything else that can be closed, such as a message or a company, are not included. */
 const closable = [
   'anaddress|users?|useraccount|username|mail ?box(?:es)?|mbox|inbox|rec[ie]{1,2}pients?|receipients?|rcpt|accounts?|address(?:es)?|addressees?|alias|mail user',
   '(?:be)?nutzer(?:konto)?|empf(?:ae|a)nger(?:adresse)?|postfach|(?:mail|email)?adresse|konto|teilnehmer',
@@ -17,7 +17,7 @@ const closable = [
   'пользовател[а-я]*|получател[а-я]*|адресат[а-я]*|ящик[а-я]*|адрес[а-я]*|аккаунт[а-я]*|запис[а-я]*|абонент[а-я]*',
 ].join('|')
 const mailbox = `${closable}|rcptto|customer|subscriber|person|local ?parts?|e ?mail|member|destination`
-/** After such a noun, these words mean that the mailbox does not exist. */
+/** After a noun for a mailbox, these words mean that the mailbox does not exist. */
 const missingAfter = [
   'unknown|unkown|unkonwn|invalid|nonexist[ae]nt|non exist[ae]nt|not ?found|undeliverable|unroutable|unallocated|misspelled',
   '(?:does not|doesnt|dosnt|do not|dont|did not|didnt|no longer|not|no) exists?|dont exists|is not exist|not exists?|isnt here',
@@ -32,7 +32,7 @@ const missingAfter = [
   'nieznan[a-z]*|nie istnieje|nie znalezion[oa]|nieprawidlow[a-z]*|nie odnalezion[oa]',
   'неизвест[а-я]*|не существует|не найден[а-я]*|не зарегистрирован[а-я]*|отсутству[а-я]*|недействител[а-я]*|неверн[а-я]*',
 ].join('|')
-/** Before the noun, these words mean the same. */
+/** Before a noun for a mailbox, these words mean that the mailbox does not exist. */
 const missingBefore = [
   'no such|nosuchuser|unresolvable|not an? (?:local|active|valid|known)|unknown|unkown|invalid|unrecogni[sz]ed|nonexist[ae]nt|non exist[ae]nt|illegal|not our|bad|wrong|no valid',
   'unbekannte[a-z]?|ungu(?:e)?ltige[a-z]?|keine? gu(?:e)?ltige[a-z]?|no existe|no hay|nao existe|nao ha|non esiste|nie ma takiego|nie istnieje|nieznany',
@@ -41,23 +41,23 @@ const missingBefore = [
 /** "no" and similar words count only directly before the noun, and only if the noun has no other meaning. */
 const denied =
   'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |[a-z]{0,7}notfound |not user of this server |exists that user |no hay nadie con |keine person mit '
-/** Words that change the meaning of such a noun if they follow it: a user's certificate, the database of mailboxes, an address format. */
+/** Excludes words after a noun that change its meaning, as in "user certificate", "mailbox database" and "address format". */
 const itself =
   '(?! (?:agent|certificate|class|database|domain|family|format|group|host|key|server|session|store|syntax|system|ticket|type) )'
 /** A few words between a noun and its predicate, none of them about the sender or a machine. */
 const between =
   '(?: (?:that )?you [a-z]{1,10}(?: [a-z]{1,10})? to(?: reach)?)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
 
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const missingNear = new RegExp(` (?:${mailbox})${itself}${between} (?:${missingAfter})(?= )`, 'u')
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const missingFirst = new RegExp(
   ` (?:${missingBefore})(?: (?!(?:senders?|from|domain|host|server|ip|error|return|reverse|expired|command|client) )[^ ]{1,30}){0,2} (?:${mailbox})(?= )${itself}`,
   'u',
 )
 const missingDenied = new RegExp(` (?:${denied})`)
 const missingAccount =
-  // recheck: of at most 2,000 characters (textLengthMax).
+  // recheck: the text has at most 2,000 characters (textLengthMax).
   / (?:does not|doesnt|do not|dont) have (?:an? |any )?(?:[a-z0-9]{1,30} ){0,3}(?:account|mailbox|inbox) /
 const missingCjk = new RegExp(
   [
@@ -77,7 +77,7 @@ const unavailable = new RegExp(
 const refused = / (?:address rejected|recipient rejected|rejected recipient|recipient refused|rcpt rejected) /
 const named = new RegExp(` (?:${mailbox})(?= )${itself}`, 'u')
 
-/** Near such a noun, these words mean that the mailbox is closed for good. */
+/** Near a noun for a mailbox, these words mean that the mailbox is closed permanently. */
 const closed = [
   'disabled|inactive|inactivated|deactivated|suspended|suspend|closed|expired|locked|frozen|archived|discontinued|terminated|deleted',
   'no longer (?:valid|active|available|accepts? mail|in use)|not activ(?:e|ated)|out of service|receiving disabled|does not receive (?:e ?)?mail|nicht mehr (?:verfugbar|verfuegbar|erreichbar)|blocked due to (?:[a-z]+ ){0,3}inactivity',
@@ -88,7 +88,7 @@ const closed = [
   'заблокирован[а-я]*|отключен[а-я]*|деактивирован[а-я]*|неактив[а-я]*|удален[а-я]*|приостановлен[а-я]*',
 ].join('|')
 /** A mailbox that is closed to some senders, or for a while, does not count as closed. */
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const closedNear = new RegExp(
   ` (?:${closable})${itself}${between} (?:${closed})(?= )(?! (?:to|until|while|during) )`,
   'u',
@@ -100,7 +100,7 @@ const closedCjk =
 const closedAlone =
   / is now disabled | is no longer valid | mail receiving disabled | account is unavailable /
 
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const full = new RegExp(
   ` (?:${[
     '(?:over|exceed(?:s|ed|ing)?|reached|out of) (?:[^ ]{1,30} ){0,4}(?:quota|quote|storage|disk space|space limit|local limit)|overquota|over ?quota|quota (?:[^ ]{1,20} ){0,2}(?:exceed|over|full|violation|reached)[a-z]*',
@@ -124,8 +124,8 @@ const otherLimit =
 const busy =
   / (?:receiving mail (?:at a rate|too quickly)|messages? (?:they|it|he) can receive|message receive limit|exceeded (?:message rate|(?:their|its) limit for the number)|excessive volume) /
 
-/** Words about the client: its address, name, rate or reputation, or its sender. */
-// recheck: of at most 2,000 characters (textLengthMax).
+/** Words about the client's address, name, rate or reputation, or about the sender. */
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const client = new RegExp(
   ` (?:${[
     'ip|ips|ipv[46]|ip address|client host|connecting|blacklist(?:s|ed|ing)?|black ?list(?:ed|s)?|black ip|block ?list(?:s|ed|ing)?|deny ?list(?:ed)?|dnsbls?|rbls?|sbl|xbl|pbl|dbl|sbrs|rdns|ptr|helo|ehlo|reverse dns|reverse lookup|reverse ?host[a-z]*|dns mx',
@@ -149,7 +149,7 @@ const clientCjk =
 const neteaseClient = /^ (?:rp|mi|dt|hl) [a-z]{3} /
 
 /** Words for a policy, which can be the server's or the mailbox owner's. */
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const policy = new RegExp(
   ` (?:${[
     'polic(?:y|ies)|local policy|access (?:is |was )?(?:denied|rejected|refused|forbidden)|denied by|permission denied|prohibit[a-z]*|prohibition|forbidden|forbided|administrative(?:ly)? (?:prohibit|denied)[a-z]*|unauthori[sz]ed',
@@ -163,7 +163,7 @@ const policy = new RegExp(
 )
 
 /** Words for something temporary, or for a problem of the server. */
-// recheck: of at most 2,000 characters (textLengthMax).
+// recheck: the text has at most 2,000 characters (textLengthMax).
 const passing = new RegExp(
   ` (?:${[
     'or (?:the )?(?:access|permission)|or (?:is )?(?:denied|blocked|not allowed)|temporar[a-z]*|try (?:it )?(?:again )?later|again later|later|timed out|time ?out|deferred|retry|try again (?:in|after|tomorrow)|try again slower|please try again $|tomorrow|(?:resend|send it again) in',
@@ -181,7 +181,7 @@ const passingCjk = /(?:维护|維護|メンテナンス|稍后|稍後|临时|臨
 const greylist = / (?:gr[ae]y ?list[a-z]*|unverified address|first (?:time|attempt|contact)) /
 const comeBack = / (?:try (?:it )?again|retry|come back|later|deferred|delayed|please wait|later please) /
 
-/** Words about a route, another server, a command or the form of an address: the server did not look at the mailbox. */
+/** Words about a route, another server, a command or the form of an address. They show that the server did not check the mailbox. */
 const elsewhere = new RegExp(
   ` (?:${[
     '(?:mail )?loops? (?:back|detected)|(?:routing|mail) loops?|hop count|many hops|recursion|mx problem|null mx|primary mx|another exchanger|next hop',
@@ -215,5 +215,5 @@ const said = {
 
 export type Sense = keyof typeof said
 
-/** Whether the text from `textOf` has that meaning. */
+/** Whether a text, prepared by `textOf`, has a meaning. */
 export const says = (text: string, sense: Sense): boolean => said[sense].some((words) => words.test(text))

@@ -1,4 +1,4 @@
-/** The commands we send. Their parts were checked before, but a mistake here would let a caller inject commands. */
+/** The commands that we send. Their parts are checked again here, because a mistake would let a caller inject commands. */
 import assert from 'node:assert/strict'
 import { isWithAnyDots } from '../../syntax/local-part.ts'
 

@@ -25,7 +25,7 @@ export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failur
 type Expected = {
   readonly count: number
   readonly replies: SmtpReply[]
-  /** TLS follows the reply: any further octet of plain text must have been inserted by someone else (RFC 3207 §6). */
+  /** TLS follows the reply. A third party must have inserted any further octet of plain text (RFC 3207 §6). */
   readonly plainTextEnds: boolean
   /** The default is `replyTimeoutMs`. */
   readonly timeoutMs?: number
@@ -33,11 +33,11 @@ type Expected = {
 }
 
 export type DialOptions = {
-  /** An IP address: nothing is resolved here, so the checked address is the dialled address. */
+  /** An IP address, so that the dialled address is the address that the guard checked. */
   readonly address: string
   readonly port: number
   readonly connectTimeoutMs: number
-  /** For each reply, counted from when it is the next one due. Octets that arrive slowly do not extend it. */
+  /** The limit for each reply, from when it is the next reply to arrive. Octets that arrive slowly do not extend the limit. */
   readonly replyTimeoutMs: number
 }
 
@@ -107,8 +107,8 @@ export class SmtpConnection {
   }
 
   /**
-   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified, because without TLS the same
-   * text would be sent in the clear.
+   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified, because the alternative would be to send
+   * the text without TLS.
    * @throws SmtpFailure
    */
   async startTls(command: string, serverName: string): Promise<SmtpReply> {
@@ -178,7 +178,7 @@ export class SmtpConnection {
       return
     }
     if (next.plainTextEnds && reply.code === 220) {
-      // Reading must stop here at once, because the next octets are for TLS.
+      // Reading must stop immediately, because the next octets belong to TLS.
       this.#socket.off('data', this.#read)
       this.#socket.pause()
     }

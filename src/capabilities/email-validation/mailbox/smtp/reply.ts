@@ -5,7 +5,7 @@
 
 export type SmtpReply = {
   readonly code: number
-  /** As in RFC 3463, such as `5.1.1`; null if the reply has none of the same class as its code. */
+  /** As in RFC 3463, such as `5.1.1`; null if the reply has no enhanced code, or one of a different class than its code. */
   readonly enhancedCode: string | null
   /** The text of each line without the code, one character per octet. Servers echo addresses in this text, so never log or store it. */
   readonly lines: readonly string[]
@@ -73,7 +73,7 @@ export const createReplyParser = (): ReplyParser => {
         }
         rest = noOctets
         from = end + 1
-        // A bare line feed ends a line too, because some servers send it; we forward nothing, so this is safe.
+        // A bare line feed ends a line too, because some servers send it. This is safe, because we forward nothing.
         const reply = take(line.at(-1) === carriageReturn ? line.subarray(0, -1) : line)
         if (reply !== null) replies.push(reply)
       }
@@ -83,13 +83,13 @@ export const createReplyParser = (): ReplyParser => {
   }
 }
 
-/** Finds the code at the start of a line (RFC 2034), sometimes after a number sign, or in the form `(#5.1.1)` that qmail uses. */
+/** Finds the enhanced code at the start of a line (RFC 2034), which may follow a number sign, or in qmail's form `(#5.1.1)`. */
 const enhancedCodeOf = (code: string, lines: readonly string[]): string | null => {
   for (const line of lines) {
     const found =
       /^ ?#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/.exec(line)?.[1] ??
       /\(#([245]\.[0-9]{1,3}\.[0-9]{1,3})\)/.exec(line)?.[1]
-    // The classes must agree (RFC 2034 §4); if they do not, mail servers act on the reply code.
+    // The classes must agree (RFC 2034 §4). If they do not, only the reply code counts.
     if (found?.[0] === code[0]) return found ?? null
   }
   return null

@@ -10,11 +10,11 @@ export type SessionOptions = DialOptions & {
   readonly exchange: string
   readonly helo: string
   readonly sender: string
-  /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only clients that wait pass. */
+  /** Longer than for all other replies, because postscreen greets after 6 s (`postscreen_greet_wait`) and refuses clients that do not wait. */
   readonly greetingTimeoutMs: number
-  /** From dialling until recipients can be asked about. */
+  /** The limit from dialling until the first recipient can be asked about. */
   readonly openTimeoutMs: number
-  /** TLS is not tried because it failed at this server before. */
+  /** TLS is not tried, because TLS with this server has failed before. */
   readonly plainOnly: boolean
 }
 
@@ -43,8 +43,8 @@ export type SmtpSession = {
   readonly closed: Promise<void>
   usable(): boolean
   /**
-   * Asks about one recipient in a separate transaction, because some servers refuse every second recipient, and most refuse it for
-   * the null sender (RFC 5321 §4.5.5). Several questions may be under way if the server supports pipelining. Never rejects.
+   * Asks about one recipient in a separate transaction, because some servers refuse any further recipient in a transaction, and most servers do so
+   * for the null sender (RFC 5321 §4.5.5). Several questions may be under way if the server supports pipelining. Never rejects.
    */
   ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
   quit(): void
@@ -109,7 +109,7 @@ const greet = async (connection: SmtpConnection, name: string): Promise<Set<stri
   return new Set()
 }
 
-/** With TLS 1.3, a server can reject the connection as late as this. */
+/** With TLS 1.3, a server can reject the connection even after the handshake. */
 const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   try {
     return await greet(connection, name)
@@ -146,7 +146,7 @@ const sessionOn = (
         { stage: 'rcpt', command: rcpt(mailbox, options) } as const,
       ]
       begun = true
-      // All in one packet if the server can pipeline: one round trip instead of three.
+      // If the server supports pipelining, all commands are sent together, in one round trip instead of three.
       const groups = pipelining ? [steps] : steps.map((step) => [step])
       for (const group of groups) {
         const { replies, failure } = await connection.exchange(group.map(({ command }) => command))
