@@ -12,9 +12,9 @@ export type Account = {
   digest: string
   /** The recording time of the event at `revision`, by its writer's clock; 0 if unknown. */
   recordedAtMs: number
-  /** No correction of a charge or a balance comes after this revision; −1: there has been none. */
+  /** No correction of a charge or a balance comes after this revision. −1: there are no corrections. */
   adjustedRevision: number
-  /** The same for re-rates only. */
+  /** No re-rate comes after this revision. −1: there are no re-rates. */
   reratedRevision: number
   registered: boolean
   name: string
@@ -42,7 +42,7 @@ export const newAccount = (organizationId: string): Account => ({
   overrides: new Map(),
 })
 
-/** A copy for deciding a batch. It is discarded if another process appends first. */
+/** A copy of an account, for deciding a batch. The copy is discarded if another process appends first. */
 export const draftOf = (account: Account): Account => ({
   ...account,
   lots: account.lots.map((lot) => ({ ...lot })),
@@ -150,7 +150,7 @@ const grant = (
   account.lots.sort(drawOrder)
 }
 
-/** Puts amounts back into their lots, reopens lots that were empty, and returns the total. */
+/** Puts amounts back into their lots, opens empty lots again, and returns the total. */
 const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {

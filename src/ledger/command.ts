@@ -20,7 +20,7 @@ export type CallToRecord = {
   readonly requestFingerprint?: string
 }
 
-/** Whether a call is free, the balance covers it, or the balance does not. */
+/** `paid`: the balance covers the call. `unpaid`: the balance does not cover it. */
 export type Affordability = 'free' | 'paid' | 'unpaid'
 
 /** Amounts are micro-credits. `decide.ts` contains a pure decision for each kind. */
@@ -31,10 +31,10 @@ export type Instruction =
       readonly kind: 'grant'
       readonly amount: MicroCredits
       readonly priority: number
-      /** ISO 8601; null: never. */
+      /** ISO 8601. Null: the lot never expires. */
       readonly expiresAt: string | null
       readonly reason: string
-      /** The operator's own reference. */
+      /** The reference that the operator chose. */
       readonly reference?: string
     }
   | {
@@ -63,7 +63,7 @@ export type Instruction =
       readonly amount: MicroCredits
       readonly reason: string
       readonly rerateRun: string | null
-      /** The operator's own reference. */
+      /** The reference that the operator chose. */
       readonly reference?: string
       /** For a refund: the time of the call, in ISO 8601. */
       readonly chargedAt?: string
@@ -73,12 +73,12 @@ export type Instruction =
       readonly into?: readonly LotFill[]
       /** The amount was calculated from the ledger up to this revision. The command is refused after any later correction. */
       readonly unlessAdjustedAfter?: number
-      /** The same for re-rates only. All other corrections of the charge have this command's key, so only one is written. */
+      /** Like `unlessAdjustedAfter`, but only for re-rates. All other corrections of the charge have this command's key, so only one is written. */
       readonly unlessReratedAfter?: number
       /** A negative amount is reduced to what can be charged now. */
       readonly upToAvailable?: true
     }
-  /** Takes back what is left of a lot. */
+  /** Takes back the rest of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
   /** Records a call and charges for its facts. With `only`, writes nothing if the account's affordability differs. */
   | {
@@ -87,7 +87,7 @@ export type Instruction =
       readonly book: PriceBook
       readonly only?: Affordability
     }
-  /** Records a refusal for lack of credits. Writes nothing if the balance covers `dearest` in addition to what calls in progress reserve. */
+  /** Records a refusal for lack of credits. Writes nothing if the balance covers `dearest` plus the amount that calls in progress reserve. */
   | {
       readonly kind: 'refuse'
       readonly call: CallToRecord
@@ -114,7 +114,7 @@ export type Envelope = {
   /** The trace id from the partner's request: 32 hexadecimal digits. */
   readonly traceId?: string
   /**
-   * The ledger does not contain the command up to this revision. Set for keys that can be used again: later revisions
+   * The ledger does not contain the command up to this revision. Set for keys that can be used again. Later revisions
    * are searched before the command is decided.
    */
   readonly absentUpTo?: number
@@ -139,13 +139,13 @@ export class CommandRefused extends Error {
 }
 
 /**
- * The key for the first refund or reversal of a call's charge, from the call's first event id. All of them use the same
+ * The key for the first refund or reversal of a call's charge, from the call's first event id. They all use this
  * key, so only one is written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
-/** The start of a refusal after which the ledger must be read again, because it was corrected. */
+/** How a refusal begins if the ledger was corrected and must be read again. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
-/** The start of a refusal because too many events follow the last one that a closing counts. */
+/** How a refusal begins if too many events follow the last one that a closing counts. */
 export const movedOn = 'the ledger has moved on'

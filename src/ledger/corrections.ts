@@ -56,7 +56,7 @@ const noMoreThan = (available: MicroCredits, amount: MicroCredits): MicroCredits
   return amount < most ? most : amount
 }
 
-/** The parts of an amount that return to unexpired lots, in their order and up to their amounts. */
+/** How much of an amount returns to each unexpired lot, in the order of `into` and up to its amounts. */
 const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): LotFill[] => {
   const fills: LotFill[] = []
   let left = amount
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back what is left of a lot. Refused for an expired lot, which is written off as expired instead. */
+/** Takes back the rest of a lot. Refused for an expired lot, because its rest is written off as expired. */
 export const voidLot = (
   account: Account,
   {
@@ -104,7 +104,7 @@ export const voidLot = (
 }
 
 /**
- * Writes off the rest of a lot that has expired, both at `atMs` and by the clock of the appending process (`nowMs`).
+ * Writes off the rest of a lot that has expired, both at `atMs` and at `nowMs` (the time in the appending process).
  * Returns no event for an empty lot.
  */
 export const expireLot = (
@@ -129,7 +129,7 @@ export const expireLot = (
 
 const instant = (ms: number): string => new Date(ms).toISOString()
 
-/** Records a month's totals. Refused if too many events follow the last counted one: readers look only so far ahead for closings. */
+/** Records a month's totals. Refused if too many events follow the last counted one, because readers look only `closingGapMax` events ahead for closings. */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
   account.revision - closed.through_revision >= closingGapMax
     ? { refused: `${movedOn} since revision ${closed.through_revision}` }

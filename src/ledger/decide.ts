@@ -62,7 +62,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance covers a fact in addition to what calls in progress reserve (`held`). */
+/** Whether the balance covers a fact plus the amount that calls in progress reserve (`held`). */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,
@@ -114,7 +114,7 @@ export const recordCall = (
   ]
 }
 
-/** The tariff's result for a fact of this organization at an instant. */
+/** The tariff's result for a call's facts, at the organization's prices at an instant. */
 export const ratingOf = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): Rating =>
   rate(facts, book, (sku) => overrideOf(account, sku, atMs))
 

@@ -9,16 +9,16 @@ import { affordabilityOf, ratingOf } from './decide.ts'
 
 export type FiguresQuestion = {
   readonly atMs: number
-  /** Read the log for the current account. Otherwise, the account as last seen is used, which needs no read. */
+  /** Read the log for the current account. Otherwise, use the account as last seen, without a read. */
   readonly fresh?: boolean
-  /** Also return the cost of these facts, and whether the balance covers it in addition to `held`. */
+  /** Also return the cost of these facts, and whether the balance covers that cost plus `held`. */
   readonly cost?: { readonly facts: CallFacts; readonly book: PriceBook; readonly held?: MicroCredits }
 }
 
 export type Figures = {
   readonly revision: number
   readonly balance: MicroCredits
-  /** The amount that can be charged in addition to what calls in progress reserve. Can be negative. */
+  /** The amount that can be charged after calls in progress have used what they reserve. Can be negative. */
   readonly available: MicroCredits
   /** Null if `cost` was not requested. */
   readonly cost: { readonly required: MicroCredits; readonly affordability: Affordability } | null

@@ -24,7 +24,7 @@ export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot |
 }
 
 /**
- * The amounts that a charge took from lots and that were not refunded, last drawn lot first, which is the order of a
+ * The amounts of a charge that came from lots and were not refunded, last drawn lot first, which is the order of a
  * refund. `fills` are the charge's refunds so far.
  */
 export const drawnStill = (allocations: readonly Allocation[], fills: readonly LotFill[]): Allocation[] => {

@@ -21,7 +21,7 @@ export type LedgerCall = RatedCall & {
 }
 
 export type Walk = {
-  /** Called for each call, once its charge is known. Except for its lots, the account is as it was before the call. */
+  /** Called for each call, once its charge is known. Except for its lots, the account is then as it was before the call. */
   readonly call: (call: LedgerCall) => void
   /** Called before the call is folded, with the account on which it was decided. */
   readonly decided?: (call: RatedCall, account: Account) => void
@@ -38,7 +38,7 @@ type Reach = {
   readonly from?: number
   /** The last revision; default: the ledger's end. */
   readonly upTo?: number
-  /** Leaves out events after this position of the log, and a call whose charge may be after it. */
+  /** Leaves out events after this position of the log. Also leaves out a call whose charge may be after it. */
   readonly until?: Position
   readonly account?: Account
   readonly fold?: (account: Account, event: LedgerEvent, revision: number) => void
@@ -101,7 +101,7 @@ export const walkLedger = async (
 /** The beginning of our events' metadata (see `stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Most events are calls and charges, and parsing all of their metadata would take as long as parsing their data. */
+/** Does not parse the metadata of calls and charges, because that would take as long as parsing their data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
@@ -136,7 +136,7 @@ const callOf = (
   charged: 0n,
 })
 
-/** Pages of a stream; the next page is read while the current one is processed. */
+/** Yields the pages of a stream. The next page is read while the current one is processed. */
 export async function* pagesOf(
   eventLog: Pick<EventLog, 'read'>,
   stream: string,
@@ -151,7 +151,7 @@ export async function* pagesOf(
             if (error instanceof StreamMissing) return []
             throw error
           })
-    // It can fail before it is awaited, which must not become an unhandled rejection.
+    // The page can fail before it is awaited. That must not become an unhandled rejection.
     page.catch(() => undefined)
     return page
   }

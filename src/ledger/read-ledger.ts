@@ -25,7 +25,7 @@ export async function* ledgerPages(
   }
 }
 
-/** The event at a revision of a ledger; null: the ledger is shorter. */
+/** The event at a revision of a ledger; null if the ledger is shorter. */
 export const ledgerEventAt = async (
   eventLog: Log,
   organizationId: string,
@@ -40,7 +40,7 @@ export const ledgerEventAt = async (
   return recorded ?? null
 }
 
-/** The first event that fits, from revision `from` on and before revision `before`; null: there is none. */
+/** The first event that `fits` accepts, from revision `from` on and before revision `before`; null: there is none. */
 export const firstInLedger = async (
   eventLog: Log,
   organizationId: string,

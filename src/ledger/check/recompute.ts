@@ -25,7 +25,7 @@ type Fact = {
 }
 
 export type Recomputing = {
-  /** The reason an event breaks the rules, or null. Must be called before the event is folded into the account. */
+  /** Returns why an event breaks the rules, or null. Must be called before the event is folded into the account. */
   faultOf(account: Account, event: DecodedEvent): string | null
   readonly contradicted: readonly Contradicted[]
 }
@@ -33,11 +33,11 @@ export type Recomputing = {
 type Held = {
   readonly books: readonly PriceBook[]
   readonly contradicted: Map<number, Contradicted>
-  /** The previous call, until its charge has been read. */
+  /** The call whose charge may be the next event. */
   call: Fact | null
 }
 
-/** Returns a checker that must be called for every event, in order. `books`: all that were published and not withdrawn. */
+/** Returns a checker that must be called for every event, in order. `books` are all price books that were published and not withdrawn. */
 export const recomputing = (books: readonly PriceBook[]): Recomputing => {
   const held: Held = { books, contradicted: new Map(), call: null }
   return {
@@ -112,7 +112,7 @@ const contradict = (
     })
 }
 
-/** A free call does not name its price book. If several took effect together, any of them may have made the call free. */
+/** A free call does not name its price book. If several books took effect at one time, any of them may have made the call free. */
 const freeFault = (
   books: readonly PriceBook[],
   account: Account,

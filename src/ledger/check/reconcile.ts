@@ -20,19 +20,19 @@ export type ExpectedLine = {
   readonly kind: string
   readonly requestId: string | null
   readonly rule: string | null
-  /** The lines of a charge that has several, as JSON; otherwise null. */
+  /** The lines of the charge as JSON, if it has more than one; otherwise null. */
   readonly lines: string | null
   readonly amount: MicroCredits
 }
 
 type Columns = { log: MicroCredits; projections: MicroCredits; tariff: MicroCredits }
 
-/** By SKU. A movement other than a charge has its kind in brackets instead, and no amount by the tariff. */
+/** Sums by SKU. For a movement other than a charge, the key is its kind in brackets, and the tariff has no amount. */
 type Sums = Map<string, Columns>
 
 export type Reconciled = {
   readonly organizationId: string
-  /** Both revisions are inclusive. */
+  /** The first and the last revision of the page, both inclusive. */
   readonly from: number
   readonly through: number
   readonly calls: number
@@ -60,9 +60,9 @@ export type ReconcileOptions = {
   readonly fromMs: number
   readonly toMs: number
   readonly rowRevision: number | null
-  /** Compares a page with the lines of the read models, adds those to the sums, and resolves with the differences. */
+  /** Compares a page with the lines of the read models, adds these lines to the sums, and resolves with the differences. */
   readonly compare: (page: ComparedPage) => Promise<readonly string[]>
-  /** Resolves with the reason an adjustment differs from the one that its re-rate wrote, or null. */
+  /** Resolves with how an adjustment differs from the one that its re-rate wrote, or with null. */
   readonly rerated: (event: AdjustedEvent) => Promise<string | null>
   readonly onPage?: (events: number) => void
 }
@@ -82,7 +82,7 @@ export class PricesUnknown extends Error {
   override name = 'PricesUnknown'
 }
 
-/** Compares one ledger. Throws `PricesUnknown` if a price set before `from` matters: then it must be read from its beginning. */
+/** Compares one ledger. Throws `PricesUnknown` if a price set before `from` matters, because the ledger must then be read from its beginning. */
 export const reconcileLedger = async (
   eventLog: Pick<EventLog, 'read'>,
   options: ReconcileOptions,
@@ -144,7 +144,7 @@ const folding = (rowRevision: number | null, found: (totals: AccountTotals) => v
   }
 }
 
-/** Prices can be folded from the middle of a ledger; lots cannot. */
+/** Folds only prices. Lots cannot be folded from the middle of a ledger. */
 const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
   if (event.type === 'PriceOverrideSet') evolve(account, event, at)
   if (event.type !== 'PriceOverrideWithdrawn') return
@@ -209,7 +209,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** The book in force changes a few times a year, but is looked up for every call. */
+/** Remembers the book in force, which changes a few times a year but is needed for every call. */
 const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
   const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
   let current: PriceBook | undefined
@@ -223,7 +223,7 @@ const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => 
   }
 }
 
-/** Of several books that took effect together, the one that the charge names. */
+/** If several books took effect at one time, returns the one that the charge names. */
 const bookOf = (books: readonly PriceBook[], { charge }: LedgerCall, latest: PriceBook): PriceBook =>
   charge === null || charge.price_book_version === latest.version
     ? latest

@@ -12,12 +12,12 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from '../account.ts'
 import { type Contradicted, type Recomputing, recomputing } from './recompute.ts'
 
-/** The first event of a ledger that was changed or is missing. `event_id` is null if it is missing. */
+/** The first event that was changed in a ledger or is missing from it. `event_id` is null if it is missing. */
 export type LedgerFault = {
   readonly revision: number
   readonly event_id: string | null
   readonly type: string | null
-  /** The digest of the stored bytes, or of the previous event if this one is missing. An acknowledgement names it. */
+  /** The digest of the stored bytes, or of the previous event if this one is missing. An acknowledgement of the fault names this digest. */
   readonly digest: string
   readonly fault: string
 }
@@ -36,12 +36,12 @@ type LedgerVerdict = {
   readonly contradicted: readonly Contradicted[]
 }
 
-/** A separate record about a ledger, which the ledger must agree with. */
+/** A record about a ledger that is kept elsewhere. The ledger must agree with it. */
 export type LedgerWitness = {
   /** The record's name in messages. */
   readonly name: string
   readonly revision: number
-  /** The digest of the event at that revision, if the record contains it. */
+  /** The digest of the event at `revision`, if the record contains the digest. */
   readonly digest?: string
 }
 
@@ -114,7 +114,7 @@ export const verifyLedger = async (
       events = recorded.revision + 1
     }
     onProgress?.(events)
-    // The next event was chained to this one, so later events cannot be checked.
+    // The next event was chained to this unreadable one, so later events cannot be checked.
     if (unreadable !== null)
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
@@ -133,7 +133,7 @@ export const verifyLedger = async (
   return verdict(isKnown(fault) ? null : fault)
 }
 
-/** The reason a lot cannot have been written off at that time, or null. Must be called before the event is folded. */
+/** Returns why the lot cannot have been written off at the time of the event, or null. Must be called before the event is folded. */
 const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
   if (type !== 'CreditExpired') return null
   const { effective_at, recorded_at } = metadata
@@ -198,7 +198,7 @@ const contradicted = (
   return other === undefined ? null : `${other.name} has a different event at this revision`
 }
 
-/** All event ids read so far. A single Set is limited to 2^24 entries, which a busy ledger exceeds after some years. */
+/** All event ids read so far, in several Sets. One Set can contain only 2^24, and a busy ledger has more after some years. */
 class Seen {
   readonly #byStart = new Map<string, Set<string>>()
   has(id: string): boolean {
@@ -220,7 +220,7 @@ const faultOf = (
     computed: string
     seen: Seen
     account: Account
-    /** Whether the account still matches the ledger. Rules can be checked only then. */
+    /** Whether the account still matches the ledger. If not, rules cannot be checked. */
     folding: {
       sound: boolean
       readonly recomputing: Recomputing | null

@@ -3,9 +3,9 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Allocation } from '../../events/credits.ts'
 
 /**
- * A balance as of one instant, as it was known at another.
+ * A balance as of one instant (`atMs`), as it was known at another (`knownAtMs`).
  *
- * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The lot is
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The grant's lot is
  * then below zero until the grant, but the total is still correct.
  */
 export type AsOf = {
@@ -16,7 +16,7 @@ export type AsOf = {
 }
 
 type BalanceFold = {
-  /** The last event that was recorded by `knownAtMs`; −1: there is none. */
+  /** The revision of the last event that was recorded by `knownAtMs`; −1: there is none. */
   revision: number
   overdrawn: MicroCredits
   /** What is left of each lot, by its id. Empty lots are removed. */
@@ -28,7 +28,7 @@ export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n,
 /** The time at which an event was recorded, by its writer's clock. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
-/** Folds the ledger's next event, in place, if it counts. */
+/** Folds the ledger's next event, in place, if both of its times count. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {
   if (recordedMsOf(event) > knownAtMs) return
   fold.revision = event.recorded.revision
@@ -66,7 +66,7 @@ export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, know
   }
 }
 
-/** The balance at that instant, without lots that had expired, even if they were not written off yet. */
+/** The balance at `atMs`, without lots that had expired, even if they were not written off yet. */
 export const balanceOfFold = ({ lots, overdrawn }: BalanceFold, { atMs }: Pick<AsOf, 'atMs'>): MicroCredits =>
   [...lots.values()].reduce(
     (sum, { expiresAtMs, remaining }) => (expiresAtMs > atMs ? sum + remaining : sum),

@@ -47,7 +47,7 @@ export type CallCost = {
 }
 
 /**
- * A call's cost as of the last of `events`, or null if they do not contain the call. They must be events of one ledger,
+ * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be of one ledger,
  * in order and without gaps, from the call's `KeyUsed` or earlier.
  */
 export const costsOf = async (

@@ -8,7 +8,7 @@ import { type CallEvidence, callsIn, lotIdOf, type RecordedCall } from './call-e
 const pageMax = 1_000
 
 /**
- * The same as `findCall`, but from the whole ledger and without read models. Null if the ledger does not record the
+ * Like `findCall`, but reads the whole ledger and no read models. Null if the ledger does not record the
  * call individually. Throws `StreamMissing` if the ledger does not exist.
  */
 export const findCallInAll = async (
@@ -26,7 +26,7 @@ export const findCallInAll = async (
   let balanceBefore = 0n
   let head: CallEvidence['head'] | undefined
   for (let from = 0; ; ) {
-    // Reads one more event than it handles, so that a call and its charge are always read together.
+    // Reads one event more than it processes, so that a call and its charge are always on one page.
     const page = await eventLog.read(stream, { from, max: pageMax + 1 })
     const events = page.slice(0, pageMax)
     for (const [i, recorded] of events.entries()) {

@@ -18,8 +18,8 @@ import { ledgerStream } from '../../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
 
 /**
- * Collects what a ledger records about one call. The read models only show where to look: the answer is read from the
- * ledger itself. If a place turns out to be wrong, the call is not found.
+ * Collects what a ledger records about one call. The read models only give its place; the answer is read from the
+ * ledger itself. If the place is wrong, the call is not found.
  */
 
 type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
@@ -28,17 +28,17 @@ export type RecordedCall = { readonly call: CallEvent; readonly charge: ChargeEv
 
 export type CallEvidence = {
   readonly organizationId: string
-  /** All records of the request, in ledger order, at least one. A failed call may be recorded a second time, as failed. */
+  /** All records of the request, in ledger order. A failed call may be recorded a second time, as failed. */
   readonly calls: readonly [RecordedCall, ...RecordedCall[]]
   /** The sum of all movements before the first record. */
   readonly balanceBefore: MicroCredits
-  /** The events that opened the lots which paid, by lot. Unknown ones are missing. */
+  /** The events that opened the lots from which the call was paid, by lot. Unknown events are missing. */
   readonly lots: ReadonlyMap<string, DecodedEvent>
   /** The events that set the organization's own prices at the time of the call, by SKU. */
   readonly overrides: ReadonlyMap<string, DecodedEvent>
   /** Corrections of the charge, and re-rates that may have corrected it, in ledger order. */
   readonly corrections: readonly DecodedEvent[]
-  /** Later calls that repeated the answer of this one. */
+  /** Later calls that repeated the answer of this call. */
   readonly replays: readonly DecodedEvent[]
   /** The last event that was read. */
   readonly head: RecordedEvent
@@ -46,7 +46,7 @@ export type CallEvidence = {
 
 type CallSources = { readonly pool: pg.Pool; readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The read models are so far behind that reading the rest for one call would take too long. */
+/** The read models are so far behind that reading the missing events for one call would take too long. */
 export class FarBehind extends Unavailable {
   override name = 'FarBehind'
 }
@@ -66,7 +66,7 @@ const replaysMax = 100
 const overridesMax = 50
 const lotsMax = 100
 
-/** Finds a call, or null if the ledger does not record it individually. Throws `FarBehind`, and errors of log and database. */
+/** Finds a call, or null if the ledger does not record it individually. Throws `FarBehind`, and the errors of the event log and the database. */
 export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
   const { organizationId, requestId } = wanted
   const rows = await ask<CallPlaceRow>(sources, placesOfRequest(organizationId, { requestId, max: callsMax }))
@@ -112,7 +112,7 @@ export const findCall = async (sources: CallSources, wanted: CallWanted): Promis
   }
 }
 
-/** The record that was charged; otherwise the first that was answered; otherwise the first. */
+/** The charged record; if there is none, the first answered record; otherwise the first record. */
 export const mainCall = (calls: CallEvidence['calls']): RecordedCall =>
   calls.find(({ charge }) => charge !== null) ??
   calls.find(({ call }) => call.data.outcome === 'answered') ??
@@ -151,7 +151,7 @@ const readTail = async (
     from += page.length
   }
   const [before, next] = events
-  // The read models might not contain the charge for this call yet, so its line is not used.
+  // The read models might not contain the charge for this call yet, so the call's line is not used.
   const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
   return indexed < 0 || isCut
     ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }

@@ -28,7 +28,7 @@ export type Explanation = {
   readonly cost: ExplainedCost
   /** The lots that paid, in draw order. */
   readonly lots: readonly ExplainedLot[]
-  /** The part that no lot covered. */
+  /** The part of the amount that no lot covered. */
   readonly overdraft: string
   readonly balance: { readonly before: string; readonly after: string }
   readonly adjustments: readonly ExplainedAdjustment[]
@@ -64,7 +64,7 @@ type ExplainedCost = {
       readonly revision: number
     } | null
   })[]
-  /** The book that priced the call, or that was in force. `digest` is the one in the charge. */
+  /** The book that priced the call or, for a free call, was in force. `digest` is the one in the charge. */
   readonly price_book: { readonly version: number; readonly digest: string } | null
 }
 
@@ -89,7 +89,7 @@ type ExplainedLot = {
 type ExplainedAdjustment = {
   readonly adjustment_id: string
   readonly kind: CreditAdjusted['kind']
-  /** The reduction of the call's cost; negative: an increase. */
+  /** By how much the call's cost was reduced; negative: increased. */
   readonly amount: string
   readonly at: string
   readonly reason: string

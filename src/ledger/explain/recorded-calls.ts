@@ -5,7 +5,7 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 const pageMax = 4_000
-/** Much longer than the delay before a call is recorded, or the difference between two writers' clocks. */
+/** Much longer than the delay before a call is recorded, and than the difference between two writers' clocks. */
 const slackMs = 60 * 60 * 1_000
 
 type CallRecorded = Extract<DecodedEvent, { type: 'KeyUsed' }>
@@ -61,7 +61,7 @@ export async function* recordedBackwards(
   }
 }
 
-/** A revision before which no call at this instant or later is recorded; null: there is none. */
+/** A revision before which the ledger records no call made at this instant or later. Null: the whole ledger records none. */
 export const firstRevisionFor = async (
   eventLog: EventLog,
   organizationId: string,
@@ -78,7 +78,7 @@ const recordedMsOf = ({ metadata }: RecordedEvent): number => {
   return Date.parse(recorded_at)
 }
 
-/** Finds the first revision recorded at an instant or later, by binary search: recording times never decrease. */
+/** Finds the first revision recorded at an instant or later, by binary search, because recording times never decrease. */
 const firstRecordedFrom = async (
   eventLog: EventLog,
   stream: string,

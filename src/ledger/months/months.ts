@@ -23,11 +23,11 @@ type Start = {
   readonly after: Month
   readonly opening: MicroCredits
   readonly revision: number
-  /** Revisions of the events before `revision` that concern the organization's own prices. */
+  /** Revisions of the events before `revision` that changed the organization's own prices. */
   readonly prices: readonly number[]
 }
 
-/** Where to read on after a closing; null: at the beginning of the ledger. */
+/** Where reading continues after a closing; null: start at the beginning of the ledger. */
 export const startAfter = (closing: MonthClosing | null): Start =>
   closing === null
     ? { after: '', opening: 0n, revision: 0, prices: [] }
@@ -42,19 +42,19 @@ type MonthSum = {
   net: MicroCredits
   /** The number of events that have a line on the statement. */
   events: number
-  /** The revision of the first of these events. */
+  /** The revision of the first event on the month's statement. */
   readonly first: number
 }
 
-/** The part of a ledger that has been read. `readOn` extends it. */
+/** The part of a ledger that has been read. `readOn` reads more of it. */
 export type Months = {
   readonly start: Start
   /** The next revision to read. */
   end: number
   closings: readonly MonthClosing[]
-  /** Only of months after `start.after`. */
+  /** Only months after `start.after`. */
   readonly sums: Map<Month, MonthSum>
-  /** Revisions of all events that concern the organization's own prices. */
+  /** Revisions of all events that changed the organization's own prices. */
   readonly prices: number[]
 }
 
@@ -139,8 +139,8 @@ export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed
 }
 
 /**
- * The balance when a month began. If the previous month is not closed, its events are read. `to` is then the last
- * revision, if the end of the ledger was reached.
+ * The balance when a month began. If the previous month is not closed, its events are read. In that case, `to` is the last
+ * revision that was read, if the end of the ledger was reached.
  */
 export const openingOf = async (
   eventLog: Log,
@@ -165,7 +165,7 @@ export const openingOf = async (
 }
 
 /**
- * Reads a month's lines into `months`, which must be at their start. `onLines` receives some lines at a time and is
+ * Reads a month's lines into `months`, which must be at their start. `onLines` receives a few lines at a time and is
  * awaited, so that memory does not grow with the month.
  */
 export const readStatement = async (

@@ -53,7 +53,7 @@ export const readLedger = (
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
     const page = readPage(first)
-    // It can fail before it is awaited, or after the caller has left. Neither must become an unhandled rejection.
+    // The page can fail before it is awaited, or after the caller has stopped. Neither must become an unhandled rejection.
     page.catch(() => undefined)
     return page
   }

@@ -9,10 +9,10 @@ import { readPrices } from './price-stream.ts'
 
 /** All price books that were published and not withdrawn, kept up to date from the event log. */
 export type PriceBooks = {
-  /** The book in force at an instant. Throws if there is none, and throws `Unavailable` once a published book cannot be read. */
+  /** The book in force at an instant. Throws if no book is in force. Throws `Unavailable` if a published book cannot be read. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why new books may go unnoticed, or why a published one cannot be read; null while all is well. */
+  /** Why new books may go unnoticed, or why a published one cannot be read; null if neither is the case. */
   failure(): Error | null
   /** 1 if a published book cannot be read, so that calls cannot be priced; otherwise 0. */
   doubtful(): number
@@ -29,7 +29,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let unreadable: Error | null = null
 
   const know = (known: Prices): void => {
-    // Throws if a book does not match its digest. The known prices then stay unchanged.
+    // If a book does not match its digest, this throws, and the known prices stay unchanged.
     books = standingBooks(known).map(soundPriceBookOf)
     prices = known
     validUntilMs = Number.NEGATIVE_INFINITY
@@ -47,7 +47,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   }
 
   const open = async (): Promise<Following> => {
-    // The head is read first. A book published in between is then read twice, and never missed.
+    // The head is read first, so that a book published in between is read twice, but never missed.
     const after = await eventLog.head()
     know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
@@ -55,7 +55,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   }
   const opening = open()
   const caughtUp = opening.then((opened) => opened.caughtUp)
-  // The log can fail before anyone waits for this.
+  // The subscription can fail before anyone awaits this promise.
   caughtUp.catch(() => undefined)
 
   return {

@@ -23,7 +23,7 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
     }
   })
 
-/** The same when searching for changed events: accepts every event that can still be decoded. */
+/** Like `readPrices`, but accepts every event that can still be decoded. For finding changed events. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 

@@ -8,7 +8,7 @@ import { ratingOf } from '../decide.ts'
 
 /** Calculates how a re-rate changes one call's cost from the run and the call. The result is never stored. Pure. */
 
-/** The part of a call that re-rates need. */
+/** The data of a call that re-rates need. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }
 
 /** A run that adjusted a ledger, with everything that determines each call's part of the adjustment. */
@@ -20,7 +20,7 @@ export type RunOnLedger = {
   /** Calls recorded after this revision do not belong to the run. */
   readonly plannedRevision: number
   readonly overrides: RerateLedgerPlanned['overrides']
-  /** If not everything could be collected: the last call that was charged more, and by how much. Null: everything was. */
+  /** If not everything could be collected: the last call that was charged more, and by how much. Null: the whole amount was collected. */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
 }
 
@@ -53,7 +53,7 @@ export const givenBackOf = (
 }
 
 /**
- * A call's cost under a new price: the price minus refunds, but never below zero. A fully refunded call stays free,
+ * A call's cost under a new price is the price minus refunds, but never below zero. A fully refunded call stays free,
  * because another call may have been charged under its Idempotency-Key since.
  */
 export const repriced = (
@@ -80,7 +80,7 @@ export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): Mi
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }
 
-/** An account with the organization's own prices at the time when the event at a revision was decided. */
+/** An account with the own prices that the organization had when the event at a revision was decided. */
 const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Account => {
   const account = newAccount('')
   for (const { sku, amount, effective_from, set_revision, withdrawn_revision } of overrides) {
@@ -105,7 +105,7 @@ export type Correction =
     }
   | { readonly revision: number; readonly run: RunOnLedger }
 
-/** The cost of a call after these corrections. `charged`: its original charge. */
+/** The cost of a call after corrections. `charged`: its original charge. */
 export const costAfter = (
   call: RatedCall,
   charged: MicroCredits,

@@ -40,7 +40,7 @@ export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPl
   const planned = await walk(log, asked, { tally: first, corrections: noCorrections, seen })
   const corrected = seen.filter(({ adjustment }) => isOfCalls(adjustment))
   if (first.calls === 0 || corrected.length === 0) return planned
-  // A refund comes after its call, so the calls are read once more.
+  // A refund comes after its call, so the calls are read again, with all refunds known.
   const corrections = await correctionsFrom(log, asked.organizationId, corrected)
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
@@ -58,7 +58,7 @@ const newTally = () => ({
   given: 0n,
   taken: 0n,
   lines: new Map<string, Line>(),
-  /** How much more the calls so far would have cost. */
+  /** How much more the calls read so far would have cost. */
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
@@ -149,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** Refunds and changes by earlier runs have no rule. */
+/** Stands for the rule in lines of refunds and of changes by earlier runs, which have no rule. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [

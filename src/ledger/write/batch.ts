@@ -61,12 +61,12 @@ export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
 /** The commands whose callers still wait, to be decided again if the batch was not written. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** Whether no other request can send the same command, because its key is a request id and not an Idempotency-Key. */
+/** Whether no other request can send this command, because its key is a request id and not an Idempotency-Key. */
 export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
- * Decides queued commands, in order, until the batch is full. Each is decided on the account that the previous ones
- * left. Stops before a command for which the ledger must be searched first.
+ * Decides queued commands, in order, until the batch is full. Each command is decided on the account after the
+ * previous ones. Stops before a command for which the ledger must be searched first.
  */
 export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
   const broken: Batch['refused'] = []
@@ -77,7 +77,7 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
       batch.refused.push(...broken)
       return batch
     }
-    // The draft already contains some of its events, so the other commands are decided again without it.
+    // The draft already contains some of this command's events, so the other commands are decided again without it.
     broken.push(culprit)
     queue.splice(queue.indexOf(culprit.queued), 1)
   }
@@ -111,7 +111,7 @@ const decideInto = (
 
 type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
 
-/** A command's new events. Null: it has none, or was refused. `full`: they do not fit into the batch. */
+/** A command's new events. Null: the command has no new events, or was refused. `full`: they do not fit into the batch. */
 const decideOne = (
   batch: Batch,
   queued: Queued,
@@ -188,15 +188,15 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // A command without events leaves no trace, so the same key can still lead to events later.
+  // A command without events leaves no trace, so its key can still lead to events later.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)
 }
 
 /**
- * Writes a batch and finds out whether it was written. Only the digest of its last event proves that. Another process
- * with some of the same commands can have written the same first events, byte for byte, but not the others.
+ * Writes a batch and finds out whether it was written. Only the digest of its last event proves this. Another process
+ * can have written some of the batch's commands, with identical first events, but not the rest.
  */
 
 export type BatchAppend = {
@@ -257,7 +257,7 @@ const placeOf = ({ base, events }: Batch): Place => ({
 })
 
 /**
- * The log recognizes a repeated append by its ids only. Another process can have written the same ids with other bytes
+ * The log recognizes a repeated append by its ids only. Another process can have written these ids with other bytes
  * (the same Idempotency-Key at another time), so the metadata is compared.
  */
 const isThere = async (
@@ -283,7 +283,7 @@ const findOut = async (
 const decidePauseMaxMs = 100
 
 /**
- * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If its place is empty, a fence
+ * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty, a fence
  * fills it, so that the batch can never be written afterwards. Retries until the place is decided, and calls `failed`
  * after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
  */

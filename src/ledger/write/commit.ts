@@ -41,7 +41,7 @@ export type { AccountSnapshot } from './reader.ts'
  * loses no event, writes none twice and allows no overdraft. See src/guides/finance.md, "How is a ledger written?".
  */
 
-/** While work is in progress, overdue callers are looked for this often. */
+/** How often overdue callers are looked for while work is in progress. */
 const lateCheckMs = 500
 
 export type Ledger = {
@@ -126,7 +126,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const lastSeen = async (organizationId: string): Promise<Account> => {
     const isKnown = writers.known(organizationId)?.knows() === true
     const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
-    // Every command reports its balance, but this organization may not have sent one yet.
+    // Every command reports its balance, but this process may not have written a command for this organization yet.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
   }
@@ -214,9 +214,9 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 }
 
 /**
- * Watches whether the event log accepts appends. With a full disk, reads succeed but appends fail, and then the process
- * receives no calls. So it must test by itself whether appends succeed again. The test appends a useful fact: appends
- * succeed again, and when they began to fail.
+ * Watches whether the event log accepts appends. With a full disk, reads succeed but appends fail. The process then
+ * receives no calls, so it must test by itself whether appends succeed again. The test appends a useful fact: that
+ * they do, and when they began to fail.
  */
 type AppendWatch = {
   failed(error: Error): void

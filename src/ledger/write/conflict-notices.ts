@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { startListening } from '../../event-log/postgres/wake-up.ts'
 
 /**
- * Notifies the other processes, through PostgreSQL, that this one keeps losing its appends to a ledger. Without that, a
+ * Notifies the other processes, through PostgreSQL, that this process keeps losing its appends to a ledger. Otherwise a
  * process that always wins would never notice and never pause. A lost notice affects only speed.
  */
 export type Competition = {

@@ -8,8 +8,8 @@ import {
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
- * Finds calls with an Idempotency-Key, which can be repeated, in a ledger. The projection contains the older ones. This
- * process remembers the places of the later ones that it has read or appended, so that each event is read once and not
+ * Finds calls with an Idempotency-Key, which can be repeated, in a ledger. The projection contains older calls. This
+ * process remembers the places of later calls that it has read or appended, so that each event is read once and not
  * by every call. A forgotten place is read again.
  */
 export type KeyedEvents = {
@@ -37,13 +37,13 @@ type Tail = {
   /** Waiting callers. Each needs only the places after its `after`. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
-  /** Starts when the current reading ends. */
+  /** The next reading. It starts when the current one ends. */
   next: Promise<void> | undefined
 }
 
 export const keyedEventsLimits = {
   pageMax: 1_000,
-  /** About 100 bytes each, for all ledgers together. The projection is so far behind only if the projector is down. */
+  /** Each place takes about 100 bytes. The limit is for all ledgers together, and is reached only if the projector is down. */
   placesMax: 500_000,
   ledgersMax: 10_000,
   pruneAt: 4_096,
@@ -130,7 +130,7 @@ const changing = (tails: Tails, tail: Tail, change: () => void): void => {
 }
 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
-  // A later part with a gap will be read, and an earlier part is already known.
+  // A part after a gap will be read later, and an earlier part is already known.
   if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
   changing(tails, tail, () => {
     for (const [i, event] of events.entries())
@@ -170,7 +170,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
     tail.upTo = least
   } else if (least + 1 < tail.from) await readBefore(tails, tail, least)
   for (;;) {
-    // Reads the last known event again: if the log does not contain it, the projection or the memory is ahead of the
+    // Reads the last known event again. If the log does not contain it, the projection or the memory is ahead of the
     // log.
     const from = Math.max(tail.upTo, 0)
     const page = await readPage(tails, tail.stream, from, pageMax)

@@ -48,7 +48,7 @@ export const ledgerLimits: LedgerLimits = {
   idleConflictsMax: 3,
 }
 
-/** `now` is the time of day. `monotonic` measures durations, because it is never set back; default: `now`. */
+/** `now` is the time of day. `monotonic` measures durations, because that clock is never set back; default: `now`. */
 type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
@@ -58,9 +58,9 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While it is shut, commands are neither accepted nor decided. Appends that were sent are awaited. */
+  /** While the gate is shut, commands are neither accepted nor decided. Appends that were sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
-  /** Notifies other processes that this one loses its appends to a ledger. */
+  /** Notifies other processes that this process keeps losing its appends to a ledger. */
   readonly competition?: Pick<Competition, 'tell'>
   /** Varies the pauses between appends while other processes append too. Default: `Math.random`. */
   readonly random?: () => number
@@ -93,7 +93,7 @@ export type WriterReports = {
   balance(organizationId: string, balance: MicroCredits): void
 }
 
-/** The ledger cannot accept the command now. It was not written and never will be, so the caller can try again. */
+/** The ledger cannot accept the command now. It was not written and never will be. The caller can try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }

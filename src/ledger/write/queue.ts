@@ -14,11 +14,11 @@ export type Queued = {
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
-  /** The ledger does not contain the command up to this revision; infinite if its key cannot be used again. */
+  /** The ledger does not contain the command up to this revision. Infinity: its key cannot be used again. */
   absentUpTo: number
-  /** By the ledger's clock for durations. */
+  /** The time on the ledger's clock for durations. */
   readonly queuedAtMs: number
-  /** Its caller was told that the outcome is unknown, and no longer waits. */
+  /** The caller was told that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
@@ -71,12 +71,12 @@ export class CommandQueue {
     )
   }
 
-  /** Whether the ledger was not searched far enough for a queued command, so that it might contain the command. */
+  /** Whether the ledger might contain a queued command, because it was not searched far enough. */
   mayHold({ revision }: Account): boolean {
     return this.waiting.some(({ absentUpTo }) => absentUpTo < revision)
   }
 
-  /** Searches the part of the ledger, up to the account, that was not searched for the queued commands. */
+  /** Searches for the queued commands in the part of the ledger, up to the account, that was not searched yet. */
   async find(account: Account, reader: LedgerReader, atMs: number): Promise<Found> {
     const after = Math.min(...this.waiting.map(({ absentUpTo }) => absentUpTo))
     const upTo = account.revision
@@ -86,7 +86,7 @@ export class CommandQueue {
     return found
   }
 
-  /** The ledger was searched from the event behind `after` to `upTo`, and commands found there have left the queue. */
+  /** Notes that the ledger was searched from the event after `after` to `upTo`. Commands found there have left the queue. */
   lookedThrough(after: number, upTo: number): void {
     for (const queued of this.waiting)
       if (queued.absentUpTo >= after && queued.absentUpTo < upTo) queued.absentUpTo = upTo
@@ -147,7 +147,7 @@ export class Callers {
     else this.#trouble.failed(cause)
   }
 
-  /** For commands that were not written and never will be. */
+  /** Refuses commands that were not written and never will be. */
   refuse(commands: readonly Queued[], cause: unknown): void {
     if (commands.length === 0) return
     this.failed(cause)
@@ -155,7 +155,7 @@ export class Callers {
     for (const queued of commands) queued.reject(error)
   }
 
-  /** For commands that might have been written. */
+  /** Answers the callers of commands that might have been written. */
   leaveUnknown(commands: readonly Queued[], cause: unknown): void {
     const error = new LedgerOutcomeUnknown('it is not known in time whether the command was written', {
       cause,
@@ -177,7 +177,7 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
     const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // Undecided commands are in no append, unless they repeat one in progress.
+    // Undecided commands are in no append, unless they repeat a command in an append.
     const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
     const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(

@@ -21,8 +21,8 @@ import type { Committed } from '../command.ts'
  */
 
 /**
- * Returns the stored account from which folding starts. Null: there is none. `not sealed`: something other than the
- * projector wrote it. A wrong snapshot costs time, but never changes the result.
+ * Returns the stored account from which folding starts. Null: there is none. `not sealed`: the account was not written by the
+ * projector. A wrong snapshot costs time, but never changes the result.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
@@ -39,7 +39,7 @@ export type LedgerReader = {
   load(): Promise<Loaded>
   /** Folds all later events into the account. Throws `LogRewritten` if the ledger has lost the account's last event. */
   catchUp(account: Account): Promise<Found>
-  /** The commands in a range of the ledger, both ends inclusive. Their balances are those of the given account. */
+  /** The commands in a range of the ledger, both ends inclusive. Their balance is that of the given account. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
   /** A page of the stream; empty if there is none. Settles within `waitMs` (default: `readDeadlineMs`). */
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
@@ -134,8 +134,8 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // Only the projector seals rows, and only for events that it read. So the log has lost them, and perhaps later
-    // payments.
+    // Only the projector seals rows, and only for events that it has read. So the log has lost these events, and perhaps
+    // later payments.
     const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: the log was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)

@@ -15,7 +15,7 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown: they
+ * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown, because they
  * cannot repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
  *
  * Only this process remembers which reversals are due. If it stops first, it logs them for "ledger reverse".
@@ -78,7 +78,7 @@ export class Reversals {
           observe?.reversal?.()
           break
         }
-        // An operator has already refunded a part, under the same key.
+        // An operator has already refunded a part of the charge, under the same key.
         left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
         const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)

@@ -8,7 +8,7 @@ import type { Account } from '../account.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 const accountsPerStatement = 64
-/** Limits the connections in use, because others need the pool as well. */
+/** Limits the connections in use, because other code needs the pool too. */
 const statementsUnderWayMax = 2
 /** More than the number of accounts that a process keeps. */
 const waitingMax = 20_000
@@ -57,9 +57,9 @@ const accountOf = (state: AccountState): Account => {
     organizationId: state.organizationId,
     revision: state.revision,
     digest: state.digest,
-    // It is in the last event, which is read before others are folded onto the snapshot.
+    // The recording time is in the last event, which is read before later events are folded onto the snapshot.
     recordedAtMs: 0,
-    // The rows do not contain these revisions. They cannot be later than the snapshot's own.
+    // The rows do not contain these two revisions. Neither can be later than the snapshot's own revision.
     adjustedRevision: state.revision,
     reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,

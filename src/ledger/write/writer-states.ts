@@ -11,7 +11,7 @@ export type WriterState =
   | { readonly kind: 'unloaded' }
   | { readonly kind: 'loading' }
   | { readonly kind: 'idle'; readonly account: Account }
-  /** Collects commands for one batch, until the turn of the event loop or the pause for other processes ends. */
+  /** Collects commands for one batch, until the current turn of the event loop or the pause for other processes is over. */
   | { readonly kind: 'gathering'; readonly account: Account }
   /** The ledger is being searched for commands that it may already contain. */
   | { readonly kind: 'looking'; readonly account: Account }

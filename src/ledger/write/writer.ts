@@ -109,7 +109,7 @@ class LedgerWriter implements Writer {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
-    // Keeps the events of other processes, so that they are read once and not for every request.
+    // Keeps the events that other processes appended, so that they are read once and not for every request.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
       this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
@@ -200,7 +200,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Starts the next batch, or rests. `looked`: the ledger has just been searched for the queued commands. */
+  /** Starts the next batch, or becomes idle. `looked`: the ledger has just been searched for the queued commands. */
   #onwards(account: Account, looked: boolean): void {
     const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
@@ -258,7 +258,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Until the place is decided, nothing else is written, so a call that is refused in the meantime was never sent. */
+  /** Until the place is decided, nothing else is written. So a call that is refused in the meantime was never sent. */
   #decide(account: Account, batch: Batch): void {
     this.#state = { kind: 'deciding', account, batch }
     const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
@@ -331,8 +331,8 @@ type TailParts = {
 }
 
 /**
- * Reads the end of a ledger between batches, for events of other processes and for queued commands that the ledger
- * already contains. The callers of those commands are answered.
+ * Reads the end of a ledger between batches: the events of other processes, and the queued commands that the ledger
+ * already contains, whose callers are answered.
  */
 class Tail {
   readonly #organizationId: string
@@ -364,7 +364,7 @@ class Tail {
     queue.lookedThrough(after, account.revision)
   }
 
-  /** The same after a refused append. Throws if the log keeps refusing appends but shows no new event, because retrying would never end. */
+  /** Like `fold`, after a refused append. Throws if the log keeps refusing appends but shows no new event, because retrying would never end. */
   async foldAfterConflict(account: Account): Promise<void> {
     const { eventLog, logger, limits } = this.#options
     const after = account.revision
@@ -406,14 +406,14 @@ type Pacing = {
   waitMs(nowMs: number): number
 }
 
-/** How long other processes count after they were last noticed. */
+/** How long other processes are taken into account after they were last noticed. */
 const competitionMs = 2_000
 const pauseMinMs = 1
 const pauseMaxMs = 6
 /** Some pauses are long enough for a process far from the log to read the ledger and to append. */
 const longPauseMs = 60
 const longPauseEvery = 8
-/** A process that never loses does not notice the others by itself, so they notify it this often. */
+/** A process that never loses does not notice the other processes by itself, so they notify it this often. */
 const toldEveryMs = 500
 
 /** Plans the pauses between appends. `random` is like `Math.random`. */
