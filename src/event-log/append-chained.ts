@@ -17,7 +17,7 @@ type Log = Pick<EventLog, 'append' | 'read'>
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
- * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, whose writers already know the
+ * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, because their writers already know the
  * last digest. Throws what `appendUntilKnown` throws, and `AppendConflict` if the stream does not end at `expected`.
  */
 export const appendChained = async (
@@ -32,7 +32,7 @@ export const appendChained = async (
   const revision = last?.revision ?? -1
   if (revision === base)
     return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
-  // The same events may have been sent before, with another recording time. In that case, the events in the log count.
+  // The same events may have been sent before, with another recording time. The recording time in the log then counts.
   if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
     return { revision: base + events.length, repeated: true }
   throw new AppendConflict(stream, expected, revision)
@@ -49,7 +49,7 @@ export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEve
   }
 }
 
-/** The events, chained to `last`. If `last` has no digest, they start a new chain, and verification reports it. */
+/** The events, chained to `last`. If `last` has no digest, the events start a new chain, and verification reports it. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

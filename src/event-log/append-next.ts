@@ -9,7 +9,7 @@ const conflictsMaxMs = 10_000
 const pauseMaxMs = 50
 
 /**
- * Appends after the last event of a stream that several processes write to occasionally. The ids must not depend on the
+ * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the
  * revision, so that repeated events are recognized. Not for ledgers, where earlier events decide whether a command may
  * be appended.
  *

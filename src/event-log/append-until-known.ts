@@ -12,9 +12,9 @@ import {
 
 /** How long an append is repeated. */
 export type AppendPatience = {
-  /** While its outcome is unknown. Longer than any engine's own deadline, so that the append is sent at least twice. */
+  /** The time while the outcome is unknown. Longer than any engine's own deadline, so that the append is sent at least twice. */
   readonly unknownMs: number
-  /** While the log certainly did not accept it. 0: do not repeat. */
+  /** The time while the log certainly did not accept the append. 0: do not repeat. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }
@@ -23,8 +23,8 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule
- * 3). Once it was unknown, only success or a conflict makes it known. If the second copy is refused, the first may still be in the log,
- * and even a rewritten log can contain it, because a standby took over.
+ * 3). Once the outcome was unknown, only success or a conflict makes it known. If the second copy is refused, the first may still be in the log,
+ * and even a rewritten log can contain it if a standby took over.
  *
  * Throws what `EventLog.append` throws, but `UnknownOutcome` only after `unknownMs`.
  */

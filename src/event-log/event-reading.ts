@@ -12,7 +12,7 @@ type Known = {
   /** The version in which the event was written, and the newest version of its type. */
   readonly version: number
   readonly newest: number
-  /** Upcast to the newest version. */
+  /** The data, upcast to the newest version. */
   readonly data: unknown
 }
 type Unread = {

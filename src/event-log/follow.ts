@@ -15,8 +15,8 @@ export type Following = {
   /** Resolves when everything that was in the log at the start has been applied. Rejects with the final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log, so that its answers may be out of date; null while it does. Returns
-   * to null when a replaced subscription delivers events. A final failure stays.
+   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows. Returns
+   * to null when a new subscription delivers events. A final failure stays.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -40,7 +40,7 @@ const followers = new WeakMap<EventLog, Follower>()
 
 /**
  * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. `unreadable` is
- * called for an event that cannot be read or applied. From then on, the model must refuse everything that the event may
+ * called for an event that cannot be read or applied. Afterwards, the model must refuse everything that the event may
  * concern, because the event may revoke someone's access.
  *
  * If a subscription ends because the log is unavailable, a new one starts after the last position applied. Any other
@@ -55,7 +55,7 @@ export const follow = ({
   readonly after: Position
 }): Following => {
   const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
-  // The log can fail before anyone waits for this promise.
+  // The log can fail before anyone awaits this promise.
   model.caughtUp.promise.catch(() => undefined)
   const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
   followers.set(eventLog, follower)

@@ -1,9 +1,9 @@
 /**
- * Logs failures of something that is retried: when they begin, once a minute while they last, and when they are over.
- * Logging every failure would hide the cause.
+ * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end.
+ * If every failure were logged, the cause would be hard to find.
  */
 export type Outage = {
-  /** Reports a failure. After a minute without one, this is a new outage, even if `works` was not called. */
+  /** Reports a failure. After a minute without failures, the next one begins a new outage, even if `works` was not called. */
   failed(error: unknown): void
   /** Reports a success. Cheap if there was no failure before. */
   works(): void

@@ -32,11 +32,11 @@ export type RecordedEvent = NewEvent & {
   readonly recordedAtMs: number
 }
 
-/** An event by which a reader recognizes a log that it has read. */
+/** An event by which a reader recognizes the log that it has read. */
 export type LogPlace = {
   readonly position: Position
   readonly eventId: string
-  /** The base64url SHA-256 of the whole event. Ids derive from calls, so another event can have the same id with other bytes. */
+  /** The base64url SHA-256 of the whole event. The id is not enough, because an event with other bytes can have the same id. */
   readonly digest: string
 }
 
@@ -61,11 +61,11 @@ export type ReadOptions = {
 }
 
 export type SubscribeOptions = {
-  /** Exclusive. `logStart`: everything. */
+  /** Exclusive. `logStart`: from the beginning of the log. */
   readonly after: Position
   /** The last event the caller has, at or before `after`. If the log has lost it, the subscription ends with `LogRewritten`. */
   readonly known?: LogPlace | undefined
-  /** Streams whose names start with one of these; all streams if empty. */
+  /** The prefixes of the streams to deliver; empty: all streams. */
   readonly prefixes: readonly string[]
   /** The largest batch to deliver. Default: 1,000. */
   readonly batchMax?: number
@@ -87,9 +87,9 @@ export type Appended = { readonly revision: number; readonly repeated?: boolean 
 
 export type LookedBack = {
   readonly events: readonly RecordedEvent[]
-  /** The events among them that cannot be opened. */
+  /** The events in this range that cannot be opened. */
   readonly unreadable: readonly EventsUnreadable[]
-  /** Events before this position were not read; null: there are none. */
+  /** Events before this position were not read. Null: everything was read. */
   readonly next: Position | null
 }
 
@@ -116,7 +116,7 @@ export type EventLog = {
   at(position: Position): Promise<RecordedEvent | null>
   /**
    * The newest events of the whole log before a position (null: the end): at most `max`, and at most a page. Events
-   * that cannot be opened are reported and skipped. A position where there was never an event has nothing before it.
+   * that cannot be opened are reported and skipped. Returns nothing for a position where there was never an event.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
   /** The stream's last revision in the engine's own records, not derived from its events; null for an unknown stream. */
@@ -148,7 +148,7 @@ export class StreamMissing extends Error {
   override name = 'StreamMissing'
 }
 
-/** The log has lost events that were read: it was restored from an older copy, or is another log. Final. */
+/** The log has lost events that were read earlier, because it was restored from an older copy or is another log. Final. */
 export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }
@@ -200,7 +200,7 @@ export class Unavailable extends Error {
 
 export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
-/** For data and metadata. A page of a thousand events needs a hundredth of it, so a higher limit would only waste memory. */
+/** The limit for data and metadata of one read. A page of a thousand events needs a hundredth of it, so a higher limit would only waste memory. */
 export const readBytesMax = 64 * 1024 * 1024
 
 /** Whether a stream of this service can have this name. */

@@ -2,7 +2,7 @@ import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } fr
 
 type Openable = {
   readonly events: readonly RecordedEvent[]
-  /** Why the next event cannot be opened; null if it can, or if there is none. */
+  /** Why the next event cannot be opened. Null: it can be opened, or there is none. */
   readonly unreadable: EventsUnreadable | null
 }
 

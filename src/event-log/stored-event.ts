@@ -6,7 +6,7 @@ import { textFault } from '../events/text.ts'
 import { UnknownEventType, upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
-/** The namespace of all ids that this service derives, followed by room for a name. Hashing copies it, so it can be reused. */
+/** The namespace of all ids that this service derives, followed by space for a name. Hashing copies the buffer, so it can be reused. */
 const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
@@ -16,7 +16,7 @@ const nameBytesMax = scratch.length - namespaceBytes
  * RangeError for names beyond 1,008 bytes.
  */
 export const uuidV5 = (name: string): string => {
-  // A character has at most three bytes here, so only long names need to be counted.
+  // A character has at most three bytes in UTF-8 here, so only long names need to be counted.
   if (name.length * 3 > nameBytesMax && Buffer.byteLength(name) > nameBytesMax)
     throw new RangeError(`a name of ${Buffer.byteLength(name)} bytes; at most ${nameBytesMax}`)
   const end = namespaceBytes + scratch.write(name, namespaceBytes)
@@ -91,14 +91,14 @@ export class EventDataError extends Error {
  * that events cannot contain.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
-  // Our own code records calls from parts with limits of their own, and checking these events would cost more than
-  // serialising them. All other events can contain text that a person typed, and an event stays forever.
+  // Our own code records calls from parts that have their own limits, and checking these events would cost more than
+  // serialising them. All other events can contain text that a person typed, and events are never deleted.
   if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
   return {
     id: envelope.id,
     type: event.type,
-    // The types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite numbers
-    // would become null, so only a text with null needs the full check, which costs more than the serialising.
+    // The types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite numbers would
+    // become null, so only a text with null needs the full check, which costs more than the serialising.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),
   }
@@ -188,7 +188,7 @@ const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
 
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 
-/** Joined by hand, in the order of `EventMetadata`: it runs for every event, and is twice as fast as an object. */
+/** Joined by hand, in the order of `EventMetadata`, because this runs for every event and is twice as fast as an object. */
 const metadataJson = (
   schemaVersion: number,
   { requestId, causationId, repeats, traceId, actor, effectiveAt }: NewEnvelope,

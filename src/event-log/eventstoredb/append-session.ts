@@ -93,7 +93,7 @@ export const sendAppend = (
     }
   })
 
-/** Drops the connection. The outcome of pending appends is unknown, or `Unavailable` if the server refused the call unread. */
+/** Drops the connection. The outcome of pending appends is unknown, or `Unavailable` if the server refused the call without reading it. */
 export const endSession = (
   session: AppendSession,
   why: Error,

@@ -7,7 +7,7 @@ import {
   sendAppend,
 } from './append-session.ts'
 
-/** Sends appends over one session at a time. If the session is lost, the next append opens a new one. */
+/** Sends appends over a single session. If the session is lost, the next append opens a new one. */
 
 const pendingAppendsMax = 10_000
 const pendingBytesMax = 64 * 1024 * 1024
@@ -22,7 +22,7 @@ type Appender = {
   close(): Promise<void>
 }
 
-/** Connects with the first append. Throws `Unavailable` if too many appends are waiting, or if it is closed. */
+/** Connects on the first append. Throws `Unavailable` if too many appends are waiting, or if the appender is closed. */
 export const createAppender = (options: AppendSessionOptions): Appender => {
   let session: AppendSession | undefined
   let opening: Promise<AppendSession> | undefined

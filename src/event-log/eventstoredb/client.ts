@@ -17,9 +17,9 @@ import { Unavailable } from '../port.ts'
  * One connection to EventStoreDB, with the connection string, discovery, TLS and credentials of the client package.
  *
  * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes
- * change. A broken stream of one client can reject another client's appends, and a late reply can end the process. They
- * ignore the deadline of an append. If they once fail to read the server's features, they never try again. Instead,
- * this calls the server's services directly, through the stubs that the package generated.
+ * change. A broken stream of one client can reject another client's appends. A late reply can end the process. They
+ * ignore the deadline of an append. If they fail once to read the server's features, they never try again. Instead,
+ * this file calls the server's services directly, through the stubs that the package generated.
  */
 
 export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>
@@ -32,7 +32,7 @@ export type Connection = {
   close(): void
 }
 
-/** The package declares these members private or protected, so its version is pinned. */
+/** The package declares these members as private or protected, so its version is pinned. */
 type Internals = {
   readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
@@ -50,12 +50,12 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
 
 const messagesAheadMax = 4
 
-/** The numbers of @grpc/grpc-js. Only the client package depends on it, so they cannot be imported. */
+/** The connection states of @grpc/grpc-js. Only the client package depends on it, so they cannot be imported. */
 const ready = 2
 const transientFailure = 3
 const shutdown = 4
 
-/** All options of a connection string. For an unknown option, the client prints the whole string, including the password. */
+/** All known options of a connection string. For an unknown option, the client prints the whole string, including the password. */
 const knownOptions = new Set([
   'usercertfile',
   'userkeyfile',
@@ -108,13 +108,13 @@ const keepAliveTimeoutMs = 10_000
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
  * How long one of several hosts may take to name the leader. The client's default of five seconds is the whole time for
- * connecting, so a single host that does not answer would use it up.
+ * connecting. A single host that does not answer would use it up.
  */
 const gossipTimeoutSeconds = 1
 const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
- * Makes the options of every connection unique. Connections with equal options share one socket in the process: a new
+ * Makes the options of every connection unique. Connections with equal options share one socket in the process. A new
  * client could get a broken socket, and a subscription that is not read could block appends.
  */
 const unshared = (url: string, role: string): string => {
@@ -144,7 +144,7 @@ const lookups = new Map<string, Promise<boolean>>()
 /**
  * Whether a host name resolves within half a second; an address always does. Each name has only one lookup at a time.
  * Without an answer, a lookup blocks one of Node's four threads for ten seconds, so the name of a removed node could
- * otherwise block all of them.
+ * otherwise block all four.
  */
 export const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
@@ -162,7 +162,7 @@ export const resolves = async (host: string): Promise<boolean> => {
 
 /**
  * The connection string without hosts whose names do not resolve now; unchanged if none resolves. A single remaining
- * host is named twice: it may be a follower, and the client looks for the leader only among several hosts.
+ * host is listed twice, because it may be a follower, and the client looks for the leader only among several hosts.
  */
 export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
@@ -200,7 +200,7 @@ export const connect = async (options: ConnectOptions): Promise<Connection> => {
   return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
 }
 
-/** The same as `connect`, for one of the server's services. */
+/** Like `connect`, but for one of the server's services. */
 export const connectTo = async <Stub extends Client>(
   service: StubOf<Stub>,
   { url, role, timeoutMs, signal }: ConnectOptions,

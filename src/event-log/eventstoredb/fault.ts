@@ -70,7 +70,7 @@ const unreachable = async (url: string): Promise<string | null> => {
         return 'uses TLS, but the connection string contains tls=false. Remove that, and name the CA of the server: tlsCAFile=/path/ca.crt'
       return null
     }
-    // This host was reached, so its answer explains more than the failure to reach another host.
+    // This host was reached, so its answer explains more than a failure to reach another host.
     if (!dialled.away) return dialled.why
     failures.push(`${address}:${port} ${dialled.why}`)
   }
@@ -85,7 +85,7 @@ type Dial = {
   readonly anyCertificate?: boolean
 }
 
-/** Null if a connection succeeds, including a TLS handshake if one is expected. `away`: there was no connection at all. */
+/** Resolves with null if a connection succeeds, including a TLS handshake if one is expected. `away`: there was no connection at all. */
 const dial = ({
   host,
   port,

@@ -27,14 +27,14 @@ export { redactedUrl }
  * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees
  * that repeating an append with the same ids at an exact revision succeeds forever.
  *
- * Appends, reads and each subscription have their own connection: a subscriber that does not read would block other
+ * Appends, reads and each subscription have their own connection. A subscriber that does not read would block other
  * calls on its connection, and dropping a connection fails all calls on it. All calls go to the leader, so that
  * appended events can be read. The user of the connection string must be allowed to read `$all` and to write streams.
  */
 
 export type EventStoreDbLimits = {
   readonly connectTimeoutMs: number
-  /** By default, the server abandons a write after two seconds. This leaves it time to report that. */
+  /** By default, the server abandons a write after two seconds. This deadline leaves it time to report the failure. */
   readonly appendDeadlineMs: number
   readonly readSilenceMs: number
   /** A subscription is checked after this long without an event. */
@@ -150,8 +150,8 @@ const streamsOf = async (
 }
 
 /**
- * The part of a server's log whose stream names start with a prefix, as a log of its own. The names have no prefix
- * there, because digests cover stream names.
+ * The part of a server's log whose stream names start with a prefix, as a log of its own. In this log, the names have no prefix,
+ * because digests cover stream names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

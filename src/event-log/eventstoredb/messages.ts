@@ -27,7 +27,7 @@ import {
 
 const jsonContent = 'application/json'
 const ticksPerMillisecond = 10_000n
-/** −1 as the server writes it in an unsigned number. It stands for no revision or no position. */
+/** −1 as the server writes it in an unsigned number. It means "no revision" or "no position". */
 const unsignedMinusOne = '18446744073709551615'
 /** A filtered subscription reports its progress after this many events. */
 export const searchWindow = 512
@@ -41,7 +41,7 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append in one message. It names no deadline, because the server would compare that with its own clock, which may
+ * One append in one message. It names no deadline, because the server would compare it with its own clock, which may
  * be wrong. The server's own write timeout applies.
  */
 export const appendRequest = (
@@ -127,7 +127,7 @@ export type ReadRequest = {
   readonly max: number
 } & (
   | { readonly stream: string; readonly from: number | undefined }
-  /** Inclusive. `undefined`: the start of the log or, backwards, its end. */
+  /** The first position to read, inclusive. `undefined`: the start of the log or, backwards, its end. */
   | { readonly stream?: never; readonly from: Position | undefined; readonly prefix?: string }
 )
 
@@ -189,7 +189,7 @@ const filterBy = (prefixes: readonly string[]): ReadReq.Options.FilterOptions =>
   return filter
 }
 
-/** Follows the whole log after a position (exclusive), filtered by the prefixes if there are any. */
+/** Follows the whole log after a position (exclusive), filtered by prefixes if any are given. */
 export const subscribeRequest = (after: Position, prefixes: readonly string[]): ReadReq => {
   const options = readOptions()
   options.setAll(allFrom(after === logStart ? undefined : after, true))
@@ -199,7 +199,7 @@ export const subscribeRequest = (after: Position, prefixes: readonly string[]): 
   return requestOf(options)
 }
 
-/** The event in a response, including the server's own events; undefined if there is none. */
+/** The event in a response, including the server's own events; undefined if the response contains none. */
 export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => {
   const read = response.getEvent()
   const record = read?.getEvent()

@@ -1,7 +1,7 @@
-/** A signal that new events may have arrived. It can be given at any time; one caller waits for it. */
+/** A signal that new events may have arrived. Anyone can give it at any time; only one caller waits for it. */
 export type Notice = {
   give(): void
-  /** Resolves with whether it was given since the last wait: immediately on abort, and after `ms` at the latest. */
+  /** Resolves with whether the signal was given since the last wait. Resolves immediately on abort, and after `ms` at the latest. */
   wait(ms: number): Promise<boolean>
 }
 

@@ -28,7 +28,7 @@ type Preparation = {
   readonly adminUrl: string
   readonly user: string
   readonly password: string
-  /** Other software uses this server, so rights that everyone has stay open to everyone. */
+  /** Other software uses this server too, so rights that everyone has must remain for everyone. */
   readonly shared: boolean
   readonly logger: Logger
 }
@@ -155,8 +155,8 @@ const giveRights = async ({
 }
 
 /**
- * The current `$settings` with the user added. Named users keep their rights. Rights without a named user are open to
- * everyone. On a server that is not shared, they are restricted to the user, and deleting streams to administrators.
+ * The current `$settings` with the user added. Named users keep their rights. A right that names no user belongs to
+ * everyone. On a server that is not shared, such rights are restricted to the user, and deleting streams to administrators.
  */
 export const settingsFor = (
   before: Settings,
@@ -192,7 +192,7 @@ const withUser = (roles: Roles, user: string): Roles => {
   return named.includes(user) || named.includes('$all') ? roles : [...named, user]
 }
 
-/** Tests reading all events as the new user, because the service cannot start without that right. */
+/** Reads all events as the new user, because the service cannot start without that right. */
 const tried = async (url: string): Promise<void> => {
   const deadline = performance.now() + effectMs
   for (;;) {

@@ -11,7 +11,7 @@ import {
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
-/** Every read here settles, at the latest when the server has sent nothing for `silenceMs`. */
+/** Every read in this file settles, at the latest when the server has sent nothing for `silenceMs`. */
 
 /** Passes response after response to `take` until it has enough or the server has no more. */
 export const readUntil = (
@@ -119,13 +119,13 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
 
 /** How many newer events of our own are read before the search starts from the end of the log instead. */
 const ownEventsMax = 1_000
-/** The server sends nothing while it searches other software's events, and there may be very many. */
+/** The server sends nothing while it searches other software's events, which can be very many. */
 export const searchSilenceMs = 60_000
 
 /**
- * The position of the last event whose stream has the prefix, on a server that other software uses too. It remembers
- * how far it has searched: millions of other events can follow the last one of a quiet service, and health checks need
- * it every second.
+ * The position of the last event whose stream has the prefix, on a server that other software uses too. This function remembers
+ * how far it has searched, because millions of other events can follow the last one of a quiet service, and health checks need
+ * the position every second.
  */
 export const createOwnHead = (
   prefix: string,
@@ -158,8 +158,8 @@ export const createOwnHead = (
 }
 
 /**
- * The event at exactly this position, or null. The server refuses a position without an event, but it uses the same
- * message when it has a problem itself. So null is returned only if the end of the log can be read and the position is
+ * The event at exactly this position, or null. The server refuses a position without an event, but with the same message as
+ * when it has a problem itself. So null is returned only if the end of the log can be read and the position is
  * then refused again.
  */
 export const readAt = async (
@@ -192,7 +192,7 @@ const unknownStatus = 2
 /**
  * Whether the server refused to read the whole log from a position. Version 24.2 and later report "InvalidPosition" for
  * most positions without an event. Otherwise, the server only reports that reading the log failed, which can have other
- * causes: see `readAt`.
+ * causes (see `readAt`).
  */
 export const isPositionRefused = (error: unknown): boolean => {
   const said = error instanceof Unavailable ? error.cause : error

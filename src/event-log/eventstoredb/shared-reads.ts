@@ -11,7 +11,7 @@ import type { Connection } from './client.ts'
 import { type ReadRequest, recordedEvent } from './messages.ts'
 import { isPositionRefused, isSystemEvent, readAt, readEvents, readUntil, searchSilenceMs } from './read.ts'
 
-/** The log's reads, which share one connection. It is replaced after a failed read. */
+/** The log's reads. They share one connection, which is replaced after a failed read. */
 
 type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'lookBack'> & {
   /** Ends the current reads, and refuses new ones. */
@@ -98,9 +98,9 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
   }
 }
 
-/** The maximum bytes of a page, which its last event can exceed. */
+/** The maximum bytes of a page. The last event of a page can exceed them. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The server writes statistics, and many of these events can follow each other. */
+/** The maximum number of events read for one page. The server writes statistics, and many of these events can follow each other. */
 const lookedAtMax = 10_000
 
 type From = {
@@ -109,7 +109,7 @@ type From = {
   readonly prefix: string | undefined
 }
 
-/** The newest events before a position, without the server's own. For the server too, a position is exclusive backwards. */
+/** The newest events before a position, without the server's own. When reading backwards, the server excludes the position too. */
 const readBack = async (
   connection: Connection,
   { before, max, prefix }: From,

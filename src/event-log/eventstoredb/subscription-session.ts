@@ -33,7 +33,7 @@ export type Session = {
   readonly call: ReadCall
   readonly notice: Notice
   readonly matches: (event: EventHeader) => boolean
-  /** The server filters, so it does not show which events lie between two others. */
+  /** The server filters the events, so the session does not see which events lie between two others. */
   readonly filtered: boolean
   readonly headAtStart: Position
   /** The last position that the consumer received. */
@@ -53,13 +53,13 @@ export type Session = {
 type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
   readonly connect: () => Promise<Connection>
   readonly silenceMs: number
-  /** Where the server's subscription begins: the position of an event. */
+  /** The position of an event, at which the server's subscription begins. */
   readonly from: Position
-  /** The last event that was delivered before, at or before `after`. */
+  /** The last event that was delivered earlier, at or before `after`. */
   readonly last: Delivered | undefined
 }
 
-/** Subscribes on a new connection, which the caller closes. Throws `LogRewritten` if the log has lost events that were read. */
+/** Subscribes on a new connection, which the caller closes. Throws `LogRewritten` if the log has lost events that were read earlier. */
 export const openSession = async ({
   connect,
   silenceMs,
@@ -71,7 +71,7 @@ export const openSession = async ({
 }: Opening): Promise<Session> => {
   const connection = await connect()
   try {
-    // Read before subscribing and from the same server, so that everything up to here is delivered before "caught up".
+    // The head is read before subscribing and from the same server, so that everything up to here is delivered before "caught up".
     const headAtStart = await readHead(connection, silenceMs)
     if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
     if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
@@ -112,7 +112,7 @@ export const openSession = async ({
   }
 }
 
-/** The server's own events can lie past the head, but nothing can lie past the end of the log. */
+/** Throws if the log ends before `after`. The server's own events can lie past the head, but nothing can lie past the end of the log. */
 const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
   const [last] = await readHeaders(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
   const end = last?.position ?? logStart
@@ -120,7 +120,7 @@ const refuseShortened = async (connection: Connection, after: Position, silenceM
     throw new LogRewritten(`the event log ends at ${end}, but it was already read up to ${after}`)
 }
 
-/** Whether everything in the log at the time of subscribing was delivered: the server reported it, or it was seen. */
+/** Whether everything in the log at the time of subscribing was delivered, either because the server reported it or because the session saw it. */
 export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
   serverCaughtUp || seen >= headAtStart
 
@@ -139,7 +139,7 @@ export const catchUp = (session: Session): SubscriptionItem => {
 /**
  * Takes waiting events from the server, up to a batch. The call buffers only a few and fetches more while it is read,
  * so an empty call does not mean an empty server. A single live event is handed over immediately. After two, thousands
- * may follow, and a consumer that is slow per batch would never catch up a few events at a time.
+ * more may follow, and a slow consumer would never catch up with batches of a few events.
  */
 export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []

@@ -52,7 +52,7 @@ export async function* followAll(
   }
   let caughtUp = false
   let failures = 0
-  /** Where the server's subscription begins: always the position of an event, because others may be invalid. */
+  /** Where the server's subscription begins: always the position of an event, because other positions may be invalid. */
   let from = options.after
   while (!signal.aborted) {
     let session: Session | undefined
@@ -90,7 +90,7 @@ export async function* followAll(
   }
 }
 
-/** Whether the log has no event where a subscription began. False if the server cannot answer. */
+/** Whether the log has no event at the position where a subscription began. False if the server cannot answer. */
 const isNowhere = async (
   { connection }: Session,
   from: Position,
@@ -121,7 +121,7 @@ const nextItem = async (
     }
     if (!session.caughtUp && isCaughtUp(session)) continue
     if (session.failure !== undefined) throw session.failure
-    // Checkpoints give notice too, so only the time since the last beat counts.
+    // Checkpoints give notice too, so only the time since the last heartbeat counts.
     const leftMs = session.beatAtMs + follow.heartbeatMs - performance.now()
     if (leftMs > 0) {
       await session.notice.wait(leftMs)
@@ -162,7 +162,7 @@ const checkSilence = async (session: Session, check: Check): Promise<void> => {
   }
 }
 
-/** Reads other software's events without the server's filter, a page at a time, to find events that should have been delivered. */
+/** Reads other software's events a page at a time, without the server's filter, to find events that should have been delivered. */
 const lookThrough = async (
   session: Session,
   { silenceMs, heartbeatMs, signal }: Check,
@@ -193,7 +193,7 @@ const lookThrough = async (
   }
 }
 
-/** Whether an event is still not delivered after the time that it may be in transit. */
+/** Whether an event is still not delivered after `graceMs`. */
 const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
   const deadline = performance.now() + graceMs
   while (

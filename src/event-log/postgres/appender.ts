@@ -16,10 +16,10 @@ import { packSegment, type Segment } from './segment.ts'
 
 const batchAppendsMax = 256
 const batchEventsMax = 4_096
-/** In stored form. A statement of this size is in memory here, in transit and in the server. */
+/** The maximum bytes of a batch in stored form. The statement is in memory here, in transit and in the server. */
 const batchBytesMax = 8 * 1024 * 1024
 const queuedAppendsMax = 10_000
-/** After this time, the outcome is unknown: the server can still write the append until its own timeout ends. */
+/** After this time, the outcome is unknown, because the server can still write the append until its own timeout ends. */
 const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
@@ -45,7 +45,7 @@ type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
   /**
-   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, and
+   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, so it
    * accepts no appends.
    */
   readonly seenHead: () => Position
@@ -62,7 +62,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // An answered caller may append again immediately. A tick comes after those appends, and before any other I/O.
+      // An answered caller may append again immediately. A tick comes after these appends, and before any other I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined
@@ -85,7 +85,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   }
 }
 
-/** One connection, which is opened when it is needed, and again after a loss. */
+/** One connection, which is opened when it is needed, and reopened after a loss. */
 type Connection = {
   get(): Promise<pg.Client>
   drop(broken: pg.Client): void
@@ -172,12 +172,12 @@ const write = async (
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
-    // The database refuses one of the appends. Writing them separately finds it.
+    // The database refuses one of the appends. Writing each one separately shows which.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
       for (const append of batch) await write(connection, [append], seenHead)
       return
     }
-    // The server is now read-only. The next connection goes to the server that took over.
+    // The server is now read-only, so the next connection goes to the server that took over.
     if (unanswered || sqlState === readOnly) connection.drop(client)
     for (const { stream, reject } of batch)
       reject(

@@ -21,13 +21,13 @@ import { createWakeUp, type WakeUp } from './wake-up.ts'
 /**
  * The event log in PostgreSQL: the embedded default, also fit for production. An append is one row.
  *
- * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees order and
- * durability, see migrations/0001_event_log.sql. An append never joins a caller's transaction.
+ * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their order and
+ * durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.
  */
 
 const readersMax = 4
 const readTimeoutMs = 60_000
-/** After a failover, a connection that is never replaced would keep using the old server. */
+/** A connection is replaced after this time, because after a failover it would otherwise keep using the old server. */
 const connectionLifetimeSeconds = 60
 
 type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
@@ -113,8 +113,8 @@ const batchMaxDefault = 1_000
 const reconnectPauseMs = 250
 
 /**
- * Catches up and follows, with one query after another, until the signal aborts. Repeats the query while the database
- * cannot be reached. Fails if the log is another one, or contains something that cannot be opened.
+ * Catches up and follows, with one query after another, until the signal aborts. Repeats a query while the database
+ * cannot be reached. Fails if this is another log, or if an event cannot be opened.
  */
 async function* followLog(
   {

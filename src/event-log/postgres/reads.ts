@@ -19,12 +19,12 @@ import { openSegment, type SegmentRow } from './segment.ts'
  */
 
 const pageSegmentsMax = 512
-/** The maximum bytes of opened events, which the last segment of a page can exceed. */
+/** The maximum bytes of opened events. The last segment of a page can exceed them. */
 const pageBytesMax = 4 * 1024 * 1024
-/** How many positions of busy families one query reads, so that a rare match never causes a long scan. */
+/** How many positions of busy families one query reads, so that a search for rare events never becomes a long scan. */
 const scanWindow = 50_000n
 
-/** The families that the index `log_segments_quiet` leaves out. */
+/** The families that are not in the index `log_segments_quiet`. */
 const busyFamilies = ['ledger', 'profile']
 const quiet = `family not in (${busyFamilies.map((family) => `'${family}'`).join(', ')})`
 
@@ -51,7 +51,7 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
-/** `known`: the id of the event at the position of the reader's last event. `scanned`: there are no other matches up to there. */
+/** `known`: the id of the event at the position of the reader's last event. `scanned`: there are no other matches up to this position. */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
@@ -99,7 +99,7 @@ const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & Seg
 
 const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
 
-/** False if the page is full, because more segments may follow. */
+/** Whether no segments follow. False if the page is full. */
 const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   let events = 0
   let bytes = 0
@@ -138,7 +138,7 @@ const mayBegin = (family: string, prefix: string): boolean =>
 
 export type Look = {
   readonly events: readonly RecordedEvent[]
-  /** There is no other match at or before this position. */
+  /** Up to this position, there are no other matching events. */
   readonly position: Position
   readonly head: Position
 }

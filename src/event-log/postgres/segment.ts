@@ -17,15 +17,15 @@ import {
 } from '../port.ts'
 
 /**
- * Compresses and opens whole zstd frames with one reusable context. `zstdDecompressSync` and `zstdCompressSync` create
- * a context and load the dictionary for every frame, which takes several times as long as the frame of one call.
- * Node.js documents no way to reuse a context, so this calls the handle that those functions use, and falls back to
- * them if the handle is missing. The frames are identical.
+ * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create
+ * a context and load the dictionary for every frame, which takes several times as long as compressing one call.
+ * Node.js documents no way to reuse a context, so this code uses the handle that those functions use, and falls back to
+ * those functions if the handle is missing. The frames are identical.
  */
 
 /**
  * `room`: the maximum size of the result. The result is valid until the next call. Throws if the input is not a frame,
- * or if the room is too small.
+ * or if the result does not fit.
  */
 type Zstd = (input: Buffer, room: number) => Buffer
 
@@ -41,7 +41,7 @@ type Handle = {
 type Context = {
   readonly stream: Stream
   readonly handle: Handle
-  /** How much space, and how much input, was left after the last write. */
+  /** How much output space and how much input were left after the last write. */
   readonly left: Uint32Array
 }
 
@@ -59,7 +59,7 @@ const isHandle = (value: unknown): value is Handle =>
 
 const outputBytesUsual = 64 * 1024
 
-/** Returns a function that reuses a context. `once`: the documented function with the same result. */
+/** Returns a function that reuses a context. `once` is the documented function, with the same results. */
 export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
   let context: Context | null = null
   let output = Buffer.alloc(0)
@@ -79,7 +79,7 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
 }
 
 /**
- * The events of one append are one row of `log_segments`: ids with 16 bytes each, and type, data and metadata as one
+ * The events of one append are one row of `log_segments`. It contains ids of 16 bytes each, and type, data and metadata as one
  * text, separated by U+001E, in a zstd frame. The dictionary contains the text that most events have in common, so that
  * a single call needs a third of the space. A frame can be opened only with its own dictionary, so the file never
  * changes.
@@ -92,12 +92,12 @@ const dictionary = readFileSync(new URL('segment-dictionary.bin', import.meta.ur
 /** JSON never contains this character unescaped, so it can separate any JSON texts. */
 const separator = '\x1e'
 const zstdLevel = 1
-/** The most that `checkAppend` allows: data, metadata, and a type and three separators for each event. */
+/** The most that `checkAppend` allows: data and metadata, and for each event a type and three separators. */
 const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
 const idBytes = 16
 
 const packing: ZstdOptions = {
-  // The row contains the length of the text.
+  // The row contains the length of the text, so the frame need not.
   params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
   dictionary,
 }
@@ -135,7 +135,7 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
   }
 }
 
-/** The separator would split an event. JSON text never contains it, so this caller has not serialized its data. */
+/** Throws if an event contains the separator. JSON text never contains it, so the caller did not serialize the data as JSON. */
 export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
     if (data.includes(separator) || metadata.includes(separator))

@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
  */
 
 const pollIntervalMs = 250
-/** A busy log notifies hundreds of times a second, and a query for each notification would cost too much. */
+/** The least time between two queries. A busy log notifies hundreds of times a second, and a query each time would cost too much. */
 const wakeIntervalMs = 50
 const reconnectMs = 1_000
 
@@ -58,7 +58,7 @@ export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   }
 }
 
-/** Resolves after `ms`, immediately when aborted, or as soon as the callback that it adds to `waiting` is called. */
+/** Resolves after `ms`, immediately when aborted, or when the callback that it adds to `waiting` is called. */
 const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {

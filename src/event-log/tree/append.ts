@@ -7,7 +7,7 @@ import { encodeEvent, eventIdOf } from '../stored-event.ts'
 import { announcementText, type CheckpointStream } from './checkpoint-stream.ts'
 import type { SigningKey } from './signing-key.ts'
 
-/** Events of the stream `checkpoint`. They are appended exactly after the events that were read, so that one process wins. */
+/** Events of the stream `checkpoint`. They are appended exactly after the events that were read, so that only one process succeeds. */
 
 export type Keyed = {
   readonly key: string

@@ -10,13 +10,13 @@ import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 type AnnouncedKey = {
   readonly id: string
   readonly publicKey: Buffer
-  /** Why an operator announced the key; null if the previous key signed it, or if it is the first. */
+  /** Why an operator announced the key. Null: the previous key signed the announcement, or this is the first key. */
   readonly reason: string | null
 }
 
 type LogTree = {
   readonly origin: string
-  /** The last checkpoint of the original log, if this one is a copy. */
+  /** The last checkpoint of the original log, if this log is a copy. */
   readonly previousNote: string | null
 }
 
@@ -29,7 +29,7 @@ export type Checkpoint = LogCheckpointed & {
 export type CheckpointStream = {
   /** The revision of the stream's last event; −1: there is none. */
   readonly revision: number
-  /** In the order of announcement. The last one signs. */
+  /** The announced keys, in order. The last one signs. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null
@@ -73,7 +73,7 @@ export const announcementText = (announced: {
 }): string =>
   `enrichment-ledger signing key\n${announced.previous_key_id ?? ''}\n${announced.key_id}\n${announced.public_key}\n`
 
-/** Adds an event. Throws `CheckpointFault` if it does not follow from the events before it. */
+/** Adds an event. Throws `CheckpointFault` if the events before it do not allow it. */
 const evolveStream = (stream: CheckpointStream, event: DecodedEvent): CheckpointStream => {
   const { revision } = event.recorded
   switch (event.type) {
@@ -171,7 +171,7 @@ export const createStreamReader = (
       if (page.length < pageMax) return known
     }
   }
-  // Reads one at a time, so that no event is folded twice.
+  // Runs one read at a time, so that no event is folded twice.
   let reading: Promise<unknown> = Promise.resolve()
   return () => {
     const next = reading.then(readOn)

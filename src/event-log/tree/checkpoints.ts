@@ -25,15 +25,15 @@ export type Checkpoints = {
   make(options?: { rebuild?: boolean }): Promise<Checkpoint>
   /** The last checkpoint; null before the first. */
   last(): Promise<Checkpoint | null>
-  /** The proof up to the last checkpoint; null if no checkpoint covers this position, or if there is no event of ours. */
+  /** The proof up to the last checkpoint; null if no checkpoint covers this position, or if the event at this position is not ours. */
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
   /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree; null before the first checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or if it is not here. */
+  /** Signs, with the announced key, a text other than a checkpoint. Null: no key was announced, or its file is not in KEY_DIR. */
   sign(text: string): Promise<KeySignature | null>
   /** Whether the signature is valid for an announced key. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>
-  /** Announces a new signing key. The current key vouches for it, or an operator if that key is lost. */
+  /** Announces a new signing key. The current key signs the announcement. If that key is lost, an operator vouches for the new one. */
   announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
 }
 
@@ -85,7 +85,7 @@ const announceKey = async (
   const stream = await read()
   const announced = stream.keys.at(-1)
   const present = announced === undefined ? null : await keys.find(announced.id)
-  // If the announced key is lost, another key that is already here is announced.
+  // If the announced key is lost, announces another key that is already in the directory.
   const key = present === null ? await keys.first() : await keys.next()
   if (key.id === announced?.id) throw new CheckpointRefused(`the log has already announced ${key.id}`)
   const previous = announced === undefined ? null : { id: announced.id, key: present }

@@ -35,7 +35,7 @@ export const growTree = async (growing: Growing, { rebuild = false } = {}): Prom
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
       if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
-      // If another process has extended them between two queries, the tiles are sound.
+      // If another process has extended the tiles between two queries, they are sound.
     } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
   }
 }
@@ -49,7 +49,7 @@ type Growth = {
   last: RecordedEvent | null
 }
 
-/** Null if the stored tiles do not belong to such a tree. */
+/** Null if the stored tiles do not match the stored size. */
 const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
   const begun = await stackAt(store, stored.size)
   // The number of positions does not match this size.
@@ -63,7 +63,7 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 
 /**
  * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if stored tiles or
- * positions are missing. `known`: how many positions that tile has.
+ * positions are missing. `known`: the number of positions stored for that tile.
  */
 export const stackAt = async (
   store: TreeStore,

@@ -5,7 +5,7 @@ import { hasEnvelope } from '../stored-event.ts'
 
 /**
  * The leaves of the tree are the digests in our events' metadata, in log order. If a digest was removed, the leaf is
- * the digest of the event's bytes as the first of a chain, which differs.
+ * the digest of the event's bytes as if they began a chain, which differs.
  */
 
 /** Metadata that matches this pattern is ours, and need not be parsed. */

@@ -20,7 +20,7 @@ export type Making = {
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** The first checkpoint needs two appends before it. Other processes can be first, but each of them makes a checkpoint. */
+/** The first checkpoint needs two other appends before it. Each of the three can fail because another process was first. */
 const attemptsMax = 10
 
 /** See `Checkpoints.make`. */

@@ -14,7 +14,7 @@ const leafInput = Buffer.alloc(1 + hashBytes)
 const nodeInput = Buffer.alloc(1 + 2 * hashBytes)
 nodeInput[0] = 1
 
-/** Text with one character per byte is the fastest output of `hash`. */
+/** The fastest output of `hash` is text with one character per byte. */
 const digestText = (input: Buffer): string => hash('sha256', input, 'binary')
 
 /** The hash of a leaf with any bytes. */
@@ -87,7 +87,7 @@ export const consistencyRanges = (before: number, size: number): LeafRange[] => 
     if (left) to = middle
     else from = middle
   }
-  // The rest is the earlier tree itself, which the reader has, or its last subtree.
+  // The rest is the earlier tree itself, which the reader has, or that tree's last subtree.
   if (from > 0) ranges.push({ from, to })
   return ranges.reverse()
 }

@@ -30,7 +30,7 @@ const textOf = ({ origin, size, root }: TreeHead): string => {
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }
 
-/** The start of a signature line, which identifies the key. */
+/** The bytes that identify the key at the start of a signature. */
 const keyHash = (name: string, publicKey: Buffer): Buffer =>
   Buffer.from(
     hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), ed25519, publicKey]), 'hex'),
@@ -82,7 +82,7 @@ export const headOf = (note: string): TreeHead => {
   return { origin, size: Number(size), root }
 }
 
-/** The key that signed the note under its own name; undefined if no key did. Throws `NoteFault` if it is not a note. */
+/** The key that signed the note under its own name; undefined if no key did. Throws `NoteFault` if the text is not a note. */
 export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   note: string,
   name: string,

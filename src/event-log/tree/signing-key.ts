@@ -20,7 +20,7 @@ export type SigningKeyFiles = {
   present(): SigningKey[]
   /** The key in the directory, which is created if there is none. */
   first(): Promise<SigningKey>
-  /** A new key next to the current one. Returns the same one until it is used. */
+  /** A new key next to the current one. Returns the same key until it is used. */
   next(): Promise<SigningKey>
 }
 

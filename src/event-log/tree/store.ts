@@ -6,7 +6,7 @@ import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
 
 /** The tree's tiles in PostgreSQL. They derive from the log and can be rebuilt at any time. */
 
-/** The stored tree: its name, its number of leaves, and the event of its last leaf. */
+/** The stored tree: its name, its number of leaves, and the place of its last leaf's event. */
 export type StoredTree = {
   readonly origin: string
   readonly size: number
@@ -14,7 +14,7 @@ export type StoredTree = {
   readonly place: LogPlace | null
 }
 
-/** `positions`: on level 0, the packed positions of the leaves' events; 0: a leaf without an event. */
+/** On level 0, `positions` are the packed positions of the leaves' events. 0: a leaf without an event. */
 export type StoredTile = Tile & { readonly positions: Buffer | null }
 
 export type TreeStore = {
@@ -27,7 +27,7 @@ export type TreeStore = {
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** The existing ones of these tiles, by name. */
+  /** Those of these tiles that are stored, by name. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
   /** The hashes and positions of some tiles of level 0, in order. */
   lowest(from: number, count: number): Promise<StoredTile[]>
@@ -85,7 +85,7 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
   },
   begin: (origin) =>
     inTransaction(pool, async (client) => {
-      // Changes the row first: other processes that extend the tree wait for it, and then find another size.
+      // Changes the row first. Other processes that extend the tree wait for this change, and then find another size.
       await client.query(
         `insert into log_tree (origin, size, position) values ($1, 0, 0)
          on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,

@@ -94,7 +94,7 @@ export class TileStack {
   }
 }
 
-/** A complete subtree of 2^height leaves, the index-th of that height. */
+/** A complete subtree of 2^height leaves. `index` counts the subtrees of that height. */
 type Subtree = { readonly height: number; readonly index: number }
 
 const heightOf = (leaves: number): number => Math.round(Math.log2(leaves))
@@ -129,7 +129,7 @@ export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'ind
 /** The hashes of tiles, by `tileName`. */
 export type TileHashes = ReadonlyMap<string, Buffer>
 
-/** The root over a range of leaves that starts where such a subtree can start; null if a tile is missing or too short. */
+/** The root over a range of leaves that starts where a complete subtree of its size can start; null if a tile is missing or too short. */
 export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
   if (from === to) return rootOf(Buffer.alloc(0))
   const [subtree, more] = subtreesOf({ from, to })

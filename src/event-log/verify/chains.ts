@@ -2,7 +2,7 @@ import { currentVersion, isEventType } from '../../events/catalogue.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
-/** Checks the hash chains of all streams together, in any interleaving. Only the end of each stream is in memory. Pure. */
+/** Checks the hash chains of all streams at once, in any order of the streams. Only the end of each chain is in memory. Pure. */
 
 /** The end of the part of a stream that was checked. */
 type ChainEnd = {
@@ -16,15 +16,15 @@ type ChainEnd = {
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** The fault of the stream's next event; null if there is none, or if the stream was already reported. */
+  /** The fault of the stream's next event. Null: there is none, or the stream was already reported. */
   check(event: RecordedEvent): string | null
-  /** Continues a stream that is new here after an event that was verified earlier. */
+  /** Continues a stream that was not checked yet after an event that was verified earlier. */
   begin(verified: RecordedEvent): void
   met(): string[]
-  /** The last revision seen; −1: none. */
+  /** The last revision seen in a stream; −1: none. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
-  /** Marks the stream as reported, so that its other faults are not reported. */
+  /** Marks a stream as reported, so that its other faults are not reported. */
   giveUp(stream: string): void
   counts(): { readonly streams: number; readonly known: number }
 }

@@ -14,7 +14,7 @@ export type ChainLink = {
   readonly why: string | null
   /** The digest that the event contains; null if there is none. */
   readonly carried: string | null
-  /** The digest calculated from its bytes and the previous digest; null if that is unknown. */
+  /** The digest calculated from its bytes and the previous digest; null if the previous digest is unknown. */
   readonly computed: string | null
 }
 
@@ -51,7 +51,7 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
   return { ...link, state: 'broken', why }
 }
 
-/** If an event has no digest, the next one is compared with the digest of its bytes as the first of a chain. */
+/** The digest that an event contains or, if there is none, the digest of its bytes as the first event of a chain. */
 const digestOf = (event: RecordedEvent): string => {
   const { stream, revision } = event
   const { carried, computed } = recompute(event, { stream, revision, previous: genesisDigest })

@@ -13,7 +13,7 @@ export type ExpectedRoot = {
   readonly root: string
   /** The position of the last leaf's event; null if it is unknown. */
   readonly position: string | null
-  /** Called with the reason if the log has another root. */
+  /** Called if the log has another root, with a text that says so. */
   readonly refuted: (why: string) => void
 }
 
@@ -53,7 +53,7 @@ export const createRoots = async ({
     store === null || stored === null || stored.origin !== tree?.origin
       ? null
       : compareTiles(store, stored.size, tileFault)
-  // Leaves after the last expected root need no hashing.
+  // Leaves after the last expected root are not hashed.
   const sizeMax = Math.max(due.at(-1)?.size ?? 0, tiles === null ? 0 : (stored?.size ?? 0))
   const { stack } = begun
   let positions = [...begun.positions]
@@ -157,6 +157,6 @@ const compareTiles = (
   }
 }
 
-/** A partial tile may have grown since. */
+/** Whether a stored tile begins with the expected hashes. A partial tile may have grown since. */
 const begins = (there: Buffer | null, expected: Buffer): boolean =>
   there?.subarray(0, expected.length).equals(expected) === true

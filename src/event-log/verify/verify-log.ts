@@ -63,7 +63,7 @@ export type VerifiedUpTo = { readonly origin: string; readonly size: number; rea
 export type VerifyLogOptions = {
   readonly against?: string | undefined
   readonly isKnown?: IsKnown | undefined
-  /** Continues from there if the checkpoint is signed in the log and the stored tiles have its root. Otherwise, reads the whole log. */
+  /** Continues after this checkpoint if it is signed in the log and the stored tiles have its root. Otherwise, reads the whole log. */
   readonly since?: VerifiedUpTo | null | undefined
   /** Stops after this time, once a checkpoint has been passed. Default: at the end of the log. */
   readonly readMaxMs?: number | undefined
@@ -98,7 +98,7 @@ export const verifyLog = async (
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
-  // Streams without new events are not checked again, nor streams that may continue beyond the end of the part that was
+  // Streams without new events are not checked again. Nor are streams that may continue beyond the part that was
   // read.
   if (whole) await complete(eventLog, chains, { report, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
@@ -227,8 +227,8 @@ const readAll = async (
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    // Log order ends here. Each stream is read separately, up to its first event that cannot be opened, and the tree is
-    // not extended.
+    // From here on, the log cannot be read in log order. Each stream is read separately, up to its first event that
+    // cannot be opened, and the tree is not extended.
     await readStreams(eventLog, chains, { report, begun })
     return true
   }
@@ -288,7 +288,7 @@ const readStreams = async (
 const allStreams = async (eventLog: Log): Promise<string[]> =>
   (await eventLog.streams('')).filter(isStreamOfOurs).sort()
 
-/** Every stream must end where the engine itself expects. Streams that have grown since are read once more. */
+/** Every stream must end where the engine's own records say. Streams that have grown since are read once more. */
 const complete = async (
   eventLog: Log,
   chains: Chains,
