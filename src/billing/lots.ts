@@ -7,13 +7,13 @@ export type Lot = {
   readonly priority: number
   /** Milliseconds since the epoch; Infinity for a lot that never expires. */
   readonly expiresAtMs: number
-  /** The ledger revision of the grant. It shows the lot's age. */
+  /** The ledger revision of the grant, by which lots are ordered by age. */
   readonly revision: number
   readonly granted: MicroCredits
   remaining: MicroCredits
 }
 
-/** The order in which lots are drawn: priority, then expiry, then age. It is total, so two processes always agree. */
+/** The order in which lots are drawn: priority, then expiry, then age. No two lots are equal, so two processes always agree. */
 export const drawOrder = (a: Lot, b: Lot): number =>
   a.priority - b.priority || compare(a.expiresAtMs, b.expiresAtMs) || a.revision - b.revision
 

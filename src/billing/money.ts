@@ -7,7 +7,7 @@ const fractionDigits = 6
 
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
-/** Prices are few, and every charge names some of them. A longer text can be a slice that keeps a large text in memory. */
+/** Caches parsed prices. There are few prices, and every charge contains some. Long texts are left out, because a slice can keep a large text in memory. */
 const parsed = new Map<string, MicroCredits>()
 const parsedMax = 4_096
 const parsedCharsMax = 12
@@ -43,12 +43,12 @@ export const creditsText = (amount: string): string =>
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro
   const sign = micro < 0n ? '-' : ''
-  // A remainder of numbers is exact, and much faster than one of bigints.
+  // The remainder of a division of numbers is exact, and much faster than with bigints.
   const small = Number(magnitude)
   const exact = small <= Number.MAX_SAFE_INTEGER
   const rest = exact ? small % microNumber : Number(magnitude % microPerCredit)
   const whole = exact ? (small - rest) / microNumber : magnitude / microPerCredit
   if (rest === 0) return `${sign}${whole}`
-  // recheck: of 6 digits.
+  // recheck: the text has 6 digits.
   return `${sign}${whole}.${rest.toString().padStart(fractionDigits, '0').replace(/0+$/, '')}`
 }

@@ -47,7 +47,7 @@ export const closingAt = (
 ): Closing => ({ month, through: Math.max(through_revision, revision - closingGapMax) })
 
 /**
- * Returns a function for the month in which an event counts. It must be called for a ledger's events in order.
+ * Returns a function that returns the month in which an event counts. It must be called for a ledger's events in order.
  * `closings` must be in order too; closings later than the event may still be missing.
  */
 export const createBookings = (closings: readonly Closing[]) => {

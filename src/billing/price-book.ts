@@ -39,7 +39,7 @@ const bookDigest = ({
 
 type BookText = Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>
 
-/** The book with its current content, which is not always the content that was published. */
+/** The book with the content that it has now, which may differ from the content that was published. */
 export const priceBookOf = (published: BookText): PriceBook => ({
   version: published.version,
   effectiveFromMs: Date.parse(published.effective_from),
@@ -52,7 +52,7 @@ export const priceBookOf = (published: BookText): PriceBook => ({
   digest: bookDigest(published),
 })
 
-/** The same for pricing calls. Throws if the book has no valid date, or does not match its digest. */
+/** Like `priceBookOf`, but for pricing calls. Throws if the book has no valid date, or does not match its digest. */
 export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
   const book = priceBookOf(published)
   if (Number.isNaN(book.effectiveFromMs))
@@ -63,8 +63,8 @@ export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 
 }
 
 /**
- * The price book in force at an instant: the one that took effect last and, among several from the same instant, the
- * one with the highest version. Undefined before the first.
+ * The price book in force at an instant: the one that took effect last. If several took effect at one time, the one
+ * with the highest version. Undefined before the first book.
  */
 export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBook | undefined => {
   let best: PriceBook | undefined
@@ -94,6 +94,6 @@ export const defaultPriceBook = {
   ),
   approver: 'default',
   proposal: null,
-  // It is part of this release, so it needs no digest.
+  // This book is part of the release, so it needs no digest.
   digest: null,
 } satisfies PriceBookPublished

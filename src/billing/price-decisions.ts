@@ -14,10 +14,10 @@ export type PriceDecision<Act extends PriceAct = PriceAct> =
   | Act
   | { readonly refused: string; readonly field?: string }
 
-/** Every process receives a new book well within this time, so that none still uses the old one when it takes effect. */
+/** The least time before a book takes effect. Every process receives the book well within it, so that none still uses the old one afterwards. */
 const priceNoticeMs = 5_000
 
-/** Whether the proposal can still be approved. */
+/** Whether a proposal can still be approved. */
 export const isOpen = ({ version, withdrawn, effective_from }: PriceProposal, nowMs: number): boolean =>
   version === null && withdrawn === null && Date.parse(effective_from) >= nowMs + priceNoticeMs
 
@@ -75,7 +75,7 @@ export const approveProposal = (
   if (rulesDigest(found.rules) !== found.digest)
     return { refused: `the rules of p${number} are not those that were proposed; see "event-log verify"` }
   const base = publishedAt(prices, fromMs)
-  // The proposal changes its base book, so it would undo the changes in a book that was published in the meantime.
+  // A proposal is a change to its base book, so publishing it would undo the changes in a book that was published in the meantime.
   if ((base?.version ?? null) !== found.base)
     return {
       refused: `p${number} was proposed as a change to price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
@@ -84,7 +84,7 @@ export const approveProposal = (
     ({ version, effective_from }) =>
       version > (prices.newestBefore.get(number) ?? 0) && Date.parse(effective_from) > fromMs,
   )
-  // That book was proposed without this proposal's changes, so it would undo them.
+  // The later book was proposed without this proposal's changes, so it would undo them.
   if (later !== undefined)
     return {
       refused: `p${number} was proposed before price book ${later.version}, which takes effect at ${later.effective_from} without its changes: withdraw p${number}, and propose it again`,

@@ -15,7 +15,7 @@ export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
     'base64url',
   )
 
-/** The rules of `base` in their order, some of them replaced, followed by the new ones. */
+/** The rules of `base` in their order, with some of them replaced, followed by the new rules. */
 export const patchedRules = (
   base: readonly PriceBookRule[],
   patch: readonly PriceBookRule[],
@@ -28,7 +28,7 @@ export const patchedRules = (
   ]
 }
 
-/** One rule that differs between two books. Null: that book does not contain it. */
+/** One rule that differs between two books. Null: the book does not contain the rule. */
 export type RuleChange = {
   readonly rule: string
   readonly from: PriceBookRule | null

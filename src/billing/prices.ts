@@ -21,7 +21,7 @@ export type PublishedBook = PriceBookPublished & {
 export type Prices = {
   readonly proposals: readonly PriceProposal[]
   readonly books: readonly PublishedBook[]
-  /** By proposal, the newest version that had been published when it was proposed; 0: none. */
+  /** For each proposal, the newest version published when it was proposed; 0: none. */
   readonly newestBefore: ReadonlyMap<number, number>
 }
 
@@ -31,7 +31,7 @@ type PriceEvent = DomainEvent & {
   readonly metadata: { readonly actor: string; readonly effective_at: string }
 }
 
-/** The same as `evolvePrices`, for pricing calls. Throws if an event does not match its schema. */
+/** Like `evolvePrices`, but for pricing calls. Throws if an event does not match its schema. */
 export const evolveSoundPrices = (prices: Prices, event: PriceEvent): Prices => {
   checkEventData(event.type, currentVersion(event.type), event.data)
   return evolvePrices(prices, event)
@@ -72,7 +72,7 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
       return {
         ...prices,
         books: prices.books.map((book) =>
-          // A book that has been in force has priced calls, so it stays in force.
+          // A book that was in force has priced calls, so it stays in force.
           book.version === version && book.withdrawn === null && withdrawn.at < book.effective_from
             ? { ...book, withdrawn }
             : book,
@@ -99,7 +99,7 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
 export const standingBooks = ({ books }: Prices): readonly PublishedBook[] =>
   books.filter(({ withdrawn }) => withdrawn === null)
 
-/** The book in force at an instant, chosen as in `priceBookAt`; null before the first. */
+/** The book in force at an instant, chosen as in `priceBookAt`; null before the first book. */
 export const publishedAt = (prices: Prices, atMs: number): PublishedBook | null => {
   const inForce = standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) <= atMs)
   return (

@@ -5,7 +5,7 @@ import type { LineContent } from './statement-line.ts'
 
 /**
  * A statement as a file, in JSON Lines or CSV. Both begin with the opening balance and end with the closing balance.
- * For a closed month, the bytes never change: they do not depend on when, where or by which release they were written.
+ * The file of a closed month always has the same bytes, whenever, wherever and by whichever release it was written.
  */
 
 export type StatementHead = {
@@ -29,7 +29,7 @@ type Column = {
   readonly text?: true
 } & (
   | { readonly of: (line: StatementLine) => Cell }
-  /** Depends only on the content of the line. */
+  /** The text depends only on the content of the line. */
   | { readonly says: (content: LineContent) => Cell }
 )
 
@@ -65,7 +65,7 @@ const columns: readonly Column[] = [
 type OwnColumn = Extract<Column, { readonly of: unknown }>
 type Said = { readonly at: number; readonly columns: readonly Extract<Column, { readonly says: unknown }>[] }
 
-/** The columns in order. Adjacent columns with shared content form a group, whose text is created once per content. */
+/** The columns in order. Adjacent columns with shared content form a group. A group's text is created once for each content. */
 const runs: readonly (OwnColumn | Said)[] = (() => {
   const found: (OwnColumn | Said)[] = []
   let at = 0
@@ -97,7 +97,7 @@ const rowOf = (cell: (column: Column, value: Cell) => string): ((line: Statement
   }
 }
 
-/** Most texts need no escaping, and checking is cheaper than escaping. */
+/** Matches texts that need no escaping. Most need none, and checking is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
@@ -106,7 +106,7 @@ const jsonNames = new Map(
   columns.map((column) => [column, `${column === firstColumn ? '{' : ','}"${column.name}":`]),
 )
 
-/** Empty members are left out; the first member is never empty. Amounts are canonical decimals, as on the wire. */
+/** Empty members are left out. The first member is never empty. Amounts are canonical decimals, as on the wire. */
 const jsonRow = rowOf((column, value) =>
   value === null ? '' : `${jsonNames.get(column)}${typeof value === 'number' ? value : jsonText(value)}`,
 )
@@ -133,7 +133,7 @@ export const jsonLines: StatementForm = {
     })}\n`,
 }
 
-/** The sums of a statement in wire names. */
+/** The sums of a statement, under the field names used on the wire. */
 export const summaryJson = (summary: StatementSummary) => ({
   lines: summary.lines,
   totals: closedTotals(summary),

@@ -13,8 +13,8 @@ export type LedgerRecord = LedgerEvent & {
 }
 
 /**
- * `call`: a free call. `refused_calls` and `rate_limited`: calls that were counted together. The kinds from `charge` to
- * `expiry` are movements of credits.
+ * `call`: a free call. `refused_calls` and `rate_limited`: calls that were counted together, not one by one. The kinds
+ * from `charge` to `expiry` are movements of credits.
  */
 export type LineKind =
   | 'call'
@@ -26,7 +26,7 @@ export type LineKind =
   | 'expiry'
 
 /**
- * A line without its time, organization and event. Lines with the same content share one object, because a month has
+ * A line without its time, organization and event. Lines with equal content share one object, because a month has
  * millions of lines and few of them differ. `amount` is the change in the balance: negative for charges and expiries.
  */
 export type LineContent = {
@@ -84,7 +84,7 @@ export const createOwnPrices = () => {
         bySku.set(sku, withoutOverride(bySku.get(sku), override_revision))
       }
     },
-    /** `of`: the event that set this price, or null if it is from the price book. */
+    /** `of`: returns the event that set this price, or null if the price is from the price book. */
     none: () => bySku.size === 0,
     of: (sku: string, amount: MicroCredits, effectiveAt: string): string | null => {
       const own = overrideAt(bySku.get(sku), Date.parse(effectiveAt))
@@ -97,7 +97,7 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
-/** Line contents by their members, so that lines with the same content can share one. */
+/** Line contents by their members, so that lines with equal content can share one. */
 const known = new Map<string, readonly LineContent[]>()
 const knownMax = 4_096
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
@@ -221,7 +221,7 @@ const freeCall = (call: Call): LineContent | null => {
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
   contentOf(data.kind, {
     amount: parseCredits(data.amount),
-    // A voided lot is the lot from which the adjustment took credits.
+    // For a void, the lot is the one from which the adjustment took credits.
     grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
     adjusts: data.adjusts,
     rerateRun: data.rerate_run,

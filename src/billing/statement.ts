@@ -20,7 +20,7 @@ import {
 export type StatementLine = {
   readonly record: LedgerRecord
   readonly content: LineContent
-  /** The earlier month that this line corrects: a closed month, or the month of a refunded call. */
+  /** The earlier month that the line corrects: a closed month, or the month of a refunded call. */
   readonly corrects: Month | null
   readonly balance: MicroCredits
 }
@@ -33,7 +33,7 @@ type CallGroup = {
   readonly ruleVersion: number | null
   /** Distinguishes the organization's own prices from those of the price book. */
   readonly override: boolean
-  /** The number of lines or, for calls that were counted together, the number of calls. */
+  /** The number of lines. For calls that were counted together, the number of calls. */
   readonly count: number
   readonly amount: MicroCredits
 }
@@ -45,7 +45,7 @@ export type StatementSummary = {
   readonly opening: MicroCredits
   readonly closing: MicroCredits
   readonly lines: number
-  /** Recorded calls, free or charged, without those that a rate limit refused. */
+  /** Recorded calls, free or charged, except those that a rate limit refused. */
   readonly calls: number
   /** By capability, SKU, rule and rule version. */
   readonly charges: readonly CallGroup[]
@@ -78,7 +78,7 @@ const belongsAt = (record: LedgerRecord): string => {
 
 /**
  * Folds the events that count in one month. All events of the ledger must be passed in order, up to the end of the
- * month, because they can set prices. Only those that count in the month are added.
+ * month, because earlier events can set prices. Only those that count in the month are added.
  */
 export const createStatement = (month: Month, opening: MicroCredits, ownPrices: OwnPrices) => {
   let balance = opening
@@ -98,7 +98,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
     const content = lineContent(record)
     if (content !== null) into.push(lineOf(record, content))
   }
-  /** Ends a call that no charge follows. */
+  /** Completes the line of a call that no charge follows. */
   const end = (into: StatementLine[]): void => {
     if (waiting !== null) tell(waiting, into)
     waiting = null
@@ -116,7 +116,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
       else if (record.type === 'KeyUsed') waiting = record
       else tell(record, into)
     },
-    /** Appends the line for the last event, if it is a call. */
+    /** Appends the line for the last event, if that is a call. */
     end,
     summary: (): StatementSummary => ({ opening, closing: balance, lines, ...totals.summary() }),
   }

@@ -2,14 +2,14 @@ import type { CallFacts } from '../events/calls.ts'
 import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
-/** An organization's own price for a SKU from an instant on; with null, the price book applies again. `revision` is that of its event. */
+/** An organization's own price for a SKU from an instant on; with null, the price book applies again. `revision` is the revision of the event that set the price. */
 export type PriceOverrideEntry = {
   readonly revision: number
   readonly amount: MicroCredits | null
   readonly fromMs: number
 }
 
-/** Adds an override to those of one SKU, which are oldest first. Among those from the same instant, the last one set counts. */
+/** Adds an override to those of one SKU, which are oldest first. If several apply from one instant, the last one set counts. */
 export const withOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   entry: Entry,
@@ -47,7 +47,7 @@ type Rule<K extends CallFacts['kind']> = {
   readonly versions: readonly RuleVersion<K>[]
   /** The price in credits in the price book of a new installation. Null: free. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
-  /** Applies in version 1, free of charge, even if the price book does not name it, because existing books are older than the rule. */
+  /** Applies in version 1, free of charge, even to price books that do not name it, because they are older than the rule. */
   readonly unnamed?: true
 }
 
@@ -71,8 +71,8 @@ const free = (id: string, because: string) =>
 
 /** The most decisive rule comes first. */
 export const tariff: Tariff = {
-  // Spec §4.1, decisions 9 and 10. In its rule 4 (requested, not found: no additional charge), the company rule does
-  // not match; its rule 5 (rate-limited) is `refusal`.
+  // Spec §4.1, decisions 9 and 10. Under rule 4 of the specification (requested, not found: no additional charge), the company rule does
+  // not match. Rule 5 of the specification (rate-limited) is `refusal`.
   email_validation: [
     {
       id: 'email_validation.valid',
@@ -87,7 +87,7 @@ export const tariff: Tariff = {
           because: 'company data was requested and found',
         },
         {
-          // Partners ask again about unknown addresses, and would pay for the same company each time.
+          // Otherwise, partners who ask again about unknown addresses would pay for the company each time.
           applies: (facts) => facts.company_status === 'found' && isCertainEnough(facts),
           because: 'company data was requested and found, for an address that is valid or risky',
         },
@@ -194,12 +194,12 @@ export type Rating = {
 /** An organization's own price for a SKU at the time of the call; undefined if the price book applies. */
 export type PriceOverride = (sku: string) => MicroCredits | undefined
 
-/** The price book does not match the tariff of this release. Nothing is charged, and an operator must act. */
+/** The price book does not match the tariff of this release. The call is not charged, and an operator must act. */
 export class NoRule extends Error {
   override name = 'NoRule'
 }
 
-/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if no known rule in the book matches. */
+/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if no rule in the book matches and is known. */
 export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
   const lines: RatedLine[] = []
   let first: { rule: string; ruleVersion: number } | undefined
@@ -224,7 +224,7 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   return { total, lines, ...first, priceBookVersion: book.version }
 }
 
-/** Whether a price book has a rule for a kind of fact. Otherwise, such calls cannot be rated. */
+/** Whether a price book has a rule for a kind of fact. If not, calls with such facts cannot be rated. */
 export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
   tariff[kind].some(({ id, unnamed }) => unnamed === true || book.rules.has(id))
 
