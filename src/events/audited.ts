@@ -1,9 +1,9 @@
 import type { DomainEvent, EventType } from './catalogue.ts'
 
 /**
- * Whether "audit list" shows an event type: changes, and searches for people, for which someone is responsible. Calls,
- * their automatic consequences and scheduled jobs are not listed. Every type is named, so that a new one cannot be
- * forgotten.
+ * Whether "audit list" shows an event type. It shows changes and searches for people, because someone is responsible
+ * for them. Calls, their automatic consequences and scheduled jobs are not shown. Every type is named, so that a new
+ * one cannot be forgotten.
  */
 const audited = {
   OrganizationRegistered: true,
@@ -19,7 +19,7 @@ const audited = {
   LedgerFenced: false,
   CreditCharged: false,
   CreditAdjusted: true,
-  // It announces a grant or an adjustment, which is listed itself.
+  // The event announces a grant or an adjustment, which is listed itself.
   ReferenceReserved: false,
   ApiKeyIssued: true,
   ApiKeyRotated: true,
@@ -75,7 +75,7 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
-  // It always comes with the first key, which is listed itself.
+  // This event always comes with the first key, which is listed itself.
   InstallationCreated: false,
   InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,

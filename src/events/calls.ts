@@ -29,13 +29,13 @@ export const keyUsedV1 = z.object({
   code: z.string().optional(),
   facts: callFacts,
   free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }).optional(),
-  /** The caller sent an Idempotency-Key, and the event's id derives from that instead of the request id. */
+  /** The caller sent an Idempotency-Key, and the event's id derives from the Idempotency-Key instead of the request id. */
   idempotent: z.literal(true).optional(),
-  /** A keyed HMAC of the request that used the Idempotency-Key. The key belongs to that request forever. */
+  /** A keyed HMAC of the request that used the Idempotency-Key. The Idempotency-Key belongs to that request forever. */
   request_fingerprint: keyedHmac.optional(),
 })
 
-/** Calls that a rate limit refused: one event for each key, policy and window, for any number of calls (decision 24). */
+/** Counts the calls that a rate limit refused, in one event for each key, policy and window (decision 24). */
 export const rateLimitExceededV1 = z.object({
   key_id: keyId,
   policy: z.enum(['second', 'minute', 'day', 'refused']),
@@ -45,8 +45,8 @@ export const rateLimitExceededV1 = z.object({
 export type RateLimitExceeded = z.infer<typeof rateLimitExceededV1>
 
 /**
- * A key's refused calls in one minute, beyond those that are recorded individually: one event for each key, code and
- * minute. The rule for refusals makes them free.
+ * Counts a key's refused calls in one minute, beyond those that are recorded individually, in one event for each key,
+ * code and minute. The rule for refusals makes them free.
  */
 export const callsRefusedV1 = z.object({
   key_id: keyId,

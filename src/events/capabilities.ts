@@ -15,7 +15,7 @@ const ipLookupFacts = z.object({
   address_hmac: keyedHmac,
 })
 
-/** A partner read its own account. The fact is only which part was read. */
+/** A partner read its own account. The only fact is which part was read. */
 const accountFacts = z.object({
   kind: z.literal('account'),
   view: z.enum(['balance', 'usage', 'call', 'receipt']),
@@ -28,7 +28,7 @@ const ledgerExportFacts = z.object({
   through_revision: z.int().min(-1),
 })
 
-/** All calls that a partner can make: the facts of each, and the permission that it needs. */
+/** All calls that a partner can make, with the facts of each call and the permission that it needs. */
 const callable = [
   { facts: emailValidationFacts, permission: 'email_validation' },
   { facts: ipLookupFacts, permission: 'ip_lookup' },

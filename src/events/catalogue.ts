@@ -76,8 +76,8 @@ import {
 } from './webhooks.ts'
 
 /**
- * Every event type with all versions ever released, oldest first; the last is the current one. A released schema is
- * never edited: add the next version here, an upcast in `upcast.ts`, and a sample in `test/events/samples`.
+ * Every event type with all versions ever released, oldest first. The last version is the current one. A released
+ * schema is never edited: add the next version here, an upcast in `upcast.ts`, and a sample in `test/events/samples`.
  */
 export const catalogue = {
   OrganizationRegistered: [organizationRegisteredV1],

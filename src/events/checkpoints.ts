@@ -13,8 +13,8 @@ export const treeOrigin = z.string().regex(/^[^\s+]{1,200}$/)
 const note = z.string().min(1).max(10_000)
 
 /**
- * From now on, this key signs checkpoints (Ed25519, base64url). `signature` is the previous key's signature of the new
- * key; null for the first key, and if the previous key is lost.
+ * From now on, this key signs checkpoints (Ed25519, base64url). `signature` is the previous key's signature of this
+ * key. It is null for the first key, and if the previous key is lost.
  */
 export const signingKeyAnnouncedV1 = z.object({
   key_id: signingKeyId,
@@ -31,7 +31,8 @@ export type SigningKeyAnnounced = z.infer<typeof signingKeyAnnouncedV1>
 
 /**
  * Begins a new tree over all events of this log. `previous_note` is the last checkpoint of the log from which this one
- * was copied; its SHA-256 is the first leaf. Null: there was none, and the first leaf is the first event.
+ * was copied; the SHA-256 of that checkpoint is the first leaf. Null: there was none, and the first event is the first
+ * leaf.
  */
 export const logTreeBegunV1 = z.object({ origin: treeOrigin, previous_note: note.nullable() })
 

@@ -10,8 +10,8 @@ export const organizationRegisteredV1 = z.object({
 
 /**
  * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age. `overdraft_repaid` is the
- * part that repaid an overdraft and cannot be drawn. `reference` is the operator's own name for the grant, and can be
- * used only once.
+ * part that repaid an overdraft and cannot be drawn. `reference` is a name that the operator chose for the grant, and
+ * can be used only once.
  */
 export const creditGrantedV1 = z.object({
   grant_id: uuid,
@@ -24,13 +24,13 @@ export const creditGrantedV1 = z.object({
 })
 export type CreditGranted = z.infer<typeof creditGrantedV1>
 
-/** The refunded call. `whole`: the amount was the call's whole remaining cost when the reference was reserved. */
+/** The refunded call. `whole`: when the reference was reserved, the amount was the call's whole remaining cost. */
 const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
 
 /**
  * Reserves an organization's reference for one movement of credits, forever. The movement is in the ledger after
- * `ledger_revision`, or was not written yet. `priority` is null except for a grant, and `refunds` is null except for a
- * refund.
+ * `ledger_revision`, or has not been written yet. `priority` is null except for a grant, and `refunds` is null except
+ * for a refund.
  */
 export const referenceReservedV1 = z.object({
   organization_id: organizationId,
@@ -44,7 +44,7 @@ export const referenceReservedV1 = z.object({
 })
 export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
-/** What was left of a lot when it expired. */
+/** The rest of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
 
 /**
@@ -97,7 +97,7 @@ export const creditChargedV1 = z.object({
   price_book_digest: z.string().length(43),
 })
 
-/** Credits that return to a lot, with everything needed to reopen an empty lot. `revision` and `granted` are those of its grant. */
+/** Credits that return to a lot, with everything needed to reopen an empty lot. `revision` and `granted` come from the lot's grant. */
 const lotFill = z.object({
   grant_id: uuid,
   amount: creditAmount,
@@ -114,8 +114,8 @@ export type LotFill = z.infer<typeof lotFill>
  * rest is overdraft.
  *
  * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known
- * in time. `void`: what was left of a lot was taken back. `rerate`: calls were priced again by other rules.
- * `adjustment`: anything else. `reference` is the operator's own name for the correction. `charged_at` is the time of a
+ * in time. `void`: the rest of a lot was taken back. `rerate`: calls were priced again under other rules. `adjustment`:
+ * anything else. `reference` is a name that the operator chose for the correction. `charged_at` is the time of a
  * refunded call, and null for any other correction.
  */
 export const creditAdjustedV1 = z.object({
@@ -135,9 +135,9 @@ export type CreditAdjusted = z.infer<typeof creditAdjustedV1>
 
 /**
  * The statement of a month is final. It contains the ledger's events up to `through_revision` with an effective time in
- * that month; later events with such a time are corrections. `digest` is the digest of the statement's file. `next` is
- * where the next month begins: its first revision, and the earlier revisions that concern the organization's own
- * prices.
+ * that month. Later events with a time in that month are corrections. `digest` is the digest of the statement's file.
+ * `next` is where the next month begins: its first revision, and the earlier revisions that changed the organization's
+ * own prices.
  */
 export const monthClosedV1 = z.object({
   month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/),

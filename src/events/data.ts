@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { instant } from './primitives.ts'
 
-/** Records were imported from a file, either companies or people. */
+/** Companies or people were imported from a file. */
 export const dataImportedV1 = z.object({
   data: z.enum(['companies', 'profiles']),
-  /** The source that answers name; null: they name none. */
+  /** The source that is named in answers; null: answers name no source. */
   source: z.string().min(1).max(200).nullable(),
   /** The date of the data; null if the file does not contain one. */
   as_of: instant.nullable(),

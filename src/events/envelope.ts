@@ -17,11 +17,11 @@ export const eventMetadata = z.object({
   repeats: z.string().min(1).max(64).optional(),
   /** The trace id from the partner's request (W3C Trace Context). It is not verified. */
   trace_id: traceId.optional(),
-  /** `key:<key_id>`; `user:<name>`, an authenticated person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
+  /** `key:<key_id>`; `user:<name>` for an authenticated person; `cli` or `cli:<label>`, which anyone can type; or `system`. */
   actor: z.string().min(1).max(128),
   /** The time that counts for the partner. */
   effective_at: instant,
-  /** The writer's clock at the append, never earlier than for the previous event in the stream. Copied logs keep it. */
+  /** The time of the append by the writer's clock, never before that of the previous event in the stream. Copied logs keep this time. */
   recorded_at: instant,
   digest: z.string().length(43),
 })

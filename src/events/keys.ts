@@ -31,20 +31,20 @@ export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 
-/** A date that exists. The pattern also accepts the 99th of a month, which cannot be compared with other dates. */
+/** A date that exists. The pattern `instant` also accepts the 99th of a month, which cannot be compared with other dates. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
  * The members that must match their schemas before these events give access. Texts for people are not checked, because
- * an invalid name does not make a key doubtful.
+ * a key with an invalid name is still valid.
  */
 export const guardedKeyEvents = {
   ApiKeyIssued: apiKeyIssuedV1.extend({
     organization_name: z.string(),
     name: z.string(),
     last4: z.string(),
-    // A permission that this release does not have allows nothing.
+    // A permission that this release does not know allows nothing.
     permissions: z.array(z.string()),
     allowed_cidrs: z.array(z.string()),
     expires_at: realInstant.nullable(),

@@ -16,8 +16,8 @@ export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max
 export const appendsResumedV1 = z.object({ failing_since: instant })
 
 /**
- * An operator has acknowledged that this event, with its current bytes, breaks the chain or the rules. From now on,
- * verification reports it as known. `digest` is the digest of those bytes; a fault with other bytes is a new one.
+ * An operator has acknowledged that this event, with its current bytes, breaks the chain or the rules. From then on,
+ * verification reports it as known. `digest` is the digest of those bytes. A fault with other bytes is a new fault.
  */
 export const ledgerFaultAcknowledgedV1 = z.object({
   organization_id: organizationId,
@@ -27,8 +27,8 @@ export const ledgerFaultAcknowledgedV1 = z.object({
 })
 
 /**
- * A person received a token for the command line. Actions with it count as that person's. `secret_hmac` is stored
- * instead of the secret. `user_created_at` distinguishes the user from a later user with the same name.
+ * A person received a token for the command line. Actions with the token count as that person's. `secret_hmac` is
+ * stored instead of the secret. `user_created_at` distinguishes the user from a later user with the same name.
  */
 export const operatorTokenIssuedV1 = z.object({
   token_id: publicId,
@@ -38,13 +38,13 @@ export const operatorTokenIssuedV1 = z.object({
 })
 export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
 
-/** From now on, the token is refused. */
+/** The token is refused from now on. */
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
 
 /**
- * Ledgers were compared with their read models and the tariff. `ledgers` contains the revision up to which each grown
- * ledger was compared; the next run continues there. `whole`: they were compared from their beginning. `named` lists
- * the first differences.
+ * Ledgers were compared with their read models and the tariff. `ledgers` contains, for each ledger that has grown, the
+ * revision up to which it was compared; the next run continues there. `whole`: ledgers were compared from their
+ * beginning. `named` lists the first differences.
  */
 export const ledgersReconciledV1 = z.object({
   whole: z.boolean(),
@@ -86,7 +86,7 @@ export const jobRequestedV1 = z.object({ job, run_id: uuid })
 
 /**
  * Someone searched an organization's calls between two instants for an e-mail address, IP address or profile id.
- * Neither that text nor a hash of it is stored, because it must not lead to an erased person.
+ * Neither the search text nor a hash of it is stored, because it must not lead to an erased person.
  */
 export const callsSearchedV1 = z.object({ organization_id: organizationId, from: instant, to: instant })
 

@@ -32,7 +32,8 @@ export type PriceBookPublished = z.infer<typeof priceBookPublishedV1>
 
 /**
  * A proposal for a complete price book. It prices nothing until it is approved and a book with the same rules and the
- * same instant is published. `base` is the book that would otherwise be in force then. `digest` covers only the rules.
+ * same instant is published. `base` is the book that would otherwise be in force at that instant. `digest` covers only
+ * the rules.
  */
 export const priceBookProposedV1 = z.object({
   proposal: z.int().positive(),
@@ -45,7 +46,7 @@ export const priceBookProposedV1 = z.object({
 })
 export type PriceBookProposed = z.infer<typeof priceBookProposedV1>
 
-/** Withdraws a book before it takes effect, so that it never prices a call. A later withdrawal does not count. */
+/** Withdraws a book before it takes effect, so that it never prices a call. A withdrawal after that does not count. */
 export const priceBookWithdrawnV1 = z.object({ version: z.int().positive(), reason: label })
 
 /** The proposal can no longer be approved. */

@@ -24,7 +24,7 @@ export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
  */
 export const organizationId = z.string().regex(/^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/)
 
-/** `sub_` and a ULID: an id for a person, without a meaning outside this installation. It contains no hyphen. */
+/** `sub_` and a ULID: an id for a person that means nothing outside this installation. It contains no hyphen. */
 export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 /** The public part of a secret that people copy: 16 base62 characters. */
@@ -36,7 +36,7 @@ export const keyId = publicId
 /** The id of a SECRET_KEY (`src/guard/secrets/installation-key.ts`). */
 export const secretKeyId = z.string().regex(/^[0-9a-f]{12}$/)
 
-/** A base64url HMAC-SHA-256 with a key, which is stored in the event log instead of an address. */
+/** A keyed HMAC-SHA-256 in base64url. The event log contains it in place of an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
 /** Short text from an operator. New text must also pass the stricter rule in `text.ts`. */

@@ -17,7 +17,7 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
-/** Keyed HMACs of identifiers, for matching requests. The kind decides whose answer may be trusted. */
+/** Keyed HMACs of identifiers, for recognizing requests for the same person. The kind decides which providers' answers are trusted. */
 const alias = z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac })
 const aliases = z.array(alias).min(1).max(32)
 
@@ -32,7 +32,7 @@ export const profileFetchedV1 = z.object({
   observed_at: instant,
   fetched_at: instant,
   aliases,
-  /** Other identifiers of the same person. They find no one, but an erasure must include them. */
+  /** Other identifiers of the same person. A search by them finds no one, but an erasure must include them. */
   former_aliases: z.array(alias).max(64),
   key_id: uuid,
   /** The nonce, ciphertext and tag in base64url. */
@@ -45,7 +45,7 @@ export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
 /**
  * An identifier found no one: the provider does not have the person, does not show the person, or answered with another
- * person (`mismatch`). This result counts until a provider answers otherwise.
+ * person (`mismatch`). This result counts until a provider gives another answer.
  */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,
@@ -57,8 +57,8 @@ export const profileMissedV1 = z.object({
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
 /**
- * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. Otherwise, the
- * provider no longer finds or shows the person, which is trusted for a day.
+ * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. For other reasons,
+ * the provider no longer finds or shows the person, which is trusted for a day.
  */
 export const profileGoneV1 = z.object({
   subject_id: subjectId,

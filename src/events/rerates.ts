@@ -10,7 +10,7 @@ const count = z.int().nonnegative()
 
 /**
  * Calls with one SKU and rule: their current cost, and their cost under the run's prices (`rerated`). `rule` is null if
- * they were refunded or re-rated before.
+ * the calls were refunded or re-rated before.
  */
 const difference = z.object({
   sku: z.string(),
@@ -39,7 +39,7 @@ const refundedCall = z.object({
 
 /**
  * The plan of a run for one ledger, which was read up to `revision`. `given` and `taken` are the totals by which calls
- * become cheaper and dearer. `unaffordable` and `refunded` calls are not changed: the balance could not have paid for
+ * become cheaper and dearer. `unaffordable` and `refunded` calls are not changed. The balance could not have paid for
  * the former, and the latter were refunded or reversed.
  */
 export const rerateLedgerPlannedV1 = z.object({
@@ -63,8 +63,8 @@ export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
 
 /**
  * The plan is complete. It consists of all earlier events in the stream, and `plan_digest` covers them all. `book`
- * contains the prices; its `version` is null if they were never published. `signed_by` names the key: `hmac` is the
- * installation's secret.
+ * contains the prices; its `version` is null if the prices were never published. `signed_by` names the key: `hmac` is
+ * the installation's secret.
  */
 export const rerateProposedV1 = z.object({
   run: rerateRunId,

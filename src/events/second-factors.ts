@@ -12,16 +12,16 @@ const factor = z.object({ user: label, user_created_at: instant, factor_id: ulid
 
 export const recoveryCodesCount = 10
 
-/** From now on, the user signs in with password and code. */
+/** From now on, the user signs in with a password and a code. */
 export const secondFactorSetV1 = factor.extend({ codes_id: ulidText })
 
-/** The password is enough again. `reason` is null if the user removed the factor. */
+/** The user signs in with the password alone again. `reason` is null if the user removed the factor. */
 export const secondFactorRemovedV1 = factor.extend({ reason: label.nullable() })
 
 /** Previous recovery codes are no longer valid. */
 export const recoveryCodesRenewedV1 = factor.extend({ codes_id: ulidText })
 
-/** `code` is the index in the list of the code that was used, and can no longer be used. */
+/** `code` is the index of the used code in the list. The code can no longer be used. */
 export const recoveryCodeUsedV1 = factor.extend({
   codes_id: ulidText,
   code: z.int().min(1).max(recoveryCodesCount),
@@ -34,7 +34,7 @@ export const recoveryCodeUsedV1 = factor.extend({
 const secondFactorRefusal = z.enum(['wrong', 'used', 'limited', 'broken'])
 export type SecondFactorRefusal = z.infer<typeof secondFactorRefusal>
 
-/** Codes that one process has refused since `window`, each after a correct password. `address_hmac` belongs to the first refusal. */
+/** Counts codes that one process has refused since `window`, each after a correct password. `address_hmac` belongs to the first refusal. */
 export const secondFactorsRefusedV1 = z.object({
   user: label,
   reason: secondFactorRefusal,

@@ -21,8 +21,8 @@ const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
 export type SignInRefusal = z.infer<typeof signInRefusal>
 
 /**
- * Attempts that one process has refused since `window`. `user` is null if the user does not exist, because the typed
- * name may be a password. `address_hmac` belongs to the first refusal.
+ * Counts attempts that one process has refused since `window`. `user` is null if the user does not exist, because the
+ * typed name may be a password. `address_hmac` belongs to the first refusal.
  */
 export const signInsRefusedV1 = z.object({
   user: label.nullable(),

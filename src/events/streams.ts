@@ -33,7 +33,7 @@ export const installationStream = 'installation'
 
 export const operatorStream = 'operator'
 
-/** The dashboard sign-ins of one month (UTC). They are separate, because every command reads the operators' stream. */
+/** The dashboard sign-ins of one month (UTC). They have separate streams, because every command reads the operators' stream. */
 export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
 
 /** The signed checkpoints of the whole log, and the announced signing keys. */
@@ -56,6 +56,6 @@ const categoryOf = (stream: string): string => {
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }
 
-/** Whether a stream belongs to this service. On a shared server, other software's stream names can look similar. */
+/** Whether a stream belongs to this service. On a shared server, names of other software's streams can look like ours. */
 export const isStreamOfOurs = (stream: string): boolean =>
   streamCategories.some((category) => category === categoryOf(stream)) && stream.split('-').length <= 2

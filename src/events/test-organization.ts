@@ -1,7 +1,7 @@
 /**
- * The test keys of an organization belong to its test organization, which has its own ledger and the live id with
- * `org_test_` in place of `org_`. So calls, credits, pixel rules and idempotency keys of test keys are separated like
- * those of any other organization.
+ * The test keys of an organization belong to its test organization. It has its own ledger, and its id is the live id
+ * with `org_test_` in place of `org_`. So calls, credits, pixel rules and idempotency keys of test keys are as separate
+ * as those of any other organization.
  */
 
 const livePrefix = 'org_'

@@ -1,9 +1,9 @@
 /**
- * The one rule for text that people write and read. Refused text would either break its storage (PostgreSQL accepts no
- * U+0000, UTF-8 no half of a character) or look different from what was written.
+ * The one rule for text that people write and read. Text that breaks it could not be stored (PostgreSQL accepts no
+ * U+0000, and UTF-8 no half of a character) or would look different from what was written.
  */
 
-/** In UTF-16 units, like browsers and event schemas. */
+/** The maximum length in UTF-16 units, which browsers and event schemas count too. */
 export const labelMax = 200
 
 const faults = [

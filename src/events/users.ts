@@ -45,7 +45,7 @@ export const userInvitedV1 = z.object({
   expires_at: instant,
 })
 
-/** The invited person chose a password. The previous event created the user. */
+/** The invited person chose a password. The event before this one created the user. */
 export const userInvitationAcceptedV1 = z.object({
   invitation_id: invitationId,
   user: label,

@@ -22,7 +22,7 @@ const oneWebhook = z.object({ webhook_id: webhookId, organization_id: organizati
 
 export const webhookDeletedV1 = oneWebhook
 
-/** From now on, messages wait. */
+/** From now on, messages wait until the webhook is resumed. */
 export const webhookPausedV1 = oneWebhook
 
 /** Messages are sent again, after a pause or after the webhook was disabled. */
