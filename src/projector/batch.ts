@@ -21,7 +21,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
       const metadata: EventMetadata = JSON.parse(event.metadata)
       const { type, data } = upcast(event.type, metadata.schema_version, JSON.parse(event.data))
       const projected = { type, data, id, position, stream, revision, recordedAtMs, metadata }
-      // `upcast` has checked that the data belongs to the type.
+      // `upcast` has checked that the data matches the type.
       events.push(projected as ProjectedEvent)
     } catch (error) {
       unreadable.push({ event, error: whyUnreadable(event, error) })

@@ -14,7 +14,7 @@ export type Build = {
   position: Position
   target: Position
   readonly poison: Poison[]
-  /** For rows of money that will go live: the totals that they must have according to the log. */
+  /** The totals that rows of money must have according to the log before they go live. */
   readonly totals?: LogTotals | undefined
   /** Records the position in the transaction that writes the rows, so that another rebuild can continue there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
@@ -40,7 +40,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
         work.events += item.events.length
       }
       if (advance(work, due, { item, target }) === target) {
-        // The next item was already requested, but it may never come. Only the abort ends that request.
+        // The next item was already requested, but may never come. Only an abort ends the request.
         done.abort()
         break
       }
@@ -75,13 +75,13 @@ const foldBatch = async (
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
 
-/** Moves the builds to the position that was read, but at most to their target. Returns that position. */
+/** Moves the builds to the position that was read, but no further than their target. Returns that position. */
 const advance = (
   { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {
-  // After catching up, everything in the log was delivered, although the last events may concern no projection here.
+  // After catching up, everything in the log was delivered, even if no projection here uses the last events.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
   for (const build of due) {
     const to = reached < build.target ? reached : build.target
@@ -93,7 +93,7 @@ const advance = (
   return reached
 }
 
-/** The SQL to begin, commit and undo a piece of work, in its own transaction or inside a longer one. */
+/** The SQL to begin, commit and undo a piece of work, in its own transaction or inside a longer transaction. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
@@ -120,7 +120,7 @@ type Writer = {
 
 /** Writes a batch while the next one is folded. Batches that the database refuses are written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
-  /** Resolves with the batches that the database refused, which were not written at all. */
+  /** Resolves with the batches that the database refused. Nothing of them was written. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
 
   const writePiece = async (
@@ -175,7 +175,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   const write: Writer['write'] = async (ahead) => {
     const refused = await writing
     writing = writeBatches(refused.length === 0 ? ahead : await isolate(refused, ahead))
-    // It is awaited one batch later. Until then, a failure must not count as unhandled.
+    // The promise is awaited one batch later. Until then, a failure must not count as unhandled.
     writing.catch(() => undefined)
   }
   return { write, settle: () => write([]), idle: () => writing }

@@ -7,7 +7,7 @@ export type Checkpoint = {
   /** How often a rebuild has replaced its rows. */
   readonly generation: number
   readonly position: Position
-  /** The event at that position, or null at the beginning of the log. */
+  /** The event at `position`, or null at the beginning of the log. */
   readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
@@ -53,7 +53,7 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most are at the same place. After a restore, the same position can be another place.
+    // Most checkpoints are at the same position. After a restore, two can have the same position and different events.
     const key = `${position} ${place.digest}`
     const known = held.get(key) ?? stillHolds(eventLog, place)
     held.set(key, known)

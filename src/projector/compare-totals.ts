@@ -5,7 +5,7 @@ import { logStart, type Position } from '../event-log/port.ts'
 import { type Decoded, within } from './batch.ts'
 import type { Poison } from './fold.ts'
 
-/** A money figure of an organization that differs between the live and the rebuilt rows; null: these rows do not have it. */
+/** A money figure of an organization that differs between the live and the rebuilt rows; null: the rows do not have this figure. */
 export type TotalDifference = {
   readonly projection: string
   readonly organization_id: string
@@ -50,7 +50,7 @@ export function countTotals(
   decoded: Decoded,
 ): void {
   if (all.length === 0) return
-  // Usually, all of them count the whole batch.
+  // Usually, all totals count the whole batch.
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
@@ -110,7 +110,7 @@ function addTo(sums: Sums, event: ProjectedEvent): void {
       sums.adjusted += microOf(event.data.amount)
       break
     case 'CreditCharged':
-      // The call and its charge form one line.
+      // A call and its charge form one line.
       sums.charged += microOf(event.data.amount)
   }
 }
@@ -146,7 +146,7 @@ export async function compareWithLog(
     [
       all.map(({ organizationId }) => organizationId),
       all.map(({ figure }) => figure),
-      // NaN equals no amount. Rows must stop at an event that cannot be counted.
+      // NaN equals no amount, so the comparison fails unless the rows stopped at the event that cannot be counted.
       all.map(({ figure, sums }) => (sums === 'unreadable' ? 'NaN' : figureOf[figure](sums).toString())),
       poison.map(({ stream }) => organizationOf(stream)),
     ],

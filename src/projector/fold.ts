@@ -16,7 +16,7 @@ export type Poison = { readonly position: bigint; readonly stream: string; reado
 
 export type Folded = {
   readonly changes: readonly Change[]
-  /** In log order. For money, at most one event per stream, because later ones are not folded. */
+  /** In log order. In a projection of money, at most one event per stream, because later events of the stream are not folded. */
   readonly poison: readonly Poison[]
   /** Reverts the fold if its changes were not written. Later folds must be reverted first. */
   undo(): void
@@ -26,7 +26,7 @@ export type Folded = {
 export type Folder = {
   readonly projection: Projection
   readonly table: TableName
-  /** Whether `prepare` must read rows. If so, pending writes must finish first. */
+  /** Whether `prepare` must read rows. If so, pending writes must finish before it is called. */
   needsRows(decoded: Decoded): boolean
   /** Loads the state of each stream in the batch, as it was before the batch. */
   prepare(client: pg.ClientBase, decoded: Decoded): Promise<void>
@@ -43,11 +43,11 @@ export type FolderOptions = {
   readonly halted?: Iterable<string>
 }
 
-/** How events become changes: the only difference between stateless and stateful projections. */
+/** How events become changes. Only this differs between stateless and stateful projections. */
 export type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
   /** Throws, without changing anything, if one of the events cannot be applied. */
   fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
-  /** The same, one event at a time, to find the faulty one. */
+  /** Like `fold`, but takes one event at a time, to find the faulty one. */
   tried(): (event: ProjectedEvent) => void
 }
 

@@ -29,7 +29,7 @@ type Following = ProjectorOptions & {
   readonly works: () => void
 }
 
-/** Follows the log until the signal aborts, or until a halted projection is live again. Throws for any other reason. */
+/** Follows the log until the signal aborts, or until a halted projection is live again. Throws if it ends for any other reason. */
 export const follow = async (following: Following): Promise<'ended' | 'all halted'> => {
   const { pool, epoch, projections } = following
   const client = await pool.connect()
@@ -119,7 +119,7 @@ const buildRaisedVersions = async (
     const projection = projections.find(({ name }) => name === checkpoint.name)
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
-    // The rows may contain facts that the log has lost, and only an operator may discard those.
+    // The rows may contain facts that the log has lost. Only an operator may discard these facts.
     if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
       logger.error({ projection: name }, 'projector: no new version is built from a restored event log')
       continue

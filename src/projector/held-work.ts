@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** Work that only the process with the lease does, again and again until it is stopped. */
+/** Work that only the process with the lease does, repeatedly until it is stopped. */
 export type HeldWork = {
   /** Runs until stopped; never throws. */
   run(): Promise<void>
@@ -95,14 +95,14 @@ export const createHeldWork = (
 
 /**
  * The right to work: a row with an owner, an epoch and an expiry by the database's clock. Unlike a session advisory
- * lock, a row also works behind a transaction pooler. The epoch fences all writes of the holder.
+ * lock, a row also works behind a transaction pooler. All writes of the holder check the epoch.
  */
 type Lease = { readonly name: string; readonly owner: string }
 
 export const leaseTtlMs = 10_000
 const leaseRenewMs = 3_000
 
-/** Takes the lease if it is free, expired or already ours. Returns its epoch, which is new for a new holder; otherwise null. */
+/** Takes the lease if it is free, expired or already ours. Returns the lease's epoch, which is new for a new holder. Returns null if another process has the lease. */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,

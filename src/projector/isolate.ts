@@ -9,13 +9,13 @@ import type { Folder, Poison } from './fold.ts'
 /** The message of an error, or the thrown value as text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** Whether an event's data or our fold made the statement fail, and not the connection or the server. */
+/** Whether an event's data or our fold made a statement fail, and not the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
   if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
-/** Whether the tables do not match the projection, so that no event is faulty. Missing permissions and a read-only database do not count. */
+/** Whether the tables do not match the projection, so that no event is faulty. Missing permissions and a read-only database are other errors. */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
@@ -55,7 +55,7 @@ export const eventByEvent = async (
 
 const errorCharsMax = 500
 
-/** Sets an event aside, in the caller's transaction. For money, the rows of its stream stop there. An existing entry is kept. */
+/** Sets an event aside, in the caller's transaction. For money, the rows of its stream stop at the event. An existing entry for the event is kept. */
 export const setAside = async (
   client: pg.ClientBase,
   { name, money }: { readonly name: string; readonly money: boolean },
@@ -65,8 +65,8 @@ export const setAside = async (
     money
       ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
       : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    // A parser's message can quote any text, but this row must be accepted even if PostgreSQL refuses a character in
-    // it.
+    // A parser's message can quote any text, but this row must be accepted, even if the text has a character that PostgreSQL
+    // refuses.
     [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }

@@ -7,8 +7,8 @@ import type { Projection, Query, TableName } from '../../projections/projection.
 import { liveTable, nextTable } from './tables.ts'
 
 /**
- * A fact that only the live rows contain after the event log was restored from an older copy, so that a rebuild loses
- * it. `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
+ * A fact that only the live rows contain, because the event log was restored from an older copy. A rebuild loses this
+ * fact. `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
  */
 export type OnlyInRows = {
   readonly kind: string
@@ -55,7 +55,7 @@ export const onlyInRows = async (
   ]
 }
 
-/** Identifies exactly this loss, in any order, so that an operator can agree only to the loss that was listed. */
+/** Identifies a loss, whatever the order of its facts, so that an operator can agree only to the loss that was listed. */
 export const lossDigest = (lost: readonly OnlyInRows[]): string =>
   hash(
     'sha256',

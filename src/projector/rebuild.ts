@@ -23,11 +23,11 @@ type RebuildOptions = SecondSetOptions & {
 }
 
 export type Rebuilt = {
-  /** The events that this rebuild has read, without those of a killed rebuild before it. */
+  /** The number of events that this rebuild has read, without those of a killed rebuild that it continued. */
   readonly events: number
   readonly elapsedMs: number
   readonly switched: boolean
-  /** Whether it continued a killed rebuild. */
+  /** Whether this rebuild continued a killed one. */
   readonly resumed: boolean
   /** Money figures that differed between the replaced rows and the log. */
   readonly differences: readonly TotalDifference[]
@@ -67,7 +67,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
     const { projection } = build.folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // Rows from another history, or from before the first event, cannot be compared.
+    // Rows that come from another history, or that contain no event yet, cannot be compared.
     const comparable = !stray.includes(replaced) && replaced.position === build.position
     if (comparable) await refuseNewHalts(work, build)
     await refuseOtherTotals(work, build)
@@ -80,7 +80,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   return differences
 }
 
-/** Rows of money must not go live if they would stop at an event that the live rows have passed. */
+/** Throws if the built rows of money would stop at an event that the live rows have passed. */
 const refuseNewHalts = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,

@@ -14,7 +14,7 @@ import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts
 export type ProjectorWaits = {
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Small batches cost as much as large ones, so under load a batch is collected for at least this long. */
+  /** Under load, a batch is collected for at least this long, because small batches cost as much as large ones. */
   readonly batchIntervalMs: number
   /** How often a halted projection is checked, because a rebuild in another process may have revived it. */
   readonly revivalCheckMs: number
@@ -26,7 +26,7 @@ const projectorWaits: ProjectorWaits = {
   batchIntervalMs: 100,
   revivalCheckMs: 5_000,
 }
-/** A fenced projector only has to start again, because a rebuild replaced its rows or another projector has the lease. */
+/** The pause after being fenced. The projector only has to start again, because a rebuild replaced its rows or another projector has the lease. */
 const fencedPauseMs = 50
 
 export type ProjectorOptions = {

@@ -22,7 +22,7 @@ export type SecondSet = {
 }
 
 type OpenBuild = Build & {
-  /** The position at which it continued a killed build. */
+  /** The position at which the set continued a killed build. */
   readonly from: Position
   readonly indexed: boolean
 }
@@ -63,8 +63,8 @@ export class Cancelled extends Error {
 }
 
 /**
- * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops the remaining ones. After
- * a failure, tables that are meant to replace the live ones are kept for the next rebuild, except after `Cancelled` and
+ * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops those that remain. After a
+ * failure, tables that are meant to replace the live ones are kept for the next rebuild, except after `Cancelled` and
  * `TotalsDiffer`.
  */
 export const beside = async <Result>(
@@ -79,7 +79,7 @@ export const beside = async <Result>(
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   let leaves = false
   try {
-    // A rebuild that loses its last commits in a crash simply continues from before them.
+    // A rebuild that loses its last commits in a crash continues from the commits before them.
     await client.query('set synchronous_commit = off')
     for (const projection of options.projections)
       builds.push(await openBuild(client, projection, purpose, options))
@@ -119,7 +119,7 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await foldUp(work, inTransaction)
 }
 
-/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly its position. */
+/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly the live position. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',

@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** What is known about a stream. `broken`: it broke its rules before the requested batch, and `error` gives the reason. */
+/** What is known about a stream. `broken`: the stream broke its rules before the requested batch, and `error` gives the reason. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }
@@ -15,7 +15,7 @@ type Known =
 const statesMax = 20_000
 const pageMax = 1_000
 
-/** Folds events into the states of streams. The newest states are in memory; others are loaded before a batch needs them. */
+/** Folds events into the states of streams. The newest states are in memory; other states are loaded before a batch needs them. */
 export const stateful = (projection: StatefulProjection, options: FolderOptions): Making => {
   const { states } = projection
   const known = new LRUCache<string, Known>({ max: statesMax })
@@ -84,14 +84,14 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
 }
 
 type LoadOptions = FolderOptions & {
-  /** The next event of each stream. The state before that event is needed. */
+  /** The next event of each stream. The state before this event is needed. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
  * The states of streams before an event. They come from rows with the projector's seal, if the event's digest follows
- * from theirs. Otherwise, they are folded from the start of the stream. Throws if the log or the database cannot be
- * read.
+ * from the digest in the rows. Otherwise, the states are folded from the start of the stream. Throws if the log or the
+ * database cannot be read.
  */
 const loadStates = async (
   client: pg.ClientBase,

@@ -92,7 +92,7 @@ export const writeChanges = async (
 
 /**
  * Creates the tables, views and checkpoint of every projection that is new to this database, and drops what old
- * rebuilds have left. Several processes can run it at the same time. The projector builds new versions itself.
+ * rebuilds have left. Several processes can do this at the same time. The projector builds new versions itself.
  */
 export const prepareProjections = async (
   client: pg.ClientBase,
@@ -124,7 +124,7 @@ export const prepareProjections = async (
 /** The name of the lock that a rebuild holds, for PostgreSQL's advisory locks. */
 export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
 
-/** For how long the next rebuild can continue a killed one. After that, the killed one is dropped. */
+/** For how long the next rebuild can continue a killed one. After that, the tables of the killed rebuild are dropped. */
 const leftOverDays = 7
 
 const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {

@@ -8,7 +8,7 @@ import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection at work: its fold, and the position of its rows. */
+/** A projection in use: its fold, and the position of its rows. */
 export type Standing = {
   readonly folder: Folder
   readonly generation: number
@@ -17,7 +17,7 @@ export type Standing = {
 
 type Writing = {
   readonly client: pg.PoolClient
-  /** The projections at work. A projection whose tables are not as expected is halted and removed. */
+  /** The projections in use. A projection whose tables do not match it is halted and removed. */
   readonly standing: Set<Standing>
   readonly epoch: bigint
   readonly logger: Logger
@@ -50,7 +50,7 @@ export const createBatchWriter = (
 
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 
-/** Writes all projections in one transaction. `refused`: one of them cannot apply the batch, and nothing was written. */
+/** Writes all projections in one transaction. `refused`: one projection cannot apply the batch, and nothing was written. */
 const writeTogether = async (
   writing: Writing,
   all: readonly Standing[],
