@@ -16,7 +16,7 @@ export type AccountState = {
   adjusted: bigint
   readonly lots: Map<string, LotState>
   overrides: OverrideState[]
-  /** False: existing rows are ignored, because they may be wrong. */
+  /** If false, existing rows are ignored, because they may be wrong. */
   written: boolean
   readonly changed: {
     readonly lots: Map<string, LotState>
@@ -143,7 +143,7 @@ const grant = (
   if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
   state.overdrawn -= repaid
   const { amount } = granted
-  // All of it was returned to other lots.
+  // The whole amount was returned to other lots.
   if (amount === 0n) return
   setLot(state, {
     grantId,

@@ -56,8 +56,8 @@ const overridesTable = {
 } as const satisfies Table
 
 /**
- * Each organization's account as of a ledger revision. A process starts from it instead of reading a ledger from its
- * beginning, and balances are read from it.
+ * Each organization's account as of a ledger revision. A process starts from this account instead of reading the ledger
+ * from its beginning. Balances are read from the account too.
  *
  * A wrong row can cost time, but never changes a result. The projector always writes whole rows from the account in its
  * memory, with a seal over all of their values. If a row does not match its seal, the reader folds the ledger from the

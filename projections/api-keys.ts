@@ -52,7 +52,7 @@ export const apiKeys: StatelessProjection = {
         rotated.set(key_id, {
           key_id,
           successor_id: before.successor_id ?? successor_id,
-          // Both are in UTC and have the same format, so they can be compared as text.
+          // Both times are in UTC and have the same format, so they can be compared as text.
           grace_until: before.grace_until < grace_until ? before.grace_until : grace_until,
         })
       } else if (event.type === 'ApiKeyLimitsChanged') {
@@ -63,7 +63,7 @@ export const apiKeys: StatelessProjection = {
         if (!revoked.has(key_id)) revoked.set(key_id, { key_id, revoked_at: at, revoke_reason: reason })
       }
     }
-    // A key is issued before any other event, and the other changes affect different columns.
+    // A key's first event issues it, and all other changes affect different columns.
     return [
       insert(keysTable, issued),
       update(keysTable, [...rotated.values()], {
@@ -79,7 +79,7 @@ export const apiKeys: StatelessProjection = {
   },
 }
 
-/** Listed one by one, because members beyond the event's schema are not columns. */
+/** The members are listed one by one, because members beyond the event's schema are not columns. */
 const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
   key_id: data.key_id,
   organization_id: data.organization_id,

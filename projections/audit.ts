@@ -24,7 +24,7 @@ const entriesTable = {
 } as const satisfies Table
 
 /**
- * Positions in the event log of changes that people made; their content is read there. Calls are not included, so that
+ * Positions of changes that people made. Their content is read from the event log. Calls are not included, so that
  * changes are found quickly in a log with any number of calls.
  */
 export const audit: StatelessProjection = {
@@ -48,7 +48,7 @@ export const audit: StatelessProjection = {
   },
 }
 
-/** Members of events that name what the event concerns. */
+/** The members of events that name what an event concerns. */
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
@@ -80,14 +80,14 @@ export type AuditRow = {
 
 export type AuditFilter = {
   readonly since: string | null
-  /** Any of these actors. */
+  /** Selects the entries of any of these actors; null: of all actors. */
   readonly actors: readonly string[] | null
   readonly about: string | null
   readonly type: string | null
   readonly oldestFirst: boolean
 }
 
-/** The next entries after a position, in the requested order; null: the first entries. */
+/** The next entries after a position, in the requested order; for null, the first entries. */
 export const auditPage = (
   { since, actors, about, type, oldestFirst }: AuditFilter,
   { after, max }: { after: string | null; max: number },

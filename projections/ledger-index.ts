@@ -22,7 +22,7 @@ const correctionsTable = {
   columns: {
     organization_id: 'text not null',
     revision: 'bigint not null',
-    // The corrected charge; null if the correction concerns a balance or many charges.
+    // The corrected charge; null if the correction is of a balance or of many charges.
     adjusts: 'uuid',
     rerate_run: 'text',
   },
@@ -57,8 +57,8 @@ const thresholdsTable = {
 } as const satisfies Table
 
 /**
- * Positions and sums for questions about a call, a day or an instant, which can be answered without reading the whole
- * ledger. Each position is verified in the ledger itself.
+ * Positions and sums for questions about a call, a day or an instant. With them, such questions are answered without
+ * reading the whole ledger. Each position is verified in the ledger itself.
  */
 export const ledgerIndex: StatelessProjection = {
   name: 'ledger_index',
@@ -160,9 +160,9 @@ export const correctionsAfter = (
 export type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
- * The places of a request's calls in a ledger, and the revision up to which the rows contain it (-1: not at all).
- * Returns at least one row; its `revision` is null if there is no such call. The request's lines are selected first,
- * because a planner without statistics would read all lines of the organization.
+ * The places of a request's calls in a ledger, and the revision up to which the rows contain that ledger (-1: not at
+ * all). Returns at least one row; its `revision` is null if the request has no call. The request's lines are selected
+ * first, because a planner without statistics would read all lines of the organization.
  */
 export const placesOfRequest = (
   organizationId: string,
@@ -206,7 +206,7 @@ export const placesOfOverrides = (
   values: [organizationId, skus, before, max],
 })
 
-/** The places of calls that repeat a call, by its request id. */
+/** The places of calls that repeated an earlier call, by the earlier call's request id. */
 export const replaysOf = (
   organizationId: string,
   { repeats, max }: { repeats: string; max: number },

@@ -28,9 +28,9 @@ const linesTable = {
     rule_version: 'integer',
     price_book_version: 'integer',
     idempotent: 'boolean not null',
-    // Null for a call without an Idempotency-Key, because its event's id derives from the request id.
+    // Null for a call without an Idempotency-Key. Its event's id derives from the request id.
     event_id: 'uuid',
-    // The charge for an idempotent call. For any other call, it derives from the request id.
+    // The charge for an idempotent call. For any other call, the charge's id derives from the request id.
     charge_id: 'uuid',
     // The lot that was granted or expired.
     grant_id: 'uuid',
@@ -50,7 +50,7 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
-    // For lists of calls of all organizations by time, and of those that were refused or failed.
+    // Serves lists of all organizations' calls by time, and lists of refused or failed calls.
     'create index on $table (effective_at, ledger, revision) where calls is not null',
     `create index on $table (effective_at, ledger, revision) where calls is not null and outcome <> 'answered'`,
   ],
@@ -187,7 +187,7 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
   }
 }
 
-/** A line of zero credits, with only a place and a time. */
+/** A line of zero credits that has only a place and a time. */
 const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
   ...place,
   event_id: event.id,
@@ -227,8 +227,8 @@ export type IdempotentCallRow = {
 }
 
 /**
- * One row for each request: the place of an idempotent call by the id of its event, and the last revision with a line.
- * `revision` is null if the call does not exist.
+ * One row for each request: the place of an idempotent call, found by the id of its event, and the last revision with a
+ * line. `revision` is null if the call does not exist.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision
@@ -241,7 +241,7 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
-/** Accounts whose balance is not the sum of their movements. There must not be any. */
+/** Accounts whose balance is not the sum of their movements. There should be none. */
 export const unbalancedAccounts = (): Query<{
   organization_id: string
   movements_micro: string
@@ -272,6 +272,6 @@ export const linesOnlyInRows = (
   values: [],
 })
 
-/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id, like `ledger_key` in the database. */
+/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. `ledger_key` computes it in the database. */
 export const ledgerKeyOf = (organizationId: string): bigint =>
   Buffer.from(hash('sha256', organizationId, 'hex').slice(0, 16), 'hex').readBigInt64BE()

@@ -51,7 +51,7 @@ export type PixelDayRow = {
   readonly refused: string
 }
 
-/** An organization's days, newest first, each by domain. `domain` selects a single domain. */
+/** An organization's hits by day, newest first, and by domain. `domain` selects a single domain. */
 export const pixelDaysOf = (
   organizationId: string,
   { domain, max }: { readonly domain: string | null; readonly max: number },

@@ -54,10 +54,10 @@ export const profileCache: StatelessProjection = {
   },
 }
 
-/** A batch's result for a subject: its newest data, and whether the subject was gone afterwards. */
+/** A batch's result for a subject: the newest data, and whether the subject was gone afterwards. */
 type Row = {
   readonly data: ProfileFetched | null
-  /** The first and last time after the data, and whether the data must be deleted. */
+  /** The first and the last event after the data that say that the person is gone, and whether the data must be deleted. */
   readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
@@ -99,7 +99,7 @@ class Folding {
 
   #alias(alias: Alias): void {
     const before = this.#aliases.get(keyOf(alias))
-    // The identifier did lead to this subject once, and the subject decides whose answer may be trusted. A miss does
+    // The identifier once led to this subject, and the subject decides whose answer may be trusted. A miss does
     // not change that.
     this.#aliases.set(keyOf(alias), {
       ...alias,
@@ -125,7 +125,7 @@ class Folding {
       upsert(aliasesTable, [...this.#aliases.values()], {
         verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
       }),
-      // A person who was found by such an identifier keeps their subject.
+      // A person who was found by a former identifier keeps their subject.
       upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
@@ -153,7 +153,7 @@ const fetchedRow = (data: ProfileFetched): RowOf<typeof cacheTable> => ({
   gone_reason: null,
 })
 
-/** A row without data begins with the first time that its person was gone. */
+/** The row without data, for a person who was gone before any data was recorded. */
 const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheTable> => ({
   subject_id: last.subject_id,
   provider: first.provider,
@@ -208,7 +208,7 @@ export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => 
   values: [hmacs],
 })
 
-/** People who are erased now, but whose rows would return from a log that lacks their erasure. */
+/** People who are erased now, but whose rows would come back from a log that lacks their erasure. */
 export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
   text: `select n.subject_id from ${next('profile_cache')} n
           where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)

@@ -12,7 +12,7 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Seals rows. Without the key, someone can change a row, but the changed row is not trusted. */
+/** Seals rows. Without the key, someone can change a row, but not seal it, so the changed row is not trusted. */
 export type RowSeal = {
   /** The seal of a text, with the current key. */
   of(text: string): string
@@ -28,16 +28,16 @@ type Declared = {
   readonly version: number
   readonly prefixes: readonly string[]
   /**
-   * For money, the rows of a stream stop at an event that cannot be applied, and other streams continue. Any other read
-   * model sets the event aside and continues.
+   * If true, the rows of a stream stop at an event that cannot be applied, and other streams continue. Otherwise, the
+   * read model sets the event aside and continues.
    */
   readonly money: boolean
-  /** Its rows decide permissions, so an event that is set aside is logged as fatal. */
+  /** The rows decide permissions, so an event that is set aside is logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
   /** Statements that create more views or functions for readers, once the tables are live. */
   readonly readers?: (table: TableName) => readonly string[]
-  /** For money: the totals of its rows, by organization. New rows replace the live ones only if they match the log's totals. */
+  /** For money: the totals of the rows, by organization. New rows replace the live ones only if they match the log's totals. */
   readonly totals?: {
     readonly figures: readonly Figure[]
     readonly of: (table: TableName) => Query<Total>
@@ -50,15 +50,15 @@ export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | '
 /** `amount` is a whole number, as text. */
 type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
-/** Each batch becomes changes on its own: rows are added, or changed as the events require. */
+/** A projection that turns each batch into changes without loading rows: rows are added, or changed as the events require. */
 export type StatelessProjection = Declared & {
   readonly fold: (events: readonly ProjectedEvent[]) => Change[]
 }
 
 /**
- * Its rows are the states of streams. They are always written whole, from states in the projector's memory. Other
- * states are read from rows with a valid seal, or folded from the start of the stream. So rows that someone else wrote
- * never become part of the projector's rows.
+ * The rows are the states of streams. They are always written whole, from states in the projector's memory. States that
+ * are not in memory are read from rows with a valid seal, or folded from the start of the stream. So rows that someone
+ * else wrote never become part of the projector's rows.
  */
 export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
   readonly states: {

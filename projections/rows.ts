@@ -43,8 +43,8 @@ type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: st
  * One change to many rows of a table. All rows have the same columns.
  *
  * `insert`: new rows, whose keys must not exist. `upsert`: an existing row gets the values of `set`. `update`: the rows
- * with these keys get the values of `set`. `delete`: the rows that are equal in all given columns are deleted.
- * `keep_newest`: the rows that are further behind the column's greatest value than the interval in `set` are deleted.
+ * with these keys get the values of `set`. `delete`: deletes the rows that are equal in all given columns.
+ * `keep_newest`: deletes the rows that are further behind the column's greatest value than the interval in `set`.
  */
 export type Change = {
   readonly kind: 'insert' | 'upsert' | 'update' | 'delete' | 'keep_newest'
@@ -90,7 +90,7 @@ export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T
   set: {},
 })
 
-/** Deletes the rows that are further behind the greatest value of `column`, the first of the key, than `interval`. */
+/** Deletes the rows whose `column` is further behind its greatest value than `interval`. `column` must be the first of the key. */
 export const keepNewest = <T extends Table>(
   table: T,
   column: keyof T['columns'] & string,
@@ -184,13 +184,13 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** Writes values as PostgreSQL text where `String` does not suffice. */
+/** Writers for the SQL types whose values `String` does not write as PostgreSQL expects. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
 }
 
-/** The text form of a PostgreSQL array. node-postgres takes half as long again to write it. */
+/** The text form of a PostgreSQL array. node-postgres needs one and a half times as long to write it. */
 const arrayOf = (texts: readonly (string | null)[]): string => {
   const quoted = texts.map((text) =>
     text === null ? 'NULL' : /["\\]/.test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : `"${text}"`,

@@ -7,7 +7,7 @@ export const lastLineOf = (organizationId: string): Query<{ revision: string | n
   values: [organizationId],
 })
 
-/** Places where a request's calls may be, in one organization or, with null, in any. Only the ledger itself proves them. */
+/** Places where a request's calls may be, in one organization or, with null, in any. Callers must check each place in the ledger itself. */
 export const callsOfRequest = (
   requestId: string,
   organizationId: string | null,
@@ -27,7 +27,7 @@ export const callOfEvent = (
   values: [eventId],
 })
 
-/** How many lines are searched for a neighbour: more than ever lie between two calls. */
+/** How many lines are searched for the nearest call. More lines never lie between two calls. */
 const neighbourWithin = 10_000
 
 /** The nearest other call of an organization, before or after a revision. */

@@ -5,7 +5,7 @@ import { organizationOf } from './usage.ts'
 
 /** Calls and credits by minute for two days, and by hour for 90 days, for the overview and charts of short ranges. */
 
-/** Intervals for the database. They count back from the newest bucket. */
+/** Intervals for the database, counted back from the newest bucket. */
 const minutesKept = '2 days'
 const hoursKept = '90 days'
 const minutesKeptMs = 2 * 86_400_000
@@ -14,7 +14,7 @@ const columns = {
   at: 'timestamptz not null',
   organization_id: 'text not null',
   key_id: 'text not null',
-  // 'any' for calls over a rate limit, which are not counted by capability.
+  // 'any' for calls over a rate limit, because they are not counted by capability.
   capability: 'text not null',
   outcome: 'text not null',
   // Empty if there was no error.
@@ -38,8 +38,8 @@ type Bucket = { -readonly [Column in keyof typeof columns]: RowOf<typeof hoursTa
 }
 
 /**
- * A bucket is removed when a newer one is further ahead than its table keeps. Later amounts for such a bucket are
- * removed with it. So the rows depend only on the events, not on their division into batches.
+ * A bucket is removed when it is older than the newest bucket by more than its table keeps. Later amounts for a removed
+ * bucket are removed too. So the rows depend only on the events, not on their division into batches.
  */
 export const usageBuckets: StatelessProjection = {
   name: 'usage_buckets',
@@ -67,7 +67,7 @@ export const usageBuckets: StatelessProjection = {
       if (bucket.at > newest) newest = bucket.at
       add(hours, { ...bucket, at: `${bucket.at.slice(0, 13)}:00Z` })
     }
-    // A rebuild would write the minutes of years, only to remove them.
+    // A rebuild would otherwise write the minutes of years, only to remove them.
     const oldest = new Date(Date.parse(newest) - minutesKeptMs).toISOString()
     const sums = {
       calls: 't.calls + excluded.calls',
@@ -129,7 +129,7 @@ const bucketsOf = (event: ProjectedEvent): Bucket[] => {
 
 const minuteOf = (instant: string): string => `${instant.slice(0, 16)}Z`
 
-/** When a day's calls were counted, or the day's last minute if that was later. */
+/** The instant at which a day's calls were counted or, if that is after the day, the day's last minute. */
 const withinDay = (instant: string, window: string): string => {
   const day = window.slice(0, 10)
   return instant.startsWith(day) ? instant : `${day}T23:59`

@@ -84,7 +84,7 @@ export type UsageGroup = (typeof usageGroups)[number]
 const groupColumns = { day: 'day::text', capability: 'capability', key: 'key_id', rule: 'rule' } as const
 
 export type UsageGroupRow = {
-  /** Null in the only row if there was no usage. */
+  /** Null if there was no usage. The query then returns only this row. */
   name: string | null
   calls: string
   answered: string
@@ -95,7 +95,7 @@ export type UsageGroupRow = {
   position: string | null
 }
 
-/** An organization's usage between two days (inclusive), by group, with the position up to which it is known. At least one row. */
+/** An organization's usage between two days (inclusive), by group, with the position up to which the usage is known. Returns at least one row. */
 export const usageBetween = (
   organizationId: string,
   { from, to, groupBy, max }: { from: string; to: string; groupBy: UsageGroup; max: number },
