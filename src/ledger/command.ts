@@ -139,8 +139,8 @@ export class CommandRefused extends Error {
 }
 
 /**
- * The key for the first refund or reversal of a call's charge, from the call's first event id. They all use this
- * key, so only one is written.
+ * The key for the first refund or reversal of a call's charge, from the call's first event id. They all use this key,
+ * so only one is written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 

@@ -5,8 +5,8 @@ import type { Allocation } from '../../events/credits.ts'
 /**
  * A balance as of one instant (`atMs`), as it was known at another (`knownAtMs`).
  *
- * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The grant's lot is
- * then below zero until the grant, but the total is still correct.
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The grant's
+ * lot is then below zero until the grant, but the total is still correct.
  */
 export type AsOf = {
   /** The latest effective time that counts. */

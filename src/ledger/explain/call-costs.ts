@@ -47,8 +47,8 @@ export type CallCost = {
 }
 
 /**
- * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be of one ledger,
- * in order and without gaps, from the call's `KeyUsed` or earlier.
+ * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be of one ledger, in
+ * order and without gaps, from the call's `KeyUsed` or earlier.
  */
 export const costsOf = async (
   events: AsyncIterable<DecodedEvent> | Iterable<DecodedEvent>,

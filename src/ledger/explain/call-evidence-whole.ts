@@ -8,8 +8,8 @@ import { type CallEvidence, callsIn, lotIdOf, type RecordedCall } from './call-e
 const pageMax = 1_000
 
 /**
- * Like `findCall`, but reads the whole ledger and no read models. Null if the ledger does not record the
- * call individually. Throws `StreamMissing` if the ledger does not exist.
+ * Like `findCall`, but reads the whole ledger and no read models. Null if the ledger does not record the call
+ * individually. Throws `StreamMissing` if the ledger does not exist.
  */
 export const findCallInAll = async (
   eventLog: Pick<EventLog, 'read'>,

@@ -8,8 +8,8 @@ import { readRun, runOnLedger } from '../rerate/run.ts'
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. Corrections are
- * few, so all of them are in memory. Calls are not, because there may be ten million.
+ * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. Corrections are few,
+ * so all of them are in memory. Calls are not, because there may be ten million.
  */
 export type Corrections = {
   readonly byCharge: ReadonlyMap<string, readonly Correction[]>

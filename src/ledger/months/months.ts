@@ -139,8 +139,8 @@ export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed
 }
 
 /**
- * The balance when a month began. If the previous month is not closed, its events are read. In that case, `to` is the last
- * revision that was read, if the end of the ledger was reached.
+ * The balance when a month began. If the previous month is not closed, its events are read. In that case, `to` is the
+ * last revision that was read, if the end of the ledger was reached.
  */
 export const openingOf = async (
   eventLog: Log,

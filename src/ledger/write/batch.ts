@@ -65,8 +65,8 @@ export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({
 export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
- * Decides queued commands, in order, until the batch is full. Each command is decided on the account after the
- * previous ones. Stops before a command for which the ledger must be searched first.
+ * Decides queued commands, in order, until the batch is full. Each command is decided on the account after the previous
+ * ones. Stops before a command for which the ledger must be searched first.
  */
 export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
   const broken: Batch['refused'] = []
@@ -283,9 +283,9 @@ const findOut = async (
 const decidePauseMaxMs = 100
 
 /**
- * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty, a fence
- * fills it, so that the batch can never be written afterwards. Retries until the place is decided, and calls `failed`
- * after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
+ * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty,
+ * a fence fills it, so that the batch can never be written afterwards. Retries until the place is decided, and calls
+ * `failed` after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
  */
 export const decidePlace = async (
   batch: Batch,

@@ -215,8 +215,8 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 
 /**
  * Watches whether the event log accepts appends. With a full disk, reads succeed but appends fail. The process then
- * receives no calls, so it must test by itself whether appends succeed again. The test appends a useful fact: that
- * they do, and when they began to fail.
+ * receives no calls, so it must test by itself whether appends succeed again. The test appends a useful fact: that they
+ * do, and when they began to fail.
  */
 type AppendWatch = {
   failed(error: Error): void

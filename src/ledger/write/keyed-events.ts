@@ -9,8 +9,8 @@ import { ledgerStream } from '../../events/streams.ts'
 
 /**
  * Finds calls with an Idempotency-Key, which can be repeated, in a ledger. The projection contains older calls. This
- * process remembers the places of later calls that it has read or appended, so that each event is read once and not
- * by every call. A forgotten place is read again.
+ * process remembers the places of later calls that it has read or appended, so that each event is read once and not by
+ * every call. A forgotten place is read again.
  */
 export type KeyedEvents = {
   /** The event log for ledgers. Events that pass through it are noted. */

@@ -21,8 +21,8 @@ import type { Committed } from '../command.ts'
  */
 
 /**
- * Returns the stored account from which folding starts. Null: there is none. `not sealed`: the account was not written by the
- * projector. A wrong snapshot costs time, but never changes the result.
+ * Returns the stored account from which folding starts. Null: there is none. `not sealed`: the account was not written
+ * by the projector. A wrong snapshot costs time, but never changes the result.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 

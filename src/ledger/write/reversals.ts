@@ -15,8 +15,9 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown, because they
- * cannot repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
+ * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown,
+ * because they cannot repeat the call. A call with a key is charged once, and its caller gets the answer by repeating
+ * it.
  *
  * Only this process remembers which reversals are due. If it stops first, it logs them for "ledger reverse".
  */
