@@ -17,8 +17,9 @@ type Log = Pick<EventLog, 'append' | 'read'>
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
- * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, because their writers already know the
- * last digest. Throws what `appendUntilKnown` throws, and `AppendConflict` if the stream does not end at `expected`.
+ * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, because their writers already
+ * know the last digest. Throws what `appendUntilKnown` throws, and `AppendConflict` if the stream does not end at
+ * `expected`.
  */
 export const appendChained = async (
   eventLog: Log,

@@ -9,9 +9,9 @@ const conflictsMaxMs = 10_000
 const pauseMaxMs = 50
 
 /**
- * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the
- * revision, so that repeated events are recognized. Not for ledgers, where earlier events decide whether a command may
- * be appended.
+ * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on
+ * the revision, so that repeated events are recognized. Not for ledgers, where earlier events decide whether a command
+ * may be appended.
  *
  * Throws what `appendUntilKnown` throws, and `AppendConflict` after several seconds of conflicts.
  */

@@ -23,8 +23,8 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule
- * 3). Once the outcome was unknown, only success or a conflict makes it known. If the second copy is refused, the first may still be in the log,
- * and even a rewritten log can contain it if a standby took over.
+ * 3). Once the outcome was unknown, only success or a conflict makes it known. If the second copy is refused, the first
+ * may still be in the log, and even a rewritten log can contain it if a standby took over.
  *
  * Throws what `EventLog.append` throws, but `UnknownOutcome` only after `unknownMs`.
  */

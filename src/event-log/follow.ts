@@ -15,8 +15,8 @@ export type Following = {
   /** Resolves when everything that was in the log at the start has been applied. Rejects with the final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows. Returns
-   * to null when a new subscription delivers events. A final failure stays.
+   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows.
+   * Returns to null when a new subscription delivers events. A final failure stays.
    */
   failure(): Error | null
   stop(): Promise<void>

@@ -1,6 +1,6 @@
 /**
- * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end.
- * If every failure were logged, the cause would be hard to find.
+ * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end. If
+ * every failure were logged, the cause would be hard to find.
  */
 export type Outage = {
   /** Reports a failure. After a minute without failures, the next one begins a new outage, even if `works` was not called. */

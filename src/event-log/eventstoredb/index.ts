@@ -150,8 +150,8 @@ const streamsOf = async (
 }
 
 /**
- * The part of a server's log whose stream names start with a prefix, as a log of its own. In this log, the names have no prefix,
- * because digests cover stream names.
+ * The part of a server's log whose stream names start with a prefix, as a log of its own. In this log, the names have
+ * no prefix, because digests cover stream names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

@@ -156,7 +156,8 @@ const giveRights = async ({
 
 /**
  * The current `$settings` with the user added. Named users keep their rights. A right that names no user belongs to
- * everyone. On a server that is not shared, such rights are restricted to the user, and deleting streams to administrators.
+ * everyone. On a server that is not shared, such rights are restricted to the user, and deleting streams to
+ * administrators.
  */
 export const settingsFor = (
   before: Settings,

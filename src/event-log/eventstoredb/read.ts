@@ -123,9 +123,9 @@ const ownEventsMax = 1_000
 export const searchSilenceMs = 60_000
 
 /**
- * The position of the last event whose stream has the prefix, on a server that other software uses too. This function remembers
- * how far it has searched, because millions of other events can follow the last one of a quiet service, and health checks need
- * the position every second.
+ * The position of the last event whose stream has the prefix, on a server that other software uses too. This function
+ * remembers how far it has searched, because millions of other events can follow the last one of a quiet service, and
+ * health checks need the position every second.
  */
 export const createOwnHead = (
   prefix: string,
@@ -158,9 +158,9 @@ export const createOwnHead = (
 }
 
 /**
- * The event at exactly this position, or null. The server refuses a position without an event, but with the same message as
- * when it has a problem itself. So null is returned only if the end of the log can be read and the position is
- * then refused again.
+ * The event at exactly this position, or null. The server refuses a position without an event, but with the same
+ * message as when it has a problem itself. So null is returned only if the end of the log can be read and the position
+ * is then refused again.
  */
 export const readAt = async (
   connection: Connection,

@@ -45,8 +45,8 @@ type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
   /**
-   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, so it
-   * accepts no appends.
+   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, so
+   * it accepts no appends.
    */
   readonly seenHead: () => Position
 }

@@ -21,8 +21,8 @@ import { createWakeUp, type WakeUp } from './wake-up.ts'
 /**
  * The event log in PostgreSQL: the embedded default, also fit for production. An append is one row.
  *
- * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their order and
- * durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.
+ * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their
+ * order and durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.
  */
 
 const readersMax = 4

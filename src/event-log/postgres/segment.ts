@@ -17,10 +17,10 @@ import {
 } from '../port.ts'
 
 /**
- * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create
- * a context and load the dictionary for every frame, which takes several times as long as compressing one call.
- * Node.js documents no way to reuse a context, so this code uses the handle that those functions use, and falls back to
- * those functions if the handle is missing. The frames are identical.
+ * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create a
+ * context and load the dictionary for every frame, which takes several times as long as compressing one call. Node.js
+ * documents no way to reuse a context, so this code uses the handle that those functions use, and falls back to those
+ * functions if the handle is missing. The frames are identical.
  */
 
 /**
@@ -79,10 +79,10 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
 }
 
 /**
- * The events of one append are one row of `log_segments`. It contains ids of 16 bytes each, and type, data and metadata as one
- * text, separated by U+001E, in a zstd frame. The dictionary contains the text that most events have in common, so that
- * a single call needs a third of the space. A frame can be opened only with its own dictionary, so the file never
- * changes.
+ * The events of one append are one row of `log_segments`. It contains ids of 16 bytes each, and type, data and metadata
+ * as one text, separated by U+001E, in a zstd frame. The dictionary contains the text that most events have in common,
+ * so that a single call needs a third of the space. A frame can be opened only with its own dictionary, so the file
+ * never changes.
  *
  * PostgreSQL itself compresses only rows above 2 kB, so a single call would need 2.3 times as much space, and the
  * embedded build has no lz4.

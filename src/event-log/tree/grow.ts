@@ -62,8 +62,8 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 }
 
 /**
- * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if stored tiles or
- * positions are missing. `known`: the number of positions stored for that tile.
+ * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if
+ * stored tiles or positions are missing. `known`: the number of positions stored for that tile.
  */
 export const stackAt = async (
   store: TreeStore,
