@@ -31,7 +31,7 @@ export const makeDataDir = async (
   const path = resolve(dataDir)
   try {
     await makeDirectory(path)
-    // A path below a file does not exist, so this also distinguishes a directory from a file.
+    // A path below a file does not exist, so this check also distinguishes a directory from a file.
     await access(`${path}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (cause) {
     const code = codeOf(cause) ?? 'unknown'
@@ -50,12 +50,12 @@ const makeDirectory = async (path: string): Promise<void> => {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // The path may be a file; the caller checks that.
+    // The path may be a file, which the caller checks.
     if (codeOf(error) === 'EEXIST') return
     if (codeOf(error) !== 'ENOENT') throw error
     await makeDirectory(dirname(path))
     await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
-      // Another process was first.
+      // Another process created the directory first.
       if (codeOf(again) !== 'EEXIST') throw again
     })
   }

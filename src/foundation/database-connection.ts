@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 
-/** Also how long an operator at the command line waits for a server that does not answer. */
+/** How long a connection attempt may take. An operator at the command line waits this long for a server that does not answer. */
 const connectTimeoutMs = 10_000
-/** Longer than any migration of another process, and than any lock that a migration waits for. */
+/** Longer than any migration of another process takes, and than any lock that a migration waits for is held. */
 export const lockTimeoutMs = 600_000
 
 /** A server that cannot be reached or used. `message` names the server and the reason, never the password. */
@@ -13,7 +13,7 @@ export class DatabaseUnfit extends Error {
 
 const oldestVersion = 160_000
 
-/** Throws `DatabaseUnfit` for an old server: statements would otherwise fail one by one, in the middle of calls. */
+/** Throws `DatabaseUnfit` for an old server, because statements would otherwise fail one by one, in the middle of calls. */
 export const refuseOld = async (client: pg.Client): Promise<void> => {
   const { rows } = await client.query<{ number: number; version: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
@@ -25,7 +25,7 @@ export const refuseOld = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** SQLSTATE of a server that is starting, recovering or stopping: the only connection failure that is temporary. */
+/** SQLSTATE of a server that is starting, recovering or stopping. No other connection failure is temporary. */
 const cannotConnectNow = '57P03'
 const waitPauseMs = 250
 

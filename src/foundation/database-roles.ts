@@ -2,8 +2,8 @@
  * The rights of roles in the database. The role that migrates owns the schema. The service's role reads and writes its tables, owns the
  * schemas of read models and jobs, and can only append to the event log. If both are one role, nothing is separated.
  *
- * Every migration repeats this, because a restored dump or a recreated role has lost its rights. If nothing changed, that costs a few
- * queries.
+ * Every migration grants these rights again, because a restored dump or a recreated role has lost them. If nothing changed, this costs a
+ * few queries.
  */
 import pg from 'pg'
 
@@ -19,7 +19,7 @@ export class RoleUnfit extends Error {
   override name = 'RoleUnfit'
 }
 
-/** Returns the role in a connection URL, or else pg's default, which may be an environment variable. */
+/** Returns the role in a connection URL. If there is none, returns pg's default, which may be an environment variable. */
 const roleOf = (url: string): { name: string; password: string } => {
   const { user, password } = new pg.Client({ connectionString: url })
   return { name: user ?? '', password: typeof password === 'string' ? password : '' }
@@ -55,7 +55,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
 
 const insufficientPrivilege = '42501'
 
-/** A process that only has the owner's URL would take over the schemas of the running service and stop it. */
+/** Refuses to take over the service's schemas, because a process that has only the owner's URL would stop the running service by doing so. */
 const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
   const { rows } = await client.query<{ service: string }>(
     `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
@@ -98,7 +98,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   })
 }
 
-/** Objects in the service's schemas that it does not own yet. Parts of a table change owner together with the table. */
+/** Objects in the service's schemas that the service does not own yet. Parts of a table change owner together with the table. */
 const strangers = `
   select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
     from pg_class c
@@ -160,7 +160,7 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
 
 /**
  * Allows statements to omit the schema, also in psql, because the path is stored in the database. Tables that the service creates go into
- * `projections`. For the owner, its own schema comes first, so that the service cannot hide a table there behind one of its own.
+ * `projections`. In the owner's path, the owner's schema comes first, so that no table of the service can hide one of the owner's tables.
  */
 const setPaths = async (client: pg.Client, { owner, service, schema }: Roles): Promise<void> => {
   const { rows } = await client.query<{ database: string; mine: boolean }>(

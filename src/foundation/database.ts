@@ -21,7 +21,7 @@ type OnLost = ((error: Error) => void) | undefined
 const poolMax = 8
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
-/** Limits how long a connection may still lead to the old server after a failover. */
+/** A connection is replaced after this time, because after a failover it may still lead to the old server. */
 const connectionLifetimeSeconds = 60
 
 /** Opens the operator's database or starts the embedded one, and migrates it. Throws `ConfigError`. */
@@ -36,10 +36,10 @@ export const openDatabase = async (
   }: {
     readonly logger: Logger
     readonly waitMs: number
-    /** As for `startEmbeddedPostgres`. */
+    /** See `startEmbeddedPostgres`. */
     readonly onLost?: OnLost
     readonly closing: Closing
-    /** As for `migrate`. */
+    /** See `migrate`. */
     readonly upTo?: number
   },
 ): Promise<Database> => {
@@ -63,8 +63,8 @@ export const openDatabase = async (
 }
 
 /**
- * Reads the database as the role that owns its schema. Migrates nothing, and creates no embedded PostgreSQL: if there is no database
- * yet, `look` gets null. Throws as `openDatabase`.
+ * Reads the database as the role that owns its schema. Migrates nothing, and creates no embedded PostgreSQL: if there is no database yet,
+ * `look` gets null. Throws the same errors as `openDatabase`.
  */
 export const beforeMigrations = async <Found>(
   config: Config,
@@ -82,7 +82,7 @@ export const beforeMigrations = async <Found>(
   }
 }
 
-/** Returns the names of the migrations that `openDatabase` would apply; applies none. Throws as `openDatabase`. */
+/** Returns the names of the migrations that `openDatabase` would apply; applies none. Throws the same errors as `openDatabase`. */
 export const migrationsToApply = (
   config: Config,
   options: { readonly logger: Logger; readonly waitMs: number },
@@ -102,7 +102,7 @@ const locateDatabase = async (
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 
-/** Reports an unsuitable database as a bad value of the variable that names it. */
+/** Reports an unsuitable database as an invalid value of the variable that names the database. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
     await migrate(options)

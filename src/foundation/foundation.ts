@@ -45,7 +45,7 @@ export type Foundation = Database & {
   readonly competition: Competition
   /** Watches the disk of the embedded PostgreSQL, or nothing if the database is the operator's own. */
   readonly diskSpace: DiskWatch
-  /** What this process's reads and appends of the ledger show about calls with Idempotency-Keys. */
+  /** The places of calls with Idempotency-Keys that this process has read or appended. */
   readonly keyedEvents: KeyedEvents
   /** The name of the event log, without secrets. */
   readonly eventLogName: string
@@ -79,7 +79,7 @@ export const gated = (foundation: Foundation): Foundation => ({
 type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
-  /** As for `openOwnEventLog`. */
+  /** See `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
   /** Opens even a closed or partly restored installation, for the commands that close or restore it. */
@@ -110,7 +110,7 @@ export const openFoundation = (
     const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, onLost, closing })
     const { pool } = database
-    // Checked before anything is written, so that a continued restore finds the database unchanged.
+    // The mark is checked before anything is written, so that a continued restore finds the database unchanged.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, {
@@ -166,7 +166,7 @@ export const openFoundation = (
 /** One gate for each server that calls depend on. If the event log is in the database, both are the same gate. */
 type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
-/** Limits connecting and the query, each. Longer than the gate waits, because a late answer still counts. */
+/** Limits the connection attempt and the query separately. Longer than the gate waits, because a late answer still counts. */
 const askedMs = 3_000
 
 type GatesOptions = {
@@ -212,7 +212,7 @@ const askDatabase = async (url: string): Promise<void> => {
   }
 }
 
-/** Returns the same pool, but it refuses queries while the database does not answer. Closing one closes both. */
+/** Returns a pool that refuses queries while the database does not answer. Closing it closes the given pool, and vice versa. */
 const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

@@ -17,7 +17,7 @@ import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 /**
  * The installation key in the event log. The newest event of its stream contains the slots, so the log alone is enough to restore the key.
- * Of two concurrent rotations, the expected revision allows only one.
+ * If two rotations run at once, the expected revision allows only one.
  */
 
 type Log = Pick<EventLog, 'append' | 'read'>
@@ -36,7 +36,7 @@ export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<Wr
   return null
 }
 
-/** The same for a log that is in use, which always has a key. */
+/** Like `wrappedKeyIn`, for a log that is in use, which always has a key. */
 export const standingKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey> => {
   const wrapped = await wrappedKeyIn(eventLog)
   if (wrapped === null) throw new Error('the event log has no installation key')
@@ -93,7 +93,7 @@ export const isBegun = async (
   eventLog: Pick<EventLog, 'read'>,
   variable = 'EVENT_LOG_URL',
 ): Promise<boolean> => {
-  // Read first: every log gets its first event before prices, so a log that has only prices is an older one.
+  // Prices are read first. Every log gets its first event before prices, so a log that has only prices is from before 1.0.
   const isUsed = (await readOr(eventLog, priceBookStream, { max: 1 })).length > 0
   const [first] = await readOr(eventLog, installationStream, { max: 1 })
   if (first === undefined && !isUsed) return false
@@ -132,7 +132,7 @@ export const openInstallationKey = async (
   return open.key
 }
 
-/** One for the current SECRET_KEY and one for the next. */
+/** One slot for the current SECRET_KEY and one for the next. */
 export const slotsMax = 2
 
 export const wrongKeyText = ({ slots }: WrappedKey): string =>

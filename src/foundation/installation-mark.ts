@@ -3,15 +3,15 @@ import { ConfigError } from '../config.ts'
 
 /**
  * A mark that prevents every start on a database, because a final backup closed the installation, or because a restore is not complete.
- * Calls charged there would be missing in the installation that continues, and nobody could decide later which ledger is right.
+ * Calls charged on this database would be missing in the installation that continues, and no one could decide later which ledger is right.
  */
 export type InstallationMark = {
-  /** The id of the backup, or any id if the final backup is not made yet. */
+  /** The id of the final backup. Any id if it is not made yet. */
   readonly backupId: string
   readonly state: 'left' | 'arriving'
-  /** The file of the final backup; for a restore, the name of the target event log without secrets. */
+  /** For a final backup, its file. For a restore, the name of the target event log without secrets. */
   readonly elsewhere: string
-  /** For a restore: the database already contains the rows. */
+  /** For a restore: whether the database already contains the rows. */
   readonly loaded: boolean
   readonly since: Date
 }
@@ -39,7 +39,7 @@ export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> 
   await client.query('delete from installation_mark')
 }
 
-/** Returns the reason why nothing starts on this database, and the remedy. */
+/** Returns why nothing starts on this database, and the remedy. */
 export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
   state === 'arriving'
     ? [

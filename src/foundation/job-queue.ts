@@ -8,7 +8,7 @@ export const jobsApplication = 'jobs'
 
 const stopTimeoutMs = 2_000
 
-/** Opens a connection that requests jobs and runs none. The queue's schema must exist: a migration creates it. */
+/** Opens a connection that requests jobs and runs none. The queue's schema must exist. A migration creates it. */
 export const openBoss = async (
   url: string,
   logger: Logger,
@@ -27,8 +27,8 @@ export const openBoss = async (
 }
 
 /**
- * Makes the processes that run these jobs look for them now instead of within 30 s. pg-boss wakes them for a new job, but not for one that is
- * retried.
+ * Makes the processes that run these jobs look for them now instead of within 30 s. pg-boss wakes processes for a new job, but not for one
+ * that is retried.
  */
 export const wakeWorkers = async (pool: Pick<pg.Pool, 'query'>, jobs: readonly string[]): Promise<void> => {
   await pool.query(

@@ -13,7 +13,7 @@ const onTerminal = (): DestinationStream => {
   return { write: (line) => void process.stderr.write(pretty(line)) }
 }
 
-/** Characters in JSON text that would move the terminal's cursor. Line breaks in a stack are kept. */
+/** Matches characters in JSON text that would move the terminal's cursor. Line breaks in a stack are kept. */
 const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
 
 /** Turns a line of JSON into readable lines. Untrusted text in it cannot control the terminal. */
@@ -28,8 +28,8 @@ export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: 
 }
 
 /**
- * Members that pg adds to its errors and that are not logged: the client with the key that cancels its queries, and server texts that quote
- * rows, which may contain personal data.
+ * Members that pg adds to its errors and that must not be logged: the client, which contains the key that cancels its queries, and server
+ * texts that quote rows, which may contain personal data.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
 /** Nested errors below this depth are not logged. */

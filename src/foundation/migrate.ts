@@ -13,7 +13,7 @@ import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
 
-/** Any constant is possible, as long as all versions use the same one. */
+/** An arbitrary constant, which must be the same in all versions. */
 const ADVISORY_LOCK = 7_220_186_521n
 
 export type MigrateOptions = {
@@ -31,11 +31,12 @@ export type MigrateOptions = {
 }
 
 /**
- * Applies the missing files in order, each in a transaction, and returns their names. Of several concurrent runners, one applies the files and
- * the others wait. A failed file changes nothing. Files must not contain `begin`, `commit` or anything that cannot run in a transaction.
+ * Applies the missing files in order, each in a transaction, and returns their names. If several processes do this at once, one applies the
+ * files and the others wait. A failed file changes nothing. Files must not contain `begin`, `commit` or anything that cannot run in a
+ * transaction.
  *
  * Throws an Error with the file and the remedy if the numbers have a gap or a duplicate, if an applied file was edited, if a newer version
- * migrated the database, or if a file fails. Throws `DatabaseUnfit` without a connection, or if a release before 1.0 migrated the database.
+ * migrated the database, or if a file fails. Throws `DatabaseUnfit` if it cannot connect, or if a release before 1.0 migrated the database.
  */
 export const migrate = async ({
   url,
@@ -72,7 +73,7 @@ export const migrate = async ({
   }
 }
 
-/** Returns the files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws as `migrate`. */
+/** Returns the files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws the same errors as `migrate`. */
 export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
   const files = await readMigrations(MIGRATIONS_DIR)
   if (client === null) return files.map(({ fileName }) => fileName)
@@ -92,7 +93,7 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
   return rows
 }
 
-/** Returns the schema of the tables, even if they do not exist yet. The search path may begin with another schema: see `arrangeRoles`. */
+/** Returns the schema of the tables, even if they do not exist yet. The search path may begin with another schema (see `arrangeRoles`). */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
@@ -100,7 +101,7 @@ const schemaOf = async (client: pg.Client): Promise<string> => {
   return rows[0]?.schema ?? 'public'
 }
 
-/** True for the service's own role if everything is applied. The owner continues, because roles may have lost their rights. */
+/** Whether there is nothing to do: everything is applied, and this is the service's own role. The owner continues, because roles may have lost their rights. */
 const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
     `select c.oid is not null as made, pg_has_role(current_user, c.relowner, 'usage') as owns,
@@ -142,7 +143,7 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
         `${path} is not named like a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
       )
     }
-    // A checkout on Windows may have other line ends, but counts as the same file.
+    // A file from a checkout on Windows may have other line ends, but counts as unchanged.
     const sql = (await readFile(path, 'utf8')).replaceAll('\r\n', '\n')
     const sha256 = createHash('sha256').update(sql).digest('hex')
     files.push({ number: Number(digits), fileName, path, sql, sha256 })
@@ -198,7 +199,7 @@ const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): 
 }
 
 /**
- * A deferred foreign key that is violated until `KEEP` and checked at commit. A file that contains a commit therefore fails as a whole,
+ * A deferred foreign key, which is violated until `KEEP` and checked at commit. A file that contains a commit therefore fails as a whole,
  * instead of leaving its first half in the database.
  */
 const PROMISE = `
@@ -207,7 +208,7 @@ const PROMISE = `
   insert into pg_temp.migration_start values (1)`
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
-/** Applies the file and inserts its row in one transaction. Settings that a file changes do not affect the next one. */
+/** Applies the file and inserts its row in one transaction. Settings that a file changes do not affect the next file. */
 const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
     await client.query('reset all')
@@ -219,7 +220,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
       file.fileName,
       file.sha256,
     ])
-    // Has no parameters, because only the simple protocol accepts several statements.
+    // The query has no parameters, because only the simple protocol accepts several statements.
     await client.query(file.sql)
     await client.query(KEEP)
     await client.query('commit')

@@ -2,13 +2,13 @@ import { variableNames } from '../config.ts'
 import { nearest } from './nearest.ts'
 
 /**
- * Finds environment variables that are not read but look as if they were meant for this service. A misspelt variable causes no error: its
+ * Finds environment variables that are not read but look as if they were meant for this service. A misspelt variable causes no error. Its
  * default applies, and the service may use another address or directory than its operator expects.
  */
 
 type Misspelt = {
   readonly name: string
-  /** The variable that was probably meant; null: the name begins like some of ours but is not close to any. */
+  /** The variable that was probably meant. Null: the name begins like some of our variables but is not close to any. */
   readonly meant: string | null
   /** The replacement of a variable of an earlier version. */
   readonly instead?: string
@@ -25,12 +25,12 @@ const removed: Readonly<Record<string, string>> = {
     'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/backup.md, "How do I rotate SECRET_KEY?"',
 }
 
-/** Variables of other programs, and names that look like ours by chance. */
+/** Variables of other programs, and names that are similar to ours by chance. */
 const others = new Set([
   ...['HOME', 'PORT', 'PATH', 'PROFILE', 'API_HOSTNAME', 'DASHBOARD_HOSTNAME', 'DATABASE_PASSWORD'],
   ...['EVENT_LOG_PASSWORD', 'REDIS_PASSWORD', 'SECRET_KEY_BASE', 'LOGLEVEL', 'HOSTNAME', 'HOSTTYPE'],
 ])
-/** Kubernetes sets variables with the name of each service in every container. */
+/** In every container, Kubernetes sets variables that contain the name of each service. */
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
 /** Hardly any other program has variables with these beginnings. */
 const families = /^(?:EVENT_LOG|METRICS|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/

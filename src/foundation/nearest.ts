@@ -1,11 +1,11 @@
-/** Every word is close to a short word, so a short word allows fewer changes. */
+/** Words up to this length allow fewer changes, because every word is close to a short word. */
 const shortLengthMax = 6
-/** A longer text is not a misspelling of ours, and the cost of comparing is the product of both lengths. */
+/** Longer texts are not compared. They are not a misspelling of ours, and the cost of comparing is the product of both lengths. */
 const wordLengthMax = 100
 
 /**
- * Returns the known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one in a short word.
- * Null if no word is that close.
+ * Returns the known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one such change in a
+ * short word. Null if no word is that close.
  */
 export const nearest = (word: string, known: readonly string[]): string | null => {
   if (word.length > wordLengthMax) return null

@@ -19,7 +19,7 @@ export const openNamed = async (
 ): Promise<EventLog> => {
   try {
     if (isPostgres(url)) return openPostgresEventLog({ url, logger })
-    // Loaded only if needed, because the client and its protocol take memory and a quarter of a second.
+    // The client is loaded only if needed, because it and its protocol take memory and a quarter of a second.
     const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
     return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
   } catch (error) {

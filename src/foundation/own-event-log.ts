@@ -19,9 +19,9 @@ import { openNamed, telling } from './open-event-log.ts'
 
 type OwnEventLogOptions = {
   readonly logger: Logger
-  /** Opens even if the read models were built from another event log, for the commands that correct that. */
+  /** Opens the log even if the read models were built from another one, for the commands that correct that. */
   readonly anyEventLog: boolean
-  /** Opens even if the event log was restored from an older copy, for the commands that examine or correct that. */
+  /** Opens the log even if it was restored from an older copy, for the commands that examine or correct that. */
   readonly anyHistory: boolean
   /** Called before anything is written to the log. An error stops the start. */
   readonly openKey: (eventLog: EventLog) => Promise<InstallationKey>
@@ -43,7 +43,7 @@ export const openOwnEventLog = async (
   const eventLog = await openNamed(named, logger)
   closing.add(() => eventLog.close())
   const key = await telling(named, async () => {
-    // Checked before the log's name is stored: read models cannot come from a log that never answered.
+    // The log is read before its name is stored, because read models cannot come from a log that never answered.
     await eventLog.head()
     if (!anyEventLog) await sameEventLog(pool, name)
     if (!anyEventLog && !anyHistory) await sameHistory(pool, eventLog)
@@ -67,11 +67,11 @@ export const rememberEventLog = async (pool: pg.Pool, name: string): Promise<voi
   await pool.query('update installation set event_log = $1', [name])
 }
 
-/** Scheme, hosts and path of a connection string, and the prefix: they identify the log and contain no secret. */
+/** Returns the scheme, hosts and path of a connection string, and the prefix. They identify the log and contain no secret. */
 const nameOf = (url: string, prefix = ''): string =>
   `${url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0]}${prefix === '' ? '' : `#${prefix}`}`
 
-/** Positions of one event log mean nothing in another, so read models cannot continue with another log. */
+/** Refuses another event log, because its positions have another meaning, so read models cannot continue with it. */
 const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
   await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [name])
   const known = await knownEventLog(pool)
@@ -98,7 +98,7 @@ const shareHost = (known: string, now: string): boolean => {
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
-/** If the log was restored from an older copy, later revocations and charges are only in the read models, so no process may start. */
+/** Refuses a log that was restored from an older copy, because later revocations and charges are then only in the read models. */
 const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => {
   const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
   if (stray.length > 0) throw new ConfigError(`EVENT_LOG_URL: ${strayMessage(stray)}`)
@@ -154,7 +154,7 @@ export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 
-/** Returns the same log, but it also reports when a subscription finds that the log was rewritten. */
+/** Returns a log that also reports when a subscription finds that the log was rewritten. */
 export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
   ...eventLog,
   async *subscribe(options) {

@@ -22,9 +22,9 @@ export type Process = {
 }
 
 const heartbeatMs = 1_000
-/** Five missed heartbeats: a busy process is not dead. */
+/** A process is live for five missed heartbeats, because a busy process is not dead. */
 const liveMs = 5_000
-/** A row further in the future is from before the clock was set back. */
+/** A row that is further in the future was written before the clock was set back. */
 const aheadMs = 1_000
 const rowsMax = 256
 const forgottenMs = 600_000

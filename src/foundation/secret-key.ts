@@ -7,7 +7,7 @@ import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.t
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 
-/** Returns the files in DATA_DIR with the SECRET_KEY and, during a rotation, the next one; null if SECRET_KEY is set. */
+/** Returns the files in DATA_DIR that contain the SECRET_KEY and, during a rotation, the next key. Null if SECRET_KEY is set. */
 export const secretKeyFiles = ({
   SECRET_KEY,
   DATA_DIR,
@@ -17,8 +17,8 @@ export const secretKeyFiles = ({
     : null
 
 /**
- * SECRET_KEY and, if there is one, SECRET_KEY_NEW; if SECRET_KEY is not set, the keys in files of DATA_DIR. The embedded default makes a key on
- * its first start, but never in a DATA_DIR that contains data made with another key. Throws `ConfigError`.
+ * SECRET_KEY and, if it is set, SECRET_KEY_NEW. If SECRET_KEY is not set, the keys in files of DATA_DIR. The embedded default makes a key
+ * on its first start, but never in a DATA_DIR that contains data made with another key. Throws `ConfigError`.
  */
 export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
@@ -26,7 +26,7 @@ export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]
   return given ?? [secretKeyOf(await firstKey(config))]
 }
 
-/** The same without making a key; null: there is none. */
+/** Like `secretKeysOf`, but makes no key. Null: there is none. */
 export const knownSecretKeysOf = async (config: Config): Promise<readonly SecretKey[] | null> => {
   const files = secretKeyFiles(config)
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)
@@ -72,7 +72,7 @@ export const keyMadeIn = async (path: string): Promise<string> => {
     } finally {
       await file.close()
     }
-    // Fails if the file exists already.
+    // This fails if the file already exists.
     await link(draft, path)
     await syncDirectory(dirname(path))
   } catch (error) {
@@ -91,7 +91,7 @@ export const useNextKeyFile = async ({ current, next }: { current: string; next:
   await syncDirectory(dirname(current))
 }
 
-/** The key is written before the database is created, so a database without a key means that the key is lost. */
+/** Whether DATA_DIR contains a database. The key is written before the database is created, so a database without a key means that the key is lost. */
 const holdsData = (dataDir: string): Promise<boolean> =>
   access(join(placeIn(dataDir).cluster, 'PG_VERSION')).then(
     () => true,

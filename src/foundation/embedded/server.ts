@@ -1,9 +1,9 @@
 /**
  * The embedded PostgreSQL: one server for each data directory, owned by one process at a time.
  *
- * The service owns the server while it runs, and a second service is refused. The command line is a guest of a running service. Otherwise
- * it owns the server until the command ends, and a service that starts in that time waits. `pg_ctl` gives the server its own session, so
- * that it outlives our signals and our death.
+ * The service owns the server while it runs, and a second service is refused. The command line is a guest of a running service. If no
+ * service is running, the command line owns the server until the command ends, and a service that starts in the meantime waits. `pg_ctl`
+ * gives the server its own session, so that it outlives signals to our process, and the process itself.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash, randomInt } from 'node:crypto'
@@ -32,20 +32,20 @@ import {
   writeSecret,
 } from './cluster.ts'
 
-/** Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
+/** The limit for a start. Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
 export const startTimeoutMs = 60_000
 /** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but PostgreSQL gives its children five seconds. */
 const stopSeconds = { fast: 30, immediate: 10 } as const
 const databaseName = 'enrichment'
 const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
-/** Copying a database takes moments, or seconds on a slow disk. */
+/** The limit for copying a database, which takes seconds on a slow disk. */
 const setUpTimeoutMs = 30_000
 const watchMs = 500
 const pollMs = 50
-/** Each check for remaining processes of a predecessor is a failed start, so it is done less often. */
+/** How often to look for remaining processes of a predecessor. Each check is a failed start, so checks are not frequent. */
 const predecessorPollMs = 200
-/** If five ports picked from 16,384 are all taken, it is no coincidence. */
+/** If five ports picked from 16,384 are all taken, that is not chance, and another attempt would not help. */
 const portAttemptsMax = 5
 /** IANA registers no service in this range. */
 const dynamicPort = () => randomInt(49_152, 65_536)
@@ -119,13 +119,13 @@ type ServerOptions = {
    * a shell. With `fsync: 'off'`, the cluster is also created without waiting for the disk.
    */
   readonly settings?: Readonly<Record<string, string>>
-  /** By default, picks any unregistered port. Called again, at most five times, if a port is taken. */
+  /** Picks a port; by default, any unregistered one. Called again, at most five times, if the port is taken. */
   readonly pickPort?: () => number
 }
 
 /**
- * Resolves when the cluster's server accepts connections, be it new or left by a killed owner. Throws after `startTimeoutMs`, with the
- * remedy and the end of the log. A server that is then still recovering continues, and the next start finds it.
+ * Resolves when the cluster's server accepts connections, whether the server is new or was left by a killed owner. Throws after
+ * `startTimeoutMs`, with the remedy and the end of the log. A server that is then still recovering continues, and the next start finds it.
  */
 const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
   const { place } = cluster
@@ -146,7 +146,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     if (failure === null || findServer(place) !== null) continue
     if (/could not bind|could not create any TCP\/IP sockets/.test(failure) && ++portsTaken < portAttemptsMax)
       continue
-    // Children of a killed server end soon; until then, they use the shared memory.
+    // Children of a killed server end soon. Until they end, they use the shared memory.
     if (!/pre-existing shared memory block/.test(failure) || performance.now() > deadline)
       throw new Error(
         `PostgreSQL could not be started in ${place.cluster}. Its log says why; restore the cluster from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own. ${failure}`,
@@ -155,7 +155,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
   }
 }
 
-/** Null: the server is ready. Otherwise the output of `pg_ctl` and the end of the server's log. */
+/** Returns null if the server is ready. Otherwise, returns the output of `pg_ctl` and the end of the server's log. */
 const launch = async (
   cluster: Cluster,
   { settings, pickPort = dynamicPort }: ServerOptions,
@@ -172,7 +172,7 @@ const launch = async (
   const { code, output } = await runProgram(
     'pg_ctl',
     ['start', '--silent', '--wait', `--timeout=${seconds}`, `--options=${flags.join(' ')}`],
-    // A file instead of a pipe, because the server outlives this process.
+    // A file is used instead of a pipe, because the server outlives this process.
     { ...cluster, directory: place.cluster, stdout: log.fd },
   )
   return code === 0 ? null : `${output.trim()} ${await logTail(place, since)}`
@@ -223,14 +223,14 @@ const query = async (url: string, statement: string, timeoutMs: number) => {
   }
 }
 
-/** True only for a server that accepts this password, so not for another server on the same port. */
+/** Whether a server accepts the password in the URL. False for another server on this port. */
 const answers = (url: string): Promise<boolean> =>
   query(url, 'select 1', answerTimeoutMs).then(
     () => true,
     () => false,
   )
 
-/** The role's password is derived from the owner's without revealing it, so that no other secret must be stored. */
+/** The URL for the service's role. Its password derives from the owner's password without revealing it, so that no other secret must be stored. */
 export const serviceUrlOf = (url: string): string => {
   const service = new URL(url)
   service.username = serviceRole
@@ -269,7 +269,7 @@ type EmbeddedPostgresOptions = ServerOptions & {
 export type EmbeddedPostgres = {
   /** The URL of the database `enrichment` for its owner, who has all rights. It contains the password, so it is a secret. */
   readonly url: string
-  /** The same for the service's role, which is created when the owner migrates. */
+  /** Like `url`, but for the service's role, which is created when the owner migrates. */
   readonly serviceUrl: string
   /** A guest does not stop the server. */
   readonly role: 'owner' | 'guest'
@@ -283,10 +283,11 @@ export type EmbeddedPostgres = {
 const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.number() })
 
 /**
- * Provides a running PostgreSQL 18 for this data directory: a new server, one left by a killed owner, or as a guest that of a running
- * service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
+ * Provides a running PostgreSQL 18 for this data directory: a new server, a server left by a killed owner, or, for a guest, the server of a
+ * running service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service, otherwise an Error with the directory, the remedy and, if the server failed, the end of its log.
+ * Throws `ConfigError` for a second service, otherwise an Error with the directory, the remedy and, if the server failed, the end of its
+ * log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { waitMs = startTimeoutMs, onLost } = options
@@ -372,14 +373,14 @@ const owned = (
 ): EmbeddedPostgres => {
   const { place } = cluster
   const unwatch = onLost === undefined ? () => undefined : watch(place, onLost)
-  // Runs if the process exits without `stop`, but not if a signal ends the process.
+  // Runs if the process exits without `stop`. Does not run if a signal ends the process.
   const atExit = () => {
     rmSync(place.json, { force: true })
     try {
       const server = findServer(place)
       if (server !== null) process.kill(server.pid, 'SIGINT')
     } catch {
-      // The server ended by itself in this moment.
+      // The server has just ended by itself.
     }
   }
   process.once('exit', atExit)
