@@ -17,7 +17,7 @@ export const noteAddresses = async (dataDir: string, addresses: Addresses): Prom
     await writeFile(`${path}.${process.pid}`, `${JSON.stringify(addresses)}\n`, { mode: 0o600 })
     await rename(`${path}.${process.pid}`, path)
   } catch {
-    // Commands then use the addresses in the configuration.
+    // If this fails, commands use the addresses in the configuration.
   }
 }
 

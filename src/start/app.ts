@@ -28,7 +28,7 @@ export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   isReady(): Promise<boolean>
   /** Reads location files and lists again. Calls continue, and a bad file leaves the old one in use. */
   reload(): Promise<void>
-  /** The first step of the end: accepts no new requests, and interrupts none. */
+  /** The first step of shutdown: accepts no new requests, and interrupts none. */
   readonly leave: Leaving['leave']
   /** Answers requests in progress, writes counters, and closes everything. */
   close(): Promise<void>
@@ -37,7 +37,7 @@ export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
 const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate: async () => undefined }
 
 /**
- * Starts the roles of the configuration, and resolves when they can answer. Hosts are opened last and closed first, because the requests in
+ * Starts the roles of the configuration, and resolves when they can answer. Hosts are opened last and closed first, because requests in
  * progress still need everything opened before.
  */
 export const startApp = (
@@ -49,7 +49,7 @@ export const startApp = (
 ): Promise<App> =>
   openingWith(async (closing) => {
     const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
-    // Only processes with these roles seal, so only they need the keys.
+    // Only processes with these roles seal data, so only they need the keys.
     const seals = has('api') || has('jobs')
     if (seals) await watchEpochKeys(foundation)
     if (has('projector')) closing.add(startProjector(foundation, logger))
@@ -139,7 +139,7 @@ const openJobs = async (
   closing.add(webhooks.leaveOff)
 }
 
-/** Processes start and end all the time, so looking more often would warn about short overlaps. */
+/** How often processes are compared. More frequent checks would warn about short overlaps, because processes start and end all the time. */
 const apartLookMs = 10_000
 
 /** Warns whenever processes count rate limits separately. Returns a function that ends the checks. */

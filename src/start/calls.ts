@@ -95,7 +95,7 @@ const openShared = async (
   return shared
 }
 
-/** Returns the key ids in the read model. Other keys are looked up when they are first used, at a limited rate. */
+/** Returns the key ids in the read model. Keys that are not listed are looked up when they are first used, at a limited rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
     const { text, values } = keyIds()

@@ -85,7 +85,7 @@ const opened = async (capability: AnyCapability, ports: CapabilityPorts<Config>)
   }
 }
 
-/** Throws `ConfigError`. */
+/** Prepares access to other parties' servers. Throws `ConfigError` if a setting is invalid. */
 export const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW, SMTP_ALLOW }: Config): Outside =>
   createOutside({
     guard: createEgressGuard({ allow: [] }),

@@ -122,7 +122,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
     return lookAt([{ ...eventLogCheck, look: () => wrong(reasonOf(error)) }], undefined)
   } finally {
     await within(Promise.allSettled([eventLog?.close(), pool.end()]), { waitMs: closeMaxMs }, () => undefined)
-    // A server that hangs never closes a connection.
+    // A server that hangs never closes a connection, so this destroys the socket.
     for (const client of clients) Object(client).connection?.stream?.destroy()
   }
 }
@@ -169,7 +169,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'TLS',
     severity: 'fault',
-    // Counts the days until the certificate expires as negative numbers.
+    // The check counts the days until the certificate expires, as negative numbers.
     bound: { unit: 'days', warning: -14, fault: 0 },
     advice:
       'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.',
@@ -210,7 +210,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
 ]
 
-/** Never used, because only the provider's metadata is requested. */
+/** A required URL that is never used, because only the provider's metadata is requested. */
 const nowhere = 'https://localhost/'
 
 type Place = { readonly variable: string; readonly url: string }
@@ -231,11 +231,11 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
 
 const serviceMaxMs = 3_000
 
-/** The certificate contains the name that partners use, but this check uses the host's address. */
+/** Does not verify names, because the certificate contains the name that partners use, but this check uses the host's address. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
 async function serviceAt({ variable, url }: Place): Promise<Found> {
-  // An address that stands for all addresses of this machine is reached at the loopback address.
+  // A wildcard address is reached at the loopback address.
   const reached = url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
   type Answer = {
     readonly status?: string

@@ -3,12 +3,12 @@ import type { Logger } from 'pino'
 /**
  * How the service ends, and how it reads its files again.
  *
- * A signal arrives more than once: systemd and a terminal send it to every process of a group, and npm also forwards it. So a second signal has
- * no effect. SIGKILL ends the process immediately, and the next start takes over the embedded PostgreSQL.
+ * A signal arrives more than once: systemd and a terminal send it to every process of a group, and npm also forwards it. A second signal
+ * therefore has no effect. SIGKILL ends the process immediately, and the next start takes over the embedded PostgreSQL.
  */
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
-/** The time after the last request. Calls end within 12 s and jobs within 10. Container limits must exceed this plus the pause before. */
+/** The time for closing after the last request. Calls end within 12 s, and jobs within 10 s. Container limits must exceed this time plus the pause before it. */
 const drainMs = 30_000
 
 type Running = {
@@ -19,20 +19,21 @@ type Running = {
   reload(): Promise<void>
 }
 
-/** A start takes a few seconds; one that waits longer for its database has nothing to finish. */
+/** How long the end waits for a start, which takes a few seconds. A start that waits longer for its database has nothing to finish. */
 const startMs = 10_000
 
 export type Ending = {
   started(running: Running): void
-  /** Aborted when the end begins, so that parts that are starting can stop. */
+  /** Aborted when shutdown begins, so that parts that are still starting can stop. */
   readonly signal: AbortSignal
-  /** Returns the exit code of the process, unless something else goes wrong. */
+  /** Returns the exit code of the process, unless closing fails. */
   code(): 0 | 1
 }
 
 /**
- * Must be called first. A signal or an uncaught error closes the running service once and ends the process: with 0 after a signal, with 1 after
- * an error or if closing takes longer than `drainMs`. During a start, it waits for the start to finish. SIGHUP only reads files again.
+ * Must be called before anything else starts. A signal or an uncaught error closes the running service once and ends the process: with 0
+ * after a signal, with 1 after an error or if closing takes longer than `drainMs`. During a start, the process first waits for the start to
+ * finish. SIGHUP only reads files again.
  */
 export const listenForEnd = (): Ending => {
   let running: Running | undefined

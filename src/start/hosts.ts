@@ -98,7 +98,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** Returns a host with the calls of its capabilities, operational routes and downloads for partners. Only the dashboard shows read models. */
+/** Returns a host with the calls of its capabilities, operational routes and downloads for partners. Of the hosts, only the dashboard shows read models. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
@@ -133,7 +133,7 @@ const documentation = (): FastifyPluginAsync => {
 export const documentationForPeople = ({ API_URL }: Pick<Config, 'API_URL'>): FastifyPluginAsync =>
   documentationPages({ version: service.version, api: API_URL ?? null })
 
-/** Scripts with which partners check their charges without trusting this service. They import nothing from it, and its tests run them. */
+/** Scripts with which partners check their charges without trusting this service. The scripts import nothing from the service, and its tests run them. */
 const scripts = ['verify-receipt.ts', 'recompute-ledger.ts'] as const
 const folder = new URL('../../test/support/', import.meta.url)
 

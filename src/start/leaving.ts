@@ -4,12 +4,12 @@ import type { Host } from '../call/route.ts'
 import type { Unready } from '../metrics/routes.ts'
 
 /**
- * How hosts stop accepting requests without interrupting any. A client may send a request in the moment in which its connection is closed, and
- * would not know whether it arrived. So the hosts first report that they are not ready and end each connection with its next answer. They close
- * the remaining connections when these have been quiet for a moment.
+ * How hosts stop accepting requests without interrupting any. A client may send a request at the moment when its connection is closed, and
+ * would not know whether the request arrived. So the hosts first report that they are not ready, and end each connection with its next
+ * answer. They close the remaining connections once these have been quiet for `quietMs`.
  */
 
-/** After this time, a load balancer that checks every two seconds and gives up after three failures has stopped sending requests. */
+/** After this time, a load balancer has stopped sending requests if it checks every two seconds and gives up after three failures. */
 const pauseMs = 6_000
 /** The pause is made only if readiness was checked within this time. */
 const askedMaxMs = 60_000

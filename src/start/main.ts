@@ -8,7 +8,7 @@ import { runService } from './run.ts'
 /** Starts the service, prints how to try it, and ends it in order: drain, flush, stop, exit 0. */
 
 const fail = (error: unknown): never => {
-  // The service was ended while starting, and that caused the error.
+  // The service was ended during the start, which caused the error.
   if (end.signal.aborted) process.exit(end.code())
   const known = error instanceof ConfigError
   process.stderr.write(

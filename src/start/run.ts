@@ -26,7 +26,7 @@ export async function runService(
   config: Config,
   { logger, end }: { readonly logger: Logger; readonly end: Ending },
 ): Promise<void> {
-  // Nothing can be answered or written any more, so the process ends immediately, as after a crash.
+  // Without its database, the process can neither answer nor write anything, so it ends immediately, as after a crash.
   const onLost = (error: Error) => {
     logger.fatal({ err: error }, 'ending: the embedded PostgreSQL has stopped')
     process.exit(1)
@@ -122,11 +122,11 @@ const passwordText = async (
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
-/** Spans that wait to be sent; further spans are dropped, because calls never wait for the collector. */
+/** The most spans that wait to be sent. Further spans are dropped, because calls never wait for the collector. */
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000
-/** Limits one batch, including retries. */
+/** The time limit for sending one batch, including retries. */
 const sendMaxMs = 5_000
 /** When the process ends, remaining spans are sent within this time or dropped. */
 const closeMaxMs = 3_000
@@ -138,8 +138,8 @@ type Settings = Pick<
 >
 
 /**
- * Sends spans to a collector by OTLP over HTTP, if one is configured; otherwise, the library is not loaded. Failures are only logged. Resolves with
- * a function that sends the remaining spans and stops.
+ * Sends spans to a collector by OTLP over HTTP. If no collector is configured, the library is not loaded. Failures are only logged.
+ * Resolves with a function that sends the remaining spans and stops.
  */
 const openTracing = async (settings: Settings, logger: Logger): Promise<() => Promise<void>> => {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings

@@ -10,7 +10,7 @@ type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
 
 const renewalCheckMs = 60_000
 
-/** Reads TLS_CERT and TLS_KEY; null: neither is set. Throws `ConfigError` for unreadable files, or if they do not belong together. */
+/** Reads TLS_CERT and TLS_KEY; null: neither is set. Throws `ConfigError` if the files cannot be read or do not belong together. */
 export const readTls = async ({ TLS_CERT, TLS_KEY }: Paths): Promise<Tls | null> => {
   if (TLS_CERT === undefined || TLS_KEY === undefined) return null
   const [cert, key] = [await read('TLS_CERT', TLS_CERT), await read('TLS_KEY', TLS_KEY)]

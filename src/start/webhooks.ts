@@ -22,7 +22,7 @@ type OpenWebhooks = {
 
 const queueName = 'send-webhooks'
 const concurrencyMax = 8
-/** A round takes up to half of this. */
+/** The time limit for a round's job. A round takes up to half of this. */
 const roundSecondsMax = 60
 const dueMax = 1_000
 
@@ -59,7 +59,7 @@ export const openWebhooks = (
     owner: `${process.pid}-${randomUUID()}`,
   })
   void follower.run()
-  // Messages left by the previous process are sent now instead of with the next minute's job.
+  // This sends messages left by the previous process now, instead of with the next minute's job.
   askDue().catch(outage.failed)
   return {
     jobs: {
@@ -87,14 +87,14 @@ export const openWebhooks = (
   }
 }
 
-/** Requests rounds: for one webhook, for webhooks with new messages, and for all webhooks with due messages. */
+/** Requests rounds for one webhook, for webhooks with new messages, and for all webhooks with due messages. */
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  // Failing webhooks come last, because others would have to wait ten seconds for each that does not answer.
+  // Failing webhooks come last, because the other webhooks would have to wait ten seconds for each one that does not answer.
   const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
     queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
   return {
     ask,
-    /** Never rejects: if a round cannot be requested now, the next minute's job requests it. */
+    /** Never rejects. If a round cannot be requested now, the next minute's job requests it. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
         for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
