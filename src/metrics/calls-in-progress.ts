@@ -1,7 +1,7 @@
 import type { Meters } from '../call/capability.ts'
 import type { Overload } from '../call/overload.ts'
 
-/** Meters how full the process is, and how many calls it refused because of that. */
+/** Meters the calls in progress, their limit, and the calls that were refused because of it. */
 export const meterCalls = (
   { gauge, total }: Meters,
   overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,

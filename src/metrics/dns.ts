@@ -1,6 +1,6 @@
 import type { Meters } from '../call/capability.ts'
 
-/** Meters DNS, which counts for itself so that an answer from the cache costs only an addition. */
+/** Meters DNS. The DNS code counts by itself, so that an answer from the cache costs only an addition. */
 export const meterDns = (
   meters: Meters,
   status: () => { readonly queries: Readonly<Record<string, number>>; readonly cacheHits: number },

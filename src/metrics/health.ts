@@ -25,11 +25,11 @@ import type { Ledger } from '../ledger/write/commit.ts'
  */
 const keptMs = 1_000
 const lookMaxMs = 1_000
-/** While a check hangs, it must not delay every answer by a second. */
+/** The wait for a check that did not answer the last time, so that a check that hangs does not delay every answer by a second. */
 const lookAgainMaxMs = 100
 
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-/** Hosts that only operators can reach show more members. */
+/** Hosts that only operators can reach show additional members. */
 type ReadyCheck = { readonly status: CheckStatus; readonly [member: string]: unknown }
 type Readiness = {
   readonly ready: boolean
@@ -38,7 +38,7 @@ type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read them, so a late projector must not stop calls.
+   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read read models, so a late projector must not stop them.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
   /** Null: the event log or the database did not answer in time. */
@@ -50,7 +50,7 @@ export type Health = {
 
 export type LiveModel = {
   readonly name: string
-  /** Returns why the model may be stale; null: it is current. */
+  /** Returns why the model may be out of date. Null: it is current. */
   failure(): Error | null
   /** Returns the number of streams with an unreadable event. */
   doubtful(): number
@@ -60,7 +60,7 @@ export type HealthOptions = Pick<InLog, 'config' | 'eventLog' | 'pool' | 'rateLi
   readonly ledger: Pick<Ledger, 'failure'>
   readonly diskSpace: Pick<DiskWatch, 'seen'>
   readonly liveModels?: readonly LiveModel[]
-  /** Only in processes that seal. */
+  /** Present only in processes that seal data. */
   readonly epochKey?: { failure(): Error | null }
 }
 
@@ -91,7 +91,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
     })
   const looks = [
     ...asked([eventLogCheck, databaseCheck, ...logChecks, ...rowChecks], on, keptMs),
-    // Never cached: these checks cost nothing, and a revoked key must not be accepted in the meantime.
+    // These checks are never cached, because they cost nothing, and a revoked key must not be accepted in the meantime.
     ...asked([diskCheck, ...processChecks(options)], on, 0),
   ]
   return {
@@ -142,7 +142,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
 const levels: readonly Level[] = ['ok', 'warning', 'fault']
 const statuses = { ok: 'ok', warning: 'degraded', fault: 'failed' } as const
 
-/** Null: the check does not concern this installation. */
+/** Returns null if the check does not concern this installation. */
 function statusOf(
   { findings, failure, ready, details = {} }: Seen,
   { counts, showsRows }: { readonly counts: boolean; readonly showsRows: boolean },

@@ -9,8 +9,8 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
 
 /**
- * The host for Prometheus, on a separate port. Every process has it, whatever its roles. It has no authentication: its address, METRICS_HOST,
- * keeps it private. Its figures contain no key, organization, address or person.
+ * The host for Prometheus, on a separate port. Every process has this host, whatever its roles. The host has no authentication. Its
+ * address, METRICS_HOST, keeps it private. Its figures contain no key, organization, address or person.
  */
 
 /** The port for OpenTelemetry exporters in Prometheus' list of ports. */
@@ -28,7 +28,7 @@ export const createMetricsHost = ({
 }: {
   health: Health
   metrics: Metrics
-  /** Whether this process shows or folds rows; late rows then make it unready. */
+  /** Whether this process shows or folds rows. If it does, late rows make it unready. */
   showsRows: boolean
   unready?: Unready
   logger: Logger

@@ -12,7 +12,7 @@ import type { RateLimiterObserver } from '../guard/limits/redis-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/write/commit.ts'
 
 /**
- * The metrics of one process. Values that every call changes are plain numbers, which become metrics when they are read: the library's
+ * The metrics of one process. Values that every call changes are plain numbers, which become metrics when they are read. The library's
  * increments build a text key each time, and three of them take longer than the rest of a call's admission.
  */
 export const createMeters = (registry: Registry): Meters => {
@@ -90,7 +90,7 @@ export const createMeters = (registry: Registry): Meters => {
 
 /** How long an answer waits for queried figures. */
 const askedMs = 1_000
-/** The same for a source that did not answer the last time. */
+/** How long an answer waits for a source that did not answer the last time. */
 const askedAgainMs = 100
 /** Figures older than this are left out. */
 const keptMs = 300_000
@@ -147,11 +147,11 @@ function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
 }
 
 /**
- * Metrics for Prometheus, with one registry per process. Other folders only know their observers, which are implemented here.
+ * Metrics for Prometheus, with one registry per process. Other folders only know the observers, which this file implements.
  *
- * Names have the prefix `enrichment_` and base units; the metrics of Node.js keep their usual names. Labels contain only words from the code:
- * capability, outcome, code, policy, reason, projection, guards, model, row, status, source, provider, answer, state, result, name (of a job).
- * They never contain a key, an organization, an address, a domain, or anything else from a request.
+ * Names have the prefix `enrichment_` and base units; the metrics of Node.js keep their usual names. Labels contain only words from the
+ * code: capability, outcome, code, policy, reason, projection, guards, model, row, status, source, provider, answer, state, result, name
+ * (of a job). They never contain a key, an organization, an address, a domain, or anything else from a request.
  */
 
 export type Metrics = {
@@ -184,7 +184,7 @@ const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.opt
 /** How often the delay of the event loop is measured: more often would cost time, and twice a second would miss delays. */
 const eventLoopLookMs = 20
 
-/** `service` adds the metrics of the running release and of Node.js, whose collectors run until the process ends. */
+/** `service` adds the metrics of the running release and of Node.js. The collectors of Node.js run until the process ends. */
 export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
@@ -259,7 +259,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   }
 }
 
-/** The labels distinguish figures from before and after an upgrade. */
+/** Adds labels that distinguish figures from before and after an upgrade. */
 const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
   const labels = {
     version: service.version,
@@ -351,7 +351,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
 }
 
 type Durations = {
-  /** Costs a comparison per bucket and no object. */
+  /** Adds a duration. Costs one comparison per bucket, and creates no object. */
   add(seconds: number): void
 }
 
@@ -402,7 +402,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     }
   }
 
-  /** Computed as in Prometheus: linear within a bucket, and at most the largest bound. Null: there are no durations. */
+  /** Returns a percentile, computed as in Prometheus: linear within a bucket, and at most the largest bound. Null: there are no durations. */
   percentile(share: number): number | null {
     const counts = Array.from({ length: this.#bounds.length + 1 }, (_, i) =>
       this.#counted.reduce((sum, { buckets }) => sum + (buckets[i] ?? 0), 0),

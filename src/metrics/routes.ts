@@ -8,10 +8,10 @@ export type Unready = {
 }
 
 /**
- * `/livez` and `/readyz`, on every host. They need no key and are not calls: they are not recorded, limited or charged.
+ * `/livez` and `/readyz`, on every host. They need no key. They are not calls, so they are not recorded, limited or charged.
  *
- * `/livez` reads nothing, because restarting a process would not bring a database back. `/readyz` is 503 if the process cannot do its work or is
- * ending. On public hosts it only names the failed checks; on the private port for metrics it shows all details.
+ * `/livez` reads nothing, because restarting a process would not bring a database back. `/readyz` is 503 if the process cannot do its work
+ * or is ending. On public hosts it only names the failed checks; on the private port for metrics it shows all details.
  */
 export const operations =
   ({
