@@ -25,7 +25,7 @@ const concurrencyMax = 2
 /** New work is announced at once; polling finds work that waited while the process was busy. */
 const pollingSeconds = 2
 const progressPauseMs = 200
-/** A page with a larger answer would be slow. */
+/** The maximum size of an answer. A page with a larger one would be slow. */
 const answerCharactersMax = 16 * 1024 * 1024
 
 type Options = { readonly logger: Logger; readonly twoPerson: boolean }
@@ -111,13 +111,13 @@ const outcomeOf = async (
   }
 }
 
-/** Since the request, the user may have been disabled or may have another role. */
+/** Throws if the user who requested the work has been disabled since, or has another role. */
 const requireStillAllowed = async (
   { name, operator }: LongWorkRequest,
   users: UserDirectory,
 ): Promise<void> => {
   const user = provedUserOf(operator.actor)
-  // An actor that is only a label had access to the database itself.
+  // An actor without a user or a role had direct access to the database.
   if (user === null && operator.role === null) return
   const now = user === null ? null : await users.standing(user)
   if (now?.kind !== 'acts' || now.role !== operator.role || !mayDo(now.role, declarationNamed(name).action))

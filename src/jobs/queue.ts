@@ -9,7 +9,7 @@ export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 const waitingSecondsMax = 24 * 3_600
 const keptSeconds = 60
 
-/** At most one waiting job per key, without retries. */
+/** At most one job per key waits, and jobs are not retried. */
 export const queuedJobOptions = {
   policy: 'short',
   retryLimit: 0,
@@ -24,7 +24,7 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
   return {
     send: async (name, data, { afterSeconds, key, priority = 0 }) => {
       opened ??= openBoss(url, logger)
-      // A failed connection only fails this job; the next job tries again.
+      // A failed connection makes only this job fail. The next job tries again.
       opened.catch(() => {
         opened = undefined
       })

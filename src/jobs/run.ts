@@ -42,20 +42,20 @@ type Options = {
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
   readonly meters?: Meters
-  /** One person proposes and another one approves. */
+  /** Whether one person proposes and another one approves. */
   readonly twoPerson?: boolean
 }
 
 const stopTimeoutMs = 10_000
 /** The first checkpoint of a long log reads the whole log. */
 const checkpointSecondsMax = 3_600
-/** The sums over all statements may take half an hour, plus the time to connect. */
+/** The limit for the sums over all statements, which may take half an hour, plus the time to connect. */
 const sumsSecondsMax = 2_100
 const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
 /**
- * A scheduled run is tried three times within about two minutes, and then becomes a dead letter. A temporary cause has passed by then; any other
- * cause needs a person, and the next scheduled run tries again anyway.
+ * A scheduled run is tried three times within about two minutes, and then becomes a dead letter. By then, a temporary cause has passed. Any
+ * other cause needs a person, and the next scheduled run tries again anyway.
  */
 const scheduledJobOptions = {
   retryLimit: 2,
@@ -63,7 +63,7 @@ const scheduledJobOptions = {
   retryBackoff: true,
   retryDelayMax: 120,
   deadLetter: deadLetterQueue,
-  // Notifies a process that runs jobs immediately, because a person may be waiting for the job.
+  // Immediately notifies a process that runs jobs, because a person may be waiting for the job.
   notify: true,
 } as const
 /** A dead letter that was not retried in this time is deleted. */
@@ -78,7 +78,7 @@ export const startJobs = async (
     connectionString: foundation.url,
     application_name: jobsApplication,
     max: 3,
-    // Uses one more connection. If a pooler does not forward notices, jobs are still found every 30 s.
+    // This uses one more connection. If a pooler does not forward notices, jobs are still found every 30 s.
     useListenNotify: true,
     // A migration creates the schema, because this role may not.
     createSchema: false,
@@ -125,7 +125,7 @@ export const startJobs = async (
       name,
       {
         pollingIntervalSeconds: pollingSeconds.queued,
-        // While many jobs wait, a worker takes the next one without a pause, because pauses would slow the queue down.
+        // While many jobs wait, a worker takes the next job without a pause.
         burstWhenReadyExceeds: concurrencyMax,
         localConcurrency: concurrencyMax,
       },
@@ -164,13 +164,13 @@ const ownJobs = (
       expireSeconds: sumsSecondsMax,
       run: () => reconcile(foundation.url, logger),
     },
-    // Checks daily everything since ledgers were last found to agree with their read models and the tariff.
+    // Every day, checks everything since ledgers were last found to agree with their read models and the tariff.
     'reconcile-ledgers': {
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Checks daily, because readers that continue from the end of a chain do not detect a broken chain. Verified events are not read again.
+    // Runs every day, because readers that continue from the end of a chain do not detect a broken chain. Verified events are not read again.
     'verify-log': {
       cron: '11 4 * * *',
       expireSeconds: verifyLogSecondsMax,
@@ -201,7 +201,7 @@ const lotsMax = 1_000
 const failedMax = 20
 
 /**
- * Writes off expired lots, only so that statements show the expiry: an expired lot is worth nothing in any case. A ledger that cannot be
+ * Writes off expired lots, only so that statements show the expiry. An expired lot is worth nothing in any case. A ledger that cannot be
  * written does not delay the others, but is named in the final error. Returns the number of checked lots.
  */
 export const expireCredits = async (
@@ -261,14 +261,14 @@ const inPortions = async (portionMax: number, run: () => Promise<number>): Promi
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
-/** Each pass over a store finds only data that was written under the old key during the pass before. */
+/** The most passes over a store. Each pass after the first finds only data that was written under the old key during the pass before it. */
 const passesMax = 100
 /** If the clocks differ by more, one of them is wrong, and no key is destroyed. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**
- * Ends epochs: reseals data that is still needed under the current key, and then destroys the old key. `databaseNowMs` guards against a host
- * whose clock is a month early, which must not destroy the keys in use.
+ * Ends epochs. Data that is still needed is resealed under the current key, and then the old key is destroyed. `databaseNowMs` protects the
+ * keys in use from a host whose clock is a month fast.
  */
 export const renewSeals = async ({
   keys,
@@ -333,8 +333,8 @@ type Unbalanced = {
 const deadlineMs = 30 * 60_000
 
 /**
- * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns the accounts that differ
- * (there must be none), or null if the two projections are at different positions.
+ * Compares two independent folds of the ledgers. The movements of every statement must add up to the account's balance. Returns the
+ * accounts that differ (there must be none), or null if the two projections are at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
   // Uses a separate connection, because the sums over long statements take long and must not delay other queries.
@@ -361,11 +361,11 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
   }
 }
 
-/** Ten million calls take a few minutes, and a day's calls are a fraction of them. */
+/** The limit for comparing ledgers. Ten million calls take a few minutes, and a day's calls are a fraction of them. */
 const reconcileSecondsMax = 6 * 3_600
 
 /**
- * Compares log, read models and tariff for everything since they were last found to agree. Records the result as an event, and also logs
+ * Compares the log, the read models and the tariff for everything since they last agreed. Records the result as an event, and also logs
  * differences. Returns the number of differences, which must be 0.
  */
 export const reconcileOnward = async (foundation: Foundation, logger: Logger): Promise<number> => {
@@ -381,9 +381,9 @@ export const reconcileOnward = async (foundation: Foundation, logger: Logger): P
   return differing.reduce((sum, { differences }) => sum + differences, 0)
 }
 
-/** A run reads for `readMaxMs`; the rest takes much less time. */
+/** A run reads for at most `readMaxMs`. The rest of its work takes much less time. */
 const verifyLogSecondsMax = 6 * 3_600
-/** A log that takes longer is verified in several runs. */
+/** How long one run reads. A log that takes longer is verified in several runs. */
 const readMaxMs = 2 * 3_600_000
 
 const namedMax = 20
@@ -420,7 +420,7 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
           faults: faults.length,
           named,
           after,
-          // The next run reads the faulty part again.
+          // If there are faults, the next run reads the faulty part again.
           through: faults.length > 0 ? since : await signed(parts, through),
         },
       },
@@ -443,11 +443,11 @@ const lastThrough = async ({ eventLog }: Parts): Promise<Through | null> => {
   return type === 'LogVerified' ? data.through : null
 }
 
-/** The text has its own format, so that a checkpoint's signature cannot be used for it. */
+/** The text to sign. It has its own format, so that a checkpoint's signature cannot be used for it. */
 const textOf = ({ origin, size, root }: VerifiedUpTo): string =>
   `enrichment-ledger verified log\n${origin}\n${size}\n${root}\n`
 
-/** Null: the signing key is missing, so the next run reads the whole log. */
+/** Signs the place that a run has reached. Null: the signing key is missing, so the next run reads the whole log. */
 const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Promise<Through | null> => {
   const signature = through === null ? null : await checkpoints.sign(textOf(through))
   return through === null || signature === null
@@ -455,7 +455,7 @@ const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Pro
     : { ...through, key_id: signature.keyId, signature: signature.value }
 }
 
-/** Anyone with access to the database could append such an event, so only a signed one is trusted. */
+/** Whether the place is signed. Anyone with access to the database could append such an event, so an unsigned place is not trusted. */
 const isSigned = ({ checkpoints }: Parts, through: Through): Promise<boolean> =>
   checkpoints.isSigned(textOf(through), { keyId: through.key_id, value: through.signature })
 
