@@ -1,9 +1,9 @@
 /**
  * Keeps calls away from a failing target, so that callers are refused immediately and the target can recover. Available libraries read the
- * system's clock and record no cause; here, the caller passes both.
+ * system's clock and record no cause. With this one, the caller passes both.
  */
 export type CircuitBreaker<Cause> = {
-  /** Returns why no call may pass now, and for how long; null: the call may pass. After that time, one call at a time may try. */
+  /** Returns why no call may pass now, and for how long. Null: the call may pass. When the time is over, one call at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes the breaker, even before its time is over. */
@@ -16,7 +16,7 @@ export type CircuitBreaker<Cause> = {
 type BreakerState = 'closed' | 'open' | 'half_open'
 
 type FailureOptions = {
-  /** Failures about the same thing count as one. */
+  /** What the failure concerns. Several failures with the same value count as one. */
   readonly about?: string | null
   /** A failed trial without a waiting caller does not lengthen the time for which the breaker stays open. */
   readonly background?: boolean
@@ -26,16 +26,16 @@ type BreakerBounds = {
   /** The breaker opens after this many failures without a success between them. */
   readonly failuresMax: number
   readonly openMs: number
-  /** Each failed trial of a caller doubles the time, up to this. */
+  /** Each failed trial of a caller doubles the time for which the breaker stays open, up to this limit. */
   readonly openMsMax: number
-  /** A trial that takes longer is over, because its caller has left. */
+  /** A trial that takes longer counts as over, because its caller no longer waits. */
   readonly trialMs: number
 }
 
 export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
   let failures = 0
-  /** Never larger than `failuresMax`. */
+  /** What the failures since the last success concern. Never more entries than `failuresMax`. */
   const failedAbout = new Set<string>()
   const isOneTooMany = (about: string | null): boolean => {
     if (about !== null) {

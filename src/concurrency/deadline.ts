@@ -1,16 +1,16 @@
 /**
- * Waiting with an end. The work itself continues, and a caller who has stopped waiting does not learn its outcome. Pass the work a signal if
- * it must stop too.
+ * Limits the time that a caller waits for work. The work itself continues, and a caller who has stopped waiting does not learn its outcome.
+ * Pass the work a signal if it must stop too.
  */
 
-/** Runs something once, after the given milliseconds. The returned function cancels it. */
+/** Runs a function once, after the given milliseconds. Returns a function that cancels the timer. */
 export type After = (ms: number, run: () => void) => () => void
 
 type Deadline = {
   /** In milliseconds. Without it, only the signal ends the wait. */
   readonly waitMs?: number | undefined
   readonly signal?: AbortSignal | undefined
-  /** The timer, if it should not use the system's clock. */
+  /** The timer to use. Default: the system's clock. */
   readonly after?: After
 }
 
@@ -39,7 +39,7 @@ export const within = async <Value, Late>(
   }
 }
 
-/** Aborts after `waitMs`, or when `signal` aborts. */
+/** Returns a signal that aborts after `waitMs`, or when `signal` aborts. */
 export const deadlineSignal = (waitMs: number, signal?: AbortSignal | undefined): AbortSignal => {
   const deadline = AbortSignal.timeout(Math.max(0, Math.ceil(waitMs)))
   return signal === undefined ? deadline : AbortSignal.any([deadline, signal])

@@ -8,7 +8,7 @@ type FairPlacesBounds = {
   readonly waitMaxMs: number
 }
 
-/** A function that returns the place, to be called once; otherwise the reason why there is no place. */
+/** A function that gives the place back, to be called once. Without a place, the reason why there is none. */
 type Outcome = (() => void) | 'full' | 'late'
 
 type Waiting = { readonly settle: (outcome: Outcome) => void }
@@ -17,8 +17,9 @@ type Party = { readonly name: string; held: number; readonly line: Waiting[] }
 
 /**
  * A limited number of places, shared by many parties. Other callers wait in a queue with a limited length and time. A free place goes to
- * the party with the fewest places; if several have the fewest, to the one whose last place is longest ago. So a party with a hundred times
- * as many requests delays only itself. When the queue is full, the newest caller of the party with the most waiting callers is refused.
+ * the party with the fewest places; if several parties have the fewest, to the one that has gone longest without a new place. So a party
+ * with a hundred times as many requests delays only itself. When the queue is full, the newest caller of the party with the most waiting
+ * callers is refused.
  */
 export class FairPlaces {
   readonly #bounds: FairPlacesBounds

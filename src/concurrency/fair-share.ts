@@ -1,7 +1,8 @@
 /**
- * A limit on calls in progress, shared by parties without a queue. While less than half of the limit is used, every call enters. After that, a
- * party's call enters while the party has less than its share: the limit divided by the number of parties with calls in progress. So a busy
- * party uses the part that the others do not need, and a newcomer enters immediately. Together they may exceed the limit by one per party.
+ * A limit on calls in progress, shared by parties without a queue. While less than half of the limit is used, every call enters. Otherwise,
+ * a party's call enters while the party has less than its share: the limit divided by the number of parties with calls in progress. So a
+ * busy party uses the part that other parties do not need, and a new party's call enters immediately. Together, the parties may exceed the
+ * limit by one call each.
  */
 type FairShare = {
   /** Returns a function that ends the call, to be called once; null: the party has used its share. */
@@ -9,7 +10,7 @@ type FairShare = {
   readonly inProgress: number
 }
 
-/** `limit` is called each time, because the capacity can change. */
+/** `limit` is called for every call, because the capacity can change. */
 export const createFairShare = (limit: () => number): FairShare => {
   const held = new Map<string, number>()
   let inProgress = 0

@@ -3,14 +3,14 @@ import { type After, within } from './deadline.ts'
 /**
  * Keeps work away from a server that does not answer, so that callers are refused immediately instead of waiting for a timeout.
  *
- * `circuit-breaker.ts` allows one caller to try when its time is over, but here that caller would wait for ten seconds. So the gate itself queries
+ * A circuit breaker would let one caller try when its time is over, but that caller would wait for ten seconds. So the gate itself queries
  * the server when work has taken a second or nothing has succeeded for a second, and twice a second while the gate is shut. Only an answer
  * to that query opens the gate, because some work may succeed even if a part of the server hangs.
  */
 export type Gate = {
   /** Registers work in progress. Settles as `work` does. */
   watch<Value>(work: Promise<Value>): Promise<Value>
-  /** Returns how long the server has not answered, in milliseconds; null: the server answers. Counts the refused work. */
+  /** Returns how long the server has been failing to answer, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
   /** Returns the same as `refuses`, without counting. */
   shutForMs(): number | null
@@ -58,7 +58,7 @@ export const createGate = ({
 }: GateOptions): Gate => {
   /** The start of each piece of work, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>()
-  /** When work was first requested without a success since; null: the last work succeeded. */
+  /** The start of the first work since the last success; null: the last work succeeded. */
   let failingSinceMs: number | null = null
   let answeredMs = Number.NEGATIVE_INFINITY
   let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
@@ -71,7 +71,7 @@ export const createGate = ({
     timer ??= setTimeout(look, ms).unref()
   }
 
-  /** Since when the server is in doubt; null: it is not. */
+  /** Returns since when the server is in doubt; null: it is not. */
   const doubtfulSinceMs = (): number | null => {
     const [oldest] = underWay
     if (oldest === undefined) return failingSinceMs
@@ -110,7 +110,7 @@ export const createGate = ({
     const doubtful = doubtfulSinceMs()
     if (shut === null && doubtful === null) return
     const stalled = now() - Math.max(doubtful ?? now(), answeredMs) >= bounds.stalledMs
-    // Sends one query at a time, because a late answer counts too.
+    // Only one query runs at a time, because a late answer counts too.
     if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
     else askServer()
   }
@@ -143,7 +143,7 @@ export const createGate = ({
         failingSinceMs = null
         return value
       } finally {
-        // A failure proves nothing: it may be the server's answer or our timeout.
+        // A failure proves nothing, because it may be the server's answer or our timeout.
         underWay.delete(begun)
       }
     },

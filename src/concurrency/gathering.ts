@@ -1,7 +1,7 @@
 export type GatheringOptions<Ask, Answer> = {
   /**
    * Answers the requests that `take` returns, one by one and in order. A run that calls `take` late, after getting a connection, also gets
-   * requests that arrived in the meantime. If a run fails, the requests it took fail too; if it took none, all waiting ones fail.
+   * requests that arrived in the meantime. If a run fails, the requests that it took fail too. If it took none, all waiting requests fail.
    */
   readonly run: (take: () => readonly Ask[]) => Promise<readonly Answer[]>
   /** The most requests in one run. */
@@ -12,13 +12,13 @@ export type GatheringOptions<Ask, Answer> = {
   /** A request that waits longer, in milliseconds, is refused as `late`. */
   readonly waitMaxMs?: number
   readonly refusal: (why: 'full' | 'late') => Error
-  /** Whether such a failure also fails all waiting requests, which would only fail later. */
+  /** Whether a failure that this accepts also fails all waiting requests, because they would fail later anyway. */
   readonly failsAll?: (error: unknown) => boolean
 }
 
 /**
  * Joins requests of many callers into few runs. Requests that arrive in one turn of the event loop, or while `underWayMax` runs are in
- * progress, go into the next run together and in order. No request waits for others to arrive.
+ * progress, go into the next run together and in order. No request waits for later requests.
  */
 export type Gathering<Ask, Answer> = {
   /** Settles with the run that takes the request. */

@@ -1,8 +1,8 @@
 import type { Redis, Result } from 'ioredis'
 
 /**
- * A connection to the Redis that processes share, with its one script. A command fails instead of waiting for a connection or being sent
- * again: its caller already has another answer, and a call must not be counted twice.
+ * A connection to the Redis that processes share, with one script. A command fails instead of waiting for a connection or being sent again,
+ * because its caller already has another answer, and a call must not be counted twice.
  */
 
 declare module 'ioredis' {
@@ -46,14 +46,14 @@ export const openRedis = async ({
     enableAutoPipelining: false,
     retryStrategy: (times) =>
       Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
-    // After a failover, the old primary accepts no writes, and its name may lead to the new one.
+    // After a failover, the old primary accepts no writes, and its name may already lead to the new primary.
     reconnectOnError: (error) => error.message.startsWith('READONLY'),
   })
   redis.defineCommand('runScript', { lua: script })
   return redis
 }
 
-/** Loaded only if there is a Redis. */
+/** The client is loaded only if a Redis is configured. */
 const loadClient = async (): Promise<typeof Redis> => {
   const client = await import('ioredis')
   quickenStrings()
@@ -69,7 +69,7 @@ const quickenStrings = (): void => {
   text.stored = true
 }
 
-/** Only the message, because an error of the client also contains its command, which may include the password. */
+/** Returns only the message, because an error of the client also contains its command, which may include the password. */
 export const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   return error.message || ('code' in error ? String(error.code) : error.name)
