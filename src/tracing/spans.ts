@@ -9,8 +9,8 @@ import {
 } from '@opentelemetry/api'
 
 /**
- * The trace that a partner's request belongs to, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps the
- * partner to find the call in other tools: it decides nothing, because its origin is not proved.
+ * The trace that a partner's request belongs to, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps
+ * the partner to find the call in other tools. It decides nothing, because its origin is not proved.
  *
  * Answers have no `traceresponse`, which is not a Recommendation. `X-Request-Id` already identifies the call.
  */
@@ -19,7 +19,7 @@ export type TraceContext = {
   readonly traceId: string
   /** The partner's span, 16 hexadecimal digits. */
   readonly spanId: string
-  /** The partner records the trace. */
+  /** Whether the partner records the trace. */
   readonly sampled: boolean
 }
 
@@ -30,8 +30,8 @@ const length00 = 55
 const charsMax = 512
 
 /**
- * Null if there is no valid `traceparent`; the request is then answered as if it had none. Several headers arrive joined by commas, and so are
- * not valid.
+ * Null if there is no valid `traceparent`; the request is then answered as if it had none. Several headers arrive joined by commas, so they
+ * are not valid.
  */
 export const traceContextOf = (header: string | readonly string[] | undefined): TraceContext | null => {
   if (typeof header !== 'string' || header.length > charsMax) return null
@@ -43,11 +43,11 @@ export const traceContextOf = (header: string | readonly string[] | undefined): 
 }
 
 /**
- * Spans of our work, made with OpenTelemetry's API. `src/start/run.ts` configures their export, or the operator loads an SDK (`node --import`).
- * Without either, a span does nothing.
+ * Spans of our work, made with OpenTelemetry's API. `src/start/run.ts` configures their export, or the operator loads an SDK (`node
+ * --import`). Without either, a span does nothing.
  *
- * A span's parent is an argument, because tracking asynchronous context would cost time on every call. Names and attributes contain only our
- * own words, numbers and call ids: never an e-mail address, an IP address, a key, or other content of a request.
+ * A span's parent is an argument, because tracking asynchronous context would cost time on every call. Names and attributes contain only
+ * our own words, numbers and call ids, and never an e-mail address, an IP address, a key, or other content of a request.
  */
 const tracer = trace.getTracer('enrichment-ledger')
 
@@ -75,14 +75,14 @@ export const endSpan = (span: Span, attributes: () => Attributes, failed: boolea
   span.end()
 }
 
-/** Runs `work` in a child span that ends with it, and returns the result unchanged, even a promise. */
+/** Runs `work` in a child span, and returns its result unchanged. If the result is a promise, the span ends when it settles. */
 export const within = <Value>(parent: Span, name: string, work: () => Value): Value => {
   if (!parent.isRecording()) return work()
   const span = tracer.startSpan(name, {}, trace.setSpan(ROOT_CONTEXT, parent))
   return ended(span, work)
 }
 
-/** The same for work without a request: the span starts its own trace. */
+/** Like `within`, for work without a request. The span starts its own trace. */
 export const alone = <Value>(name: string, attributes: () => Attributes, work: () => Value): Value => {
   const span = tracer.startSpan(name, {}, ROOT_CONTEXT)
   if (!span.isRecording()) return work()
