@@ -9,7 +9,7 @@ type Asset = {
   /** The URL with a hash of the content, so that browsers can cache the file forever. */
   readonly href: string
   readonly whole: ServedFile
-  /** Compressed on the first request. */
+  /** The compressed file, created on the first request. */
   readonly compressed: () => Promise<ServedFile>
 }
 

@@ -38,7 +38,7 @@ const markdown = markdownIt({ html: false, linkify: false, typographer: false })
 
 const isServed = (name: string): boolean => names.some((one) => one === name)
 
-/** Returns the target of a guide's link on the pages; null: a page that partners cannot read. */
+/** Returns the target of a guide's link on our pages. Null: the link leads to a page that partners cannot read. */
 const targetOf = (href: string): string | null => {
   if (href.startsWith('https://') || href.startsWith('#')) return href
   const [, name = '', anchor = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? []
@@ -60,7 +60,7 @@ const linked = (children: readonly Token[]): void => {
   }
 }
 
-/** Each heading below the title links to itself. Wide tables and long lines can be scrolled, also with a keyboard. */
+/** Each heading below the title links to itself. Wide tables and long lines can be scrolled, even with a keyboard. */
 markdown.renderer.rules.heading_open = (tokens, i) => {
   const { tag } = tokens[i] ?? { tag: 'h2' }
   return `<${tag} id="${anchorOf(plain(tokens[i + 1]))}">`

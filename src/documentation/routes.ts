@@ -40,7 +40,7 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/** Returns the address in the request, if it means this machine. The client chooses the Host header, and a cache could show it to others. */
+/** Returns the address in the request if it means this machine. Other addresses are ignored, because the client chooses the Host header, and a cache could show it to other readers. */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
   const named = address.includes(':') ? `[${address}]` : address
@@ -53,7 +53,7 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
 const addressed = (text: string, api: string | null): string =>
   api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
-/** Returns the form used in examples: without a scheme, curl uses http. */
+/** Returns the origin as examples show it. `http://` is left out, because it is curl's default. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {
