@@ -32,8 +32,8 @@ const cidrBlocks = z
   .default([])
 
 /**
- * The one hyphen is at the end, so that no prefix begins with another prefix. A category of our streams is not allowed: the streams of a
- * service without a prefix would count as streams of a service with this prefix.
+ * The one hyphen is at the end, so that no prefix begins with another prefix. A category of our streams is not allowed, because the streams
+ * of a service without a prefix would count as streams of a service with this prefix.
  */
 export const eventLogPrefix =
   /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate|installation)-)[a-z][a-z0-9]{0,29}-$/
@@ -244,7 +244,7 @@ const together = [
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
-/** A process no longer starts others. A deployment that relies on this must not continue with a part of its capacity. */
+/** Refuses a setting of earlier releases, in which a process started further processes. A deployment that relies on it must not continue with a part of its capacity. */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(

@@ -16,7 +16,7 @@ const isIssuer = (text: string): boolean => {
   return bare && (protocol === 'https:' || isLoopbackName(hostname))
 }
 
-/** The origin without a trailing slash. `says` describes the expected URL. */
+/** A schema for an origin, which returns it without a trailing slash. `says` describes the expected URL in errors. */
 export const publicOrigin = (says: string) =>
   z
     .string()
