@@ -73,7 +73,7 @@ export type Instruction =
       readonly into?: readonly LotFill[]
       /** The amount was calculated from the ledger up to this revision. The command is refused after any later correction. */
       readonly unlessAdjustedAfter?: number
-      /** Like `unlessAdjustedAfter`, but only for re-rates. All other corrections of the charge have this command's key, so only one is written. */
+      /** Like `unlessAdjustedAfter`, but only for re-rates. All other corrections of the charge have the key of this command, so only one of them is written. */
       readonly unlessReratedAfter?: number
       /** A negative amount is reduced to what can be charged now. */
       readonly upToAvailable?: true
@@ -139,8 +139,8 @@ export class CommandRefused extends Error {
 }
 
 /**
- * The key for the first refund or reversal of a call's charge, from the call's first event id. They all use this key,
- * so only one is written.
+ * The key for the first refund or reversal of a call's charge, from the call's first event id. All processes use this
+ * key, so only one is written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 

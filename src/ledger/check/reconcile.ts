@@ -62,7 +62,7 @@ export type ReconcileOptions = {
   readonly rowRevision: number | null
   /** Compares a page with the lines of the read models, adds these lines to the sums, and resolves with the differences. */
   readonly compare: (page: ComparedPage) => Promise<readonly string[]>
-  /** Resolves with how an adjustment differs from the one that its re-rate wrote, or with null. */
+  /** Describes how an adjustment differs from the one that its re-rate wrote; null: it does not differ. */
   readonly rerated: (event: AdjustedEvent) => Promise<string | null>
   readonly onPage?: (events: number) => void
 }

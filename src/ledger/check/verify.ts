@@ -17,7 +17,7 @@ export type LedgerFault = {
   readonly revision: number
   readonly event_id: string | null
   readonly type: string | null
-  /** The digest of the stored bytes, or of the previous event if this one is missing. An acknowledgement of the fault names this digest. */
+  /** The digest of the event's stored bytes or, if the event is missing, of the previous event. An acknowledgement of the fault contains this digest. */
   readonly digest: string
   readonly fault: string
 }
@@ -242,7 +242,7 @@ const faultOf = (
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
-      // A charge id is normally its event's id, which was checked above. Any other id must be new as well.
+      // A charge id is normally its event's id, which was checked above. Any other id must be new, too.
       if (data.charge_id !== recorded.id && seen.has(data.charge_id))
         return `charge ${data.charge_id} is in this ledger twice`
       seen.add(data.charge_id)

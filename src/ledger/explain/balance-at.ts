@@ -28,7 +28,7 @@ export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n,
 /** The time at which an event was recorded, by its writer's clock. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
-/** Folds the ledger's next event, in place, if both of its times count. */
+/** Folds the ledger's next event, in place, if it was recorded by `knownAtMs` and takes effect by `atMs`. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {
   if (recordedMsOf(event) > knownAtMs) return
   fold.revision = event.recorded.revision

@@ -89,7 +89,7 @@ type ExplainedLot = {
 type ExplainedAdjustment = {
   readonly adjustment_id: string
   readonly kind: CreditAdjusted['kind']
-  /** By how much the call's cost was reduced; negative: increased. */
+  /** The amount by which the call's cost was reduced; negative: it was increased. */
   readonly amount: string
   readonly at: string
   readonly reason: string

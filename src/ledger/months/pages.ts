@@ -4,14 +4,14 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
-/** Reads a ledger in pages. The closings that concern a page are known before it is processed. */
+/** Reads a ledger in pages. Before a page is processed, all closings that determine the months of its events are known. */
 
 const pageMax = 2_000
 /** A closing follows within `closingGapMax` events after the last one that it counts, so pages are read this far ahead. */
 const pagesAhead = closingGapMax / pageMax
 
 type LedgerPages = {
-  /** All closings read so far, in order, including every one that concerns the current page. */
+  /** All closings read so far, in order. For the current page, none is missing. */
   readonly closings: readonly MonthClosing[]
   /** Reads to the end of the ledger, or to a revision. Memory does not grow with the ledger. */
   pages(): AsyncGenerator<readonly RecordedEvent[]>

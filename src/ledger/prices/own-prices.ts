@@ -13,7 +13,7 @@ export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
   ownPrices.set(sku, kept)
 }
 
-/** The price in force for each SKU: the last to take effect and, if several took effect at one time, the last to be set. */
+/** The price in force for each SKU. It is the last that took effect or, if several took effect at one time, the last that was set. */
 export const pricesAt = (ownPrices: OwnPrices, atMs: number): Map<string, DecodedEvent> => {
   const inForce = new Map<string, DecodedEvent>()
   for (const [sku, events] of ownPrices) {

@@ -12,7 +12,7 @@ export type PriceBooks = {
   /** The book in force at an instant. Throws if no book is in force. Throws `Unavailable` if a published book cannot be read. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why new books may go unnoticed, or why a published one cannot be read; null if neither is the case. */
+  /** Why this process may miss new books, or why a published book cannot be read; null: there is no such problem. */
   failure(): Error | null
   /** 1 if a published book cannot be read, so that calls cannot be priced; otherwise 0. */
   doubtful(): number

@@ -20,7 +20,7 @@ export type RunOnLedger = {
   /** Calls recorded after this revision do not belong to the run. */
   readonly plannedRevision: number
   readonly overrides: RerateLedgerPlanned['overrides']
-  /** If not everything could be collected: the last call that was charged more, and by how much. Null: the whole amount was collected. */
+  /** The last call that was charged more, and by how much, if only a part of the amount could be collected. Null: all of it was collected. */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
 }
 
@@ -70,7 +70,7 @@ const costUnder = (
     ? null
     : ratingOf(accountWith(overrides, revision), facts, book, atMs).total
 
-/** By how much the run increased a call's cost; negative: reduced it. */
+/** The amount by which the run increased a call's cost; negative: the run reduced it. */
 export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
   const price = costUnder(run, call)
   if (price === null) return 0n

@@ -188,7 +188,7 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // A command without events leaves no trace, so its key can still lead to events later.
+  // A command without events is not in the ledger, so the next command with its key can still add events.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)
@@ -311,7 +311,7 @@ export const decidePlace = async (
   }
 }
 
-/** The fence for a batch that was decided on this account. Its id derives from the batch, so no other fence has the same id. */
+/** The fence for a batch that was decided on this account. The fence's id derives from the batch, so no other fence has that id. */
 export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
   const { organizationId, revision, digest } = account
   const requestIds = batch.decided.flatMap(({ queued }) => queued.command.requestId ?? [])

@@ -105,7 +105,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
       balance: tell,
     },
   )
-  /** Rejects once the event log was found to be a different one. */
+  /** Rejects after this process has found that the event log is a different one. */
   const asking = <Value>(organizationId: string, ask: (writer: Writer) => Promise<Value>): Promise<Value> =>
     rewritten === undefined
       ? ask(writers.of(organizationId))
@@ -204,7 +204,7 @@ const createWriters = (
   }
 }
 
-/** Removes the writer that has been idle longest. Its account is loaded again when needed. */
+/** Removes the writer that has been idle longest. When the organization needs a writer again, its account is loaded again. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {

@@ -181,7 +181,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
   }
 }
 
-/** A reading in progress may already have passed the ledger's end, so all callers that arrive during it share the next one. */
+/** A reading in progress may have missed the newest events, so all callers that arrive during it share the next reading. */
 const catchUp = (tails: Tails, tail: Tail): Promise<void> => {
   tail.next ??= (tail.reading ?? Promise.resolve())
     .catch(() => undefined)

@@ -28,7 +28,7 @@ export type LedgerLimits = {
   readonly callerWaitMaxMs: number
   /** How long a stopping process waits for undecided outcomes. Longer than `callerWaitMaxMs`. */
   readonly drainMaxMs: number
-  /** How many appends in a row can be refused although the ledger contains nothing new. */
+  /** The most appends in a row that the log may refuse although the ledger contains nothing new. */
   readonly idleConflictsMax: number
 }
 

@@ -14,7 +14,7 @@ export type Queued = {
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
-  /** The ledger does not contain the command up to this revision. Infinity: its key cannot be used again. */
+  /** The ledger does not contain the command up to this revision. Infinity: the command's key cannot be used again. */
   absentUpTo: number
   /** The time on the ledger's clock for durations. */
   readonly queuedAtMs: number

@@ -39,7 +39,7 @@ export type LedgerReader = {
   load(): Promise<Loaded>
   /** Folds all later events into the account. Throws `LogRewritten` if the ledger has lost the account's last event. */
   catchUp(account: Account): Promise<Found>
-  /** The commands in a range of the ledger, both ends inclusive. Their balance is that of the given account. */
+  /** The commands in a range of the ledger, both ends inclusive. They are returned with the balance of the given account. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
   /** A page of the stream; empty if there is none. Settles within `waitMs` (default: `readDeadlineMs`). */
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
@@ -170,7 +170,7 @@ const record = (
 ): void => {
   const first = metadata.causation_id ?? recorded.id
   const before = found.get(first)
-  // The snapshot may lie between a call and its charge. The charge alone is not the result of the command.
+  // The snapshot may end between a call and its charge. The charge alone is not the result of the command.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   const requestId = metadata.request_id

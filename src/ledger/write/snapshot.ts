@@ -17,7 +17,7 @@ const waitingMax = 20_000
  * Reads an account from its projection, as a start for folding. Rows without the projector's seal are ignored, and the
  * fold compares the digest with the ledger.
  *
- * Accounts requested at the same time are read in one statement, because a process that starts under load needs all of
+ * Accounts requested at the same time are read in one statement, because a process that starts under load needs many of
  * them.
  */
 export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {

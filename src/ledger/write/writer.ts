@@ -392,9 +392,9 @@ class Tail {
 /**
  * How processes that append to one ledger at the same time take turns.
  *
- * The first append at a place of the stream wins. Its process is also ahead for the next place, because the others must
- * first read the new events. So a process that has noticed others pauses after each of its own appends, and a process
- * that lost does not pause. Commands that arrive during a pause join the next batch.
+ * The first append at a place of the stream wins. The process that wins is also ahead for the next place, because the
+ * other processes must first read the new events. So a process that has noticed other processes pauses after each of
+ * its own appends, and one that lost does not pause. Commands that arrive during a pause join the next batch.
  */
 type Pacing = {
   /** Another process has appended to the ledger, or reports that it is trying to. */
