@@ -104,10 +104,10 @@ export const dropsCredentials = (url: string): boolean =>
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000
-/** About 23 days. It replaces "never", because connections with "never" would share one socket. */
+/** About 23 days. It replaces "never", because all connections with "never" would share one socket. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
- * How long one of several hosts may take to name the leader. The client's default of five seconds is the whole time for
+ * How long one of several hosts may take to name the leader. The client's default of five seconds is all the time for
  * connecting. A single host that does not answer would use it up.
  */
 const gossipTimeoutSeconds = 1
@@ -142,7 +142,7 @@ const lookupWaitMs = 500
 const lookups = new Map<string, Promise<boolean>>()
 
 /**
- * Whether a host name resolves within half a second; an address always does. Each name has only one lookup at a time.
+ * Whether a host name resolves within half a second; an address always does. A name is looked up only once at a time.
  * Without an answer, a lookup blocks one of Node's four threads for ten seconds, so the name of a removed node could
  * otherwise block all four.
  */

@@ -41,8 +41,8 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append in one message. It names no deadline, because the server would compare it with its own clock, which may be
- * wrong. The server's own write timeout applies.
+ * One append in one message. The message has no deadline, because the server would compare it with its own clock, which
+ * may be wrong. The server's own write timeout applies.
  */
 export const appendRequest = (
   correlationId: string,

@@ -122,7 +122,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
   }
 }
 
-/** Takes the next appends in order, but only one per stream, because each names its exact revision. */
+/** Takes the next appends in order, but only one per stream, because each append names its exact revision. */
 const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
   const streams = new Set<string>()
   const batch: QueuedAppend[] = []

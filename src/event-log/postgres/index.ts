@@ -19,7 +19,7 @@ import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
 /**
- * The event log in PostgreSQL: the embedded default, also fit for production. An append is one row.
+ * The event log in PostgreSQL. It is the embedded default, and is also fit for production. An append is one row.
  *
  * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their
  * order and durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.

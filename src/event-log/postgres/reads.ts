@@ -14,8 +14,8 @@ import {
 import { openSegment, type SegmentRow } from './segment.ts'
 
 /**
- * Queries on the log's tables. Each returns one page of segments, limited by segments, events and bytes, because an
- * append can contain a thousand events, or one of a megabyte.
+ * Queries on the log's tables. Each query returns one page, limited by segments, events and bytes, because an append
+ * can contain a thousand events, or one event of a megabyte.
  */
 
 const pageSegmentsMax = 512

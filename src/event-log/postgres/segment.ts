@@ -208,7 +208,7 @@ const uuidChars = 36
 const hyphen = 0x2d
 const hexDigits = Buffer.from('0123456789abcdef')
 
-/** The texts of consecutive ids of 16 bytes each. It runs thousands of times a second, so it creates few strings. */
+/** The texts of consecutive ids of 16 bytes each. This function runs thousands of times a second, so it creates few strings. */
 const uuidsOf = (ids: Buffer): string => {
   const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
   let at = 0

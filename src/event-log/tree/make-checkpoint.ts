@@ -87,8 +87,8 @@ const signed = async (
 }
 
 /**
- * Extends the tree to the log's head. Its beginning must match the last signed root: tiles with another root are
- * rebuilt, and if the log itself has another root, nothing is signed.
+ * Extends the tree to the log's head. The beginning of the tree must match the last signed root. Tiles with another
+ * root are rebuilt, and if the log itself has another root, nothing is signed.
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],

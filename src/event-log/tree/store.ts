@@ -27,7 +27,7 @@ export type TreeStore = {
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** Those of these tiles that are stored, by name. */
+  /** The hashes of these tiles by name, as far as the tiles are stored. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
   /** The hashes and positions of some tiles of level 0, in order. */
   lowest(from: number, count: number): Promise<StoredTile[]>

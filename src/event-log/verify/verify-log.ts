@@ -23,7 +23,7 @@ import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './ro
  * stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
  */
 
-/** A difference between the log and what was written. `revision` and `event_id` are null if the fault does not concern one event. */
+/** A difference between the log and the events that were written. `revision` and `event_id` are null if the fault is not in one event. */
 export type LogFault = {
   readonly stream: string
   readonly revision: number | null
