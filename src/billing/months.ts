@@ -47,8 +47,8 @@ export const closingAt = (
 ): Closing => ({ month, through: Math.max(through_revision, revision - closingGapMax) })
 
 /**
- * Returns a function that returns the month in which an event counts. It must be called for a ledger's events in order.
- * `closings` must be in order too; closings later than the event may still be missing.
+ * Returns a function that finds the month in which an event counts. The function must be called for a ledger's events
+ * in order. `closings` must be in order too; closings later than the event may still be missing.
  */
 export const createBookings = (closings: readonly Closing[]) => {
   let openFrom: Month = ''

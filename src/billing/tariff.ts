@@ -40,7 +40,7 @@ export const overrideAt = <Entry extends PriceOverrideEntry>(
 
 type Facts<K extends CallFacts['kind']> = Extract<CallFacts, { kind: K }>
 
-/** The rules for a kind of fact, in the order of the charge's lines. Every fact must match at least one of them. */
+/** The rules for a kind of fact, in the order of the charge's lines. Every fact must match at least one rule. */
 type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
@@ -199,7 +199,7 @@ export class NoRule extends Error {
   override name = 'NoRule'
 }
 
-/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if no rule in the book matches and is known. */
+/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if the book has no rule of this release that matches. */
 export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
   const lines: RatedLine[] = []
   let first: { rule: string; ruleVersion: number } | undefined
