@@ -21,7 +21,7 @@ const accountFacts = z.object({
   view: z.enum(['balance', 'usage', 'call', 'receipt']),
 })
 
-/** A partner exported its own ledger. Both revisions are inclusive; `through_revision` before `from_revision`: the export was empty. */
+/** A partner exported its own ledger. Both revisions are inclusive. If `through_revision` is before `from_revision`, the export was empty. */
 const ledgerExportFacts = z.object({
   kind: z.literal('ledger_export'),
   from_revision: z.int().nonnegative(),

@@ -11,7 +11,7 @@ export const eventMetadata = z.object({
   schema_version: z.int().positive(),
   /** The call or the operator's command that caused the event. */
   request_id: z.string().min(1).max(64).optional(),
-  /** The event that caused this one, such as the fact for a charge. */
+  /** The event that caused this event. For a charge, it is the call. */
   causation_id: uuid.optional(),
   /** The request id of an earlier call with the same Idempotency-Key, whose answer this call repeated. */
   repeats: z.string().min(1).max(64).optional(),

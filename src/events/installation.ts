@@ -9,7 +9,7 @@ export const installationCreatedV1 = z.object({ format: z.int().positive() })
 
 /**
  * The installation key, wrapped with SECRET_KEY. During a rotation, it is wrapped with two SECRET_KEYs, the newest
- * last. `key_check` is always the same for one installation key.
+ * last. `key_check` never changes for an installation key.
  */
 export const installationKeyWrappedV1 = z.object({
   key_check: keyedHmac,

@@ -56,7 +56,7 @@ export const ledgersReconciledV1 = z.object({
 
 /**
  * The event log was verified as far as possible. `faults` counts streams whose chain is broken or ends in the wrong
- * place, and signed checkpoints that the log contradicts, up to 100. `named` lists the first of them. `known` counts
+ * place, and signed checkpoints that the log contradicts, up to 100. `named` lists the first faults. `known` counts
  * broken events that an operator has acknowledged. `after` is the number of leaves that were verified earlier and not
  * read again; 0: the log was read from its beginning. `through` is the last checkpoint up to which everything is
  * verified, signed so that it cannot be forged; null: there is none.

@@ -20,7 +20,7 @@ export const pixelFacts = z.object({
     'blocks_listed',
     'decided',
   ]),
-  /** Null if the call is not about a single domain. */
+  /** Null if the call is not about one domain. */
   domain: pixelDomain.nullable(),
   /** Whether the pixel may fire; null unless the call is a decision. */
   fire: z.boolean().nullable(),
