@@ -30,7 +30,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   return { recorded, events, unreadable }
 }
 
-/** The events after one position, up to and including another. */
+/** The events after position `after`, up to and including position `to`. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
   const first = decoded.recorded[0]?.position ?? to
   const last = decoded.recorded.at(-1)?.position ?? to

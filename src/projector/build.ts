@@ -22,7 +22,7 @@ export type Build = {
 
 const batchMax = 10_000
 
-/** Folds every build up to its target. Reads, folds and writes neighbouring batches at the same time. */
+/** Folds every build up to its target. While one batch is folded, the next one is read and the previous one is written. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
   const due = work.builds.filter((build) => readTo(build) < build.target)
@@ -120,7 +120,7 @@ type Writer = {
 
 /** Writes a batch while the next one is folded. Batches that the database refuses are written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
-  /** Resolves with the batches that the database refused. Nothing of them was written. */
+  /** Resolves with the batches that the database refused. No part of these batches was written. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
 
   const writePiece = async (

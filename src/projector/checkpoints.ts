@@ -74,7 +74,7 @@ export class Fenced extends Error {
   override name = 'Fenced'
 }
 
-/** Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if any of them has moved. */
+/** Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if any checkpoint has moved. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
   moves: readonly { name: string; version: number; generation: number; from: Position }[],

@@ -16,7 +16,7 @@ export type Poison = { readonly position: bigint; readonly stream: string; reado
 
 export type Folded = {
   readonly changes: readonly Change[]
-  /** In log order. In a projection of money, at most one event per stream, because later events of the stream are not folded. */
+  /** The events that cannot be applied, in log order. In a projection of money, at most one per stream, because later events of the stream are not folded. */
   readonly poison: readonly Poison[]
   /** Reverts the fold if its changes were not written. Later folds must be reverted first. */
   undo(): void

@@ -29,7 +29,7 @@ type Following = ProjectorOptions & {
   readonly works: () => void
 }
 
-/** Follows the log until the signal aborts, or until a halted projection is live again. Throws if it ends for any other reason. */
+/** Follows the log until the signal aborts, or until a halted projection is live again. Throws if following ends for any other reason. */
 export const follow = async (following: Following): Promise<'ended' | 'all halted'> => {
   const { pool, epoch, projections } = following
   const client = await pool.connect()

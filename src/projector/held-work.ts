@@ -5,7 +5,7 @@ import { createOutage } from '../event-log/outage.ts'
 
 /** Work that only the process with the lease does, repeatedly until it is stopped. */
 export type HeldWork = {
-  /** Runs until stopped; never throws. */
+  /** Runs until it is stopped. Never throws. */
   run(): Promise<void>
   stop(): Promise<void>
 }

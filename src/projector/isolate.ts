@@ -15,13 +15,13 @@ export const isDataError = (error: unknown): boolean => {
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
-/** Whether the tables do not match the projection, so that no event is faulty. Missing permissions and a read-only database are other errors. */
+/** Whether a statement failed because the tables do not match the projection, so that no event is faulty. False for missing permissions and a read-only database. */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
 /**
  * Writes a prepared batch event by event, because the database refused the whole batch. Faulty events are passed to
- * `refused` in log order; the rows of a money stream stop there.
+ * `refused` in log order; the rows of a money stream stop at the faulty event.
  *
  * `write` must write the changes and the progress to `position` together.
  */

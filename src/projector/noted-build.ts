@@ -20,7 +20,7 @@ const asideOf = (poison: readonly Poison[]): string =>
 const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
-/** A digest of the source files that fold. Rows started by other code would match neither version. */
+/** A digest of the source files that fold. Rows that other code began to fold would match neither that code nor this. */
 let digested: string | undefined
 const foldCode = (): string => {
   if (digested !== undefined) return digested

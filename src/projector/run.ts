@@ -36,7 +36,7 @@ export type ProjectorOptions = {
   /** Adds a keyed hash to each row, which proves to readers that the projector wrote it. */
   readonly seal: RowSeal
   readonly logger: Logger
-  /** Unique among all processes with the same database. */
+  /** The id of this process, unique among all processes that use the database. */
   readonly owner: string
   readonly waits?: Partial<ProjectorWaits>
 }
