@@ -11,7 +11,7 @@ const entriesTable = {
     actor: 'text not null',
     type: 'text not null',
     stream: 'text not null',
-    // The ids and names that the event concerns.
+    // The ids and names of keys, users and other things that the event is about.
     about: 'text[] not null',
   },
   key: ['position'],
@@ -48,7 +48,7 @@ export const audit: StatelessProjection = {
   },
 }
 
-/** The members of events that name what an event concerns. */
+/** The members of events whose values are listed in `about`. */
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
@@ -120,7 +120,7 @@ export const monthClosings = (organizationId: string): Query<{ readonly position
   values: [organizationId],
 })
 
-/** Events of these types that concern a user, newest first. */
+/** Events of these types about a user, newest first. */
 export const accountChanges = (
   user: string,
   { types, since, max }: { types: readonly string[]; since: string; max: number },

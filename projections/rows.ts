@@ -61,7 +61,7 @@ export const insert = <T extends Table>(table: T, rows: readonly RowOf<T>[]): Ch
   set: {},
 })
 
-/** Adds rows. An existing row gets every value of the new one, except for the columns in `set`. */
+/** Adds rows. An existing row gets every value of the new row, except for the columns in `set`. */
 export const upsert = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
@@ -162,7 +162,7 @@ const sqlOf = ({ kind, table: { key }, set }: Change, name: string, columns: rea
     case 'delete':
       return `delete from ${name} t using (${given}) excluded where ${same(columns.map(({ column }) => column))}`
     case 'keep_newest':
-      // With one unknown bound, PostgreSQL expects a third of the rows and reads the whole table. With two bounds, it
+      // With one unknown bound, PostgreSQL expects to find a third of the rows, and reads the whole table. With two bounds, it
       // uses the key.
       return Object.entries(set)
         .map(
