@@ -1,7 +1,7 @@
 /** Open resources, closed in reverse order. */
 export type Closing = {
   add(close: () => unknown): void
-  /** Closes the last resource first. If one fails, still closes the others, and then throws `AggregateError`. */
+  /** Closes the last resource first. If a resource fails to close, still closes the rest, and then throws `AggregateError`. */
   close(): Promise<void>
 }
 

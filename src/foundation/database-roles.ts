@@ -1,6 +1,7 @@
 /**
  * The rights of roles in the database. The role that migrates owns the schema. The service's role reads and writes its tables, owns the
- * schemas of read models and jobs, and can only append to the event log. If both are one role, nothing is separated.
+ * schemas of read models and jobs, and can only append to the event log. If the service and the migrations use one role, nothing is
+ * separated.
  *
  * Every migration grants these rights again, because a restored dump or a recreated role has lost them. If nothing changed, this costs a
  * few queries.

@@ -205,7 +205,7 @@ const askDatabase = async (url: string): Promise<void> => {
     await client.connect()
     await client.query('select 1')
   } catch (error) {
-    // Any error from the server is an answer, such as "too many connections", unless the server is starting or stopping.
+    // Any error from the server, such as "too many connections", is an answer, unless the server is starting or stopping.
     if (!(error instanceof pg.DatabaseError) || error.code?.startsWith('57P') === true) throw error
   } finally {
     client.end().catch(() => undefined)

@@ -32,7 +32,7 @@ export const knownSecretKeysOf = async (config: Config): Promise<readonly Secret
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)
   const next = config.SECRET_KEY_NEW ?? (files === null ? null : await keyInFile(files.next))
   const texts = [current, next].filter((text) => text !== undefined && text !== null)
-  // An empty file counts as a key that opens nothing, not as a missing key.
+  // An empty file counts as a wrong key, not as a missing one.
   return current === undefined || current === null ? null : [...new Set(texts)].map(secretKeyOf)
 }
 

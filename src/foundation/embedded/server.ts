@@ -274,7 +274,7 @@ export type EmbeddedPostgres = {
   /** A guest does not stop the server. */
   readonly role: 'owner' | 'guest'
   /**
-   * For the owner, resolves when the server has ended; throws with its pid if it survives both shutdowns. May be called any number of times.
+   * For the owner, resolves when the server has ended; throws with its pid if it survives both shutdowns. May be called repeatedly.
    */
   stop(): Promise<void>
 }
