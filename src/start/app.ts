@@ -26,9 +26,9 @@ export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   readonly metricsUrl: string
   /** Whether this process should get calls. */
   isReady(): Promise<boolean>
-  /** Reads location files and lists again. Calls continue, and a bad file leaves the old one in use. */
+  /** Reads location files and lists again. Calls continue, and if a new file is bad, the old file stays in use. */
   reload(): Promise<void>
-  /** The first step of shutdown: accepts no new requests, and interrupts none. */
+  /** The first step of shutdown: accepts no new requests, and interrupts no request in progress. */
   readonly leave: Leaving['leave']
   /** Answers requests in progress, writes counters, and closes everything. */
   close(): Promise<void>

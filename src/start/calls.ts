@@ -36,7 +36,7 @@ type OpenCalls = {
   readonly rateLimitsShared: (() => boolean) | undefined
 }
 
-/** Opens everything that calls need. When it resolves, keys and prices match the event log. */
+/** Opens everything that calls need. After this resolves, keys and prices match the event log. */
 export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const { foundation, logger, metrics, closing } = options
   const { eventLog, pool, secrets, ledger } = foundation

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 
 /**
- * How the service ends, and how it reads its files again.
+ * How the service shuts down, and how it reads its files again.
  *
  * A signal arrives more than once: systemd and a terminal send it to every process of a group, and npm also forwards it. A second signal
  * therefore has no effect. SIGKILL ends the process immediately, and the next start takes over the embedded PostgreSQL.
@@ -13,7 +13,7 @@ const drainMs = 30_000
 
 type Running = {
   readonly logger: Logger
-  /** Accepts no new requests, and interrupts none. `pause` gives load balancers time to notice. */
+  /** Accepts no new requests, and interrupts no request in progress. `pause`: waits first, so that load balancers notice. */
   leave(options: { readonly pause: boolean }): Promise<void>
   close(): Promise<void>
   reload(): Promise<void>

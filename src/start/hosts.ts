@@ -112,7 +112,7 @@ const hostOf = (
   return host
 }
 
-/** `/openapi.json`, which is public and the same on every process and both hosts. */
+/** `/openapi.json`, which is public and identical on every process and both hosts. */
 const documentation = (): FastifyPluginAsync => {
   const documents = capabilities.map(({ document }) => document)
   const text = JSON.stringify(

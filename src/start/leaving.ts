@@ -22,7 +22,7 @@ const lookMs = 20
 export type Leaving = {
   readonly unready: Unready
   add(host: Host): void
-  /** Resolves when the hosts can be closed. `pause` gives load balancers time to notice. */
+  /** Resolves when the hosts can be closed. `pause`: waits first, so that load balancers notice. */
   leave(options: { readonly pause: boolean }): Promise<void>
 }
 

@@ -41,7 +41,7 @@ const blaming = (variable: string, fault: string, work: () => unknown): void => 
   }
 }
 
-/** Uses renewed files for new connections. Ignores files that are wrong or half replaced, and logs each fault once. */
+/** Uses renewed certificate files for new connections. Ignores files that are wrong or half replaced, and logs each fault once. */
 export const serveRenewed = (
   paths: Paths,
   { tls, servers, logger }: { tls: Tls; servers: readonly Server[]; logger: Logger },
