@@ -38,7 +38,7 @@ type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read read models, so a late projector must not stop them.
+   * `showsRows`: this host shows read models, so late ones make it unready. Calls need no rows, so late rows must not stop them.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
   /** Null: the event log or the database did not answer in time. */

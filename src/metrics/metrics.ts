@@ -358,7 +358,7 @@ type Durations = {
 type Counted = {
   readonly capability: string
   readonly outcome: string
-  /** Counts per bucket, not cumulated; the last one counts durations above every bound. */
+  /** Counts per bucket, not cumulated. The last bucket counts durations above every bound. */
   readonly buckets: Float64Array
   sum: number
 }

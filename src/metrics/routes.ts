@@ -1,9 +1,9 @@
 import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Health } from './health.ts'
 
-/** Reports through `/readyz` that the process is ending. */
+/** Reports through `/readyz` that the process is shutting down. */
 export type Unready = {
-  /** Called when a client checks readiness. True: the process is ending, so it should get no more requests. */
+  /** Called when a client checks readiness. True: the process is shutting down, so it should get no more requests. */
   asked(): boolean
 }
 
