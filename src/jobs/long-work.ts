@@ -94,7 +94,7 @@ const notHere = async (): Promise<never> => {
   throw new Error('long work has no access to this')
 }
 
-/** A refusal is an outcome too, because another attempt would not help. Throws for any other failure. */
+/** A refusal is an outcome too, because another attempt would not help. Throws any other error. */
 const outcomeOf = async (
   request: LongWorkRequest,
   context: Context,

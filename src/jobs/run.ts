@@ -263,7 +263,7 @@ type Renewal = { readonly resealed: number; readonly destroyed: readonly string[
 
 /** The most passes over a store. Each pass after the first finds only data that was written under the old key during the pass before it. */
 const passesMax = 100
-/** If the clocks differ by more, one of them is wrong, and no key is destroyed. */
+/** If this process's clock and the database's clock differ by more, one is wrong, and no key is destroyed. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**
