@@ -16,10 +16,10 @@ type Waiting = { readonly settle: (outcome: Outcome) => void }
 type Party = { readonly name: string; held: number; readonly line: Waiting[] }
 
 /**
- * A limited number of places, shared by many parties. Other callers wait in a queue with a limited length and time. A free place goes to
- * the party with the fewest places; if several parties have the fewest, to the one that has gone longest without a new place. So a party
- * with a hundred times as many requests delays only itself. When the queue is full, the newest caller of the party with the most waiting
- * callers is refused.
+ * A limited number of places, shared by many parties. Callers without a place wait in a queue with a limited length and time. A free place
+ * goes to the party with the fewest places; if several parties have the fewest, to the one that has gone longest without a new place. So a
+ * party with a hundred times as many requests delays only itself. When the queue is full, the newest caller of the party with the most
+ * waiting callers is refused.
  */
 export class FairPlaces {
   readonly #bounds: FairPlacesBounds

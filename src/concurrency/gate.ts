@@ -12,7 +12,7 @@ export type Gate = {
   watch<Value>(work: Promise<Value>): Promise<Value>
   /** Returns how long the server has been failing to answer, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
-  /** Returns the same as `refuses`, without counting. */
+  /** Like `refuses`, but does not count refused work. */
   shutForMs(): number | null
   close(): void
 }

@@ -84,7 +84,7 @@ export const createGathering = <Ask, Answer>(
     startSoon()
   }
 
-  /** Waits for the other requests of this turn of the event loop. */
+  /** Starts after this turn of the event loop, so that all its requests are in one run. */
   const startSoon = (): void => {
     if (starting) return
     starting = true
