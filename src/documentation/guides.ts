@@ -10,7 +10,7 @@ type Heading = { readonly anchor: string; readonly text: string }
 export type Guide = {
   readonly name: string
   readonly title: string
-  /** The first paragraph, as text. */
+  /** The first paragraph, as plain text. */
   readonly about: string
   /** HTML. */
   readonly content: string
@@ -23,7 +23,7 @@ const names = [
   'changelog',
 ] as const
 
-/** Returns the anchor that GitHub generates for a heading, so that links work in both places. */
+/** Returns the anchor that GitHub generates for a heading, so that links work on GitHub and on our pages. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
