@@ -26,7 +26,7 @@ export type TraceContext = {
 /** A later version may have more members after another hyphen. */
 const traceparent = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?=$|-)/
 const length00 = 55
-/** Far longer than the header of any version. */
+/** The maximum length of the header. Far longer than the header of any version. */
 const charsMax = 512
 
 /**
