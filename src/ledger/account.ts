@@ -10,7 +10,7 @@ export type Account = {
   readonly organizationId: string
   revision: number
   digest: string
-  /** The recording time of the event at `revision`, by its writer's clock; 0 if unknown. */
+  /** The recording time of the event at `revision`, by the clock of the process that wrote it; 0 if unknown. */
   recordedAtMs: number
   /** No correction of a charge or a balance comes after this revision. −1: there are no corrections. */
   adjustedRevision: number

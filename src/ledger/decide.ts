@@ -132,7 +132,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
   },
 })
 
-/** The outcome of a recorded call, whether it was just decided or found in the ledger. */
+/** The outcome of a recorded call. It makes no difference whether the call was just decided or found in the ledger. */
 export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
   let charged = 0n
   let unpaid = false

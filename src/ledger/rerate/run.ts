@@ -21,7 +21,7 @@ export type RerateRun = {
   readonly run: string
   /** The revision of the stream's last event; −1: the run does not exist. */
   revision: number
-  /** By organization, in the order of the plan. */
+  /** The planned ledgers by organization, in the order of the plan. */
   readonly ledgers: Map<string, RerateLedgerPlanned>
   /** Null: the planning did not finish. */
   proposed: (RerateProposed & Act) | null

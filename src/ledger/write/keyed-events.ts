@@ -99,7 +99,7 @@ type Noted = Pick<NewEvent, 'id' | 'type' | 'data'>
 type Tails = {
   readonly eventLog: EventLog
   readonly limits: typeof keyedEventsLimits
-  /** Least recently used first. */
+  /** The tails by stream, least recently used first. */
   readonly byStream: Map<string, Tail>
   placesHeld: number
 }

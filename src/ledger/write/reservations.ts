@@ -11,7 +11,7 @@ import { affordabilityOf, ratingOf } from '../decide.ts'
  */
 type Reservations = {
   held(organizationId: string): MicroCredits
-  /** Reserves an amount until the returned function is called, once. */
+  /** Reserves an amount. The returned function, to be called once, ends the reservation. */
   hold(organizationId: string, amount: MicroCredits): () => void
 }
 

@@ -63,7 +63,7 @@ export class Reversals {
     return this.#idle.promise
   }
 
-  /** Tries until the reversal is written, because other processes do not know about it. Never rejects. */
+  /** Tries until the reversal is written, because only this process knows that it is due. Never rejects. */
   async #giveBack(requestId: string, charge: Reversible): Promise<void> {
     const { logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
@@ -94,7 +94,7 @@ export class Reversals {
     this.#idle = undefined
   }
 
-  /** What is left after refunds and re-rates since the charge. Undefined: it cannot be read. */
+  /** The rest of the charge after refunds and re-rates. Undefined: the ledger cannot be read. */
   async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
     const { chargeId, revision } = charge
     try {

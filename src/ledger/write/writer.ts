@@ -154,7 +154,7 @@ class LedgerWriter implements Writer {
     this.#pacing.competed(this.#appending.now())
   }
 
-  /** The known account, or the one that is being read. */
+  /** The known account. If it is unknown, waits until it is read. */
   #known(): Promise<Account> {
     if ('account' in this.#state) return Promise.resolve(this.#state.account)
     this.#asking ??= Promise.withResolvers()
