@@ -10,7 +10,7 @@ import type { NewEvent } from './port.ts'
  * previous digest of the first event is empty. If anything is changed, removed, inserted or moved, no later digest matches.
  */
 
-/** The digest before the first event. */
+/** The value that stands for the previous digest of a stream's first event. */
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'

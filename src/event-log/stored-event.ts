@@ -111,7 +111,7 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
-  // Signed notes have line breaks, but people do not type them.
+  // Signed notes contain line breaks, and people do not type them.
   if (type === 'LogCheckpointed' || type === 'LogTreeBegun') return
   const fault = textFaultIn(data, '')
   if (fault !== null) throw new EventDataError(fault)

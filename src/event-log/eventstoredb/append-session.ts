@@ -33,7 +33,7 @@ export type AppendSession = {
   readonly options: AppendSessionOptions
   readonly connection: Connection
   readonly call: AppendCall
-  /** By correlation id, oldest first. */
+  /** The unanswered appends by correlation id, oldest first. */
   readonly pending: Map<string, Pending>
   readonly watchdog: NodeJS.Timeout
   /** Whether the server has answered at least once. */

@@ -98,7 +98,7 @@ const grownAsSigned = async (
     const grown = await growTree(growing, { rebuild: making })
     const before = last === null ? null : await rootAt(growing.store, last.size)
     if (last === null || before?.toString('base64') === last.root) return grown
-    // Another process is rebuilding them.
+    // Another process is rebuilding the tiles.
     if (making && before === null) continue
     if (making)
       throw new CheckpointRefused(

@@ -18,7 +18,7 @@ export type InclusionProof = {
   readonly index: number
   /** The leaf: the event's digest in base64url. Its hash in the tree is the SHA-256 of 0x00 and these 32 bytes. */
   readonly leaf: string
-  /** From the leaf upwards, 32 bytes each, base64. */
+  /** The hashes of the proof, from the leaf upwards, 32 bytes each, in base64. */
   readonly hashes: readonly string[]
   readonly note: string
   readonly checkpoint: Checkpoint
@@ -78,7 +78,7 @@ export type ConsistencyProof = {
   /** The size of the earlier tree. */
   readonly size: number
   readonly root: string
-  /** 32 bytes each, base64. */
+  /** The hashes of the proof, 32 bytes each, in base64. */
   readonly hashes: readonly string[]
   readonly checkpoint: Checkpoint
 }

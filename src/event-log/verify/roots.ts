@@ -42,7 +42,7 @@ export const createRoots = async ({
 }: {
   readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
-  /** Null: tiles are not compared. */
+  /** The stored tiles to compare. Null: no tiles are compared. */
   readonly store: TreeStore | null
   readonly tileFault: (message: string) => void
   readonly begun?: BegunTree
