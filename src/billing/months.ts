@@ -3,7 +3,7 @@
  * already closed when the event was recorded, it belongs to the first open month, as a correction.
  */
 
-/** In the form `2026-11`. */
+/** A month in the form `2026-11`. */
 export type Month = string
 
 const pattern = /^\d{4}-(0[1-9]|1[0-2])$/

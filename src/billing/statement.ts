@@ -47,7 +47,7 @@ export type StatementSummary = {
   readonly lines: number
   /** Recorded calls, free or charged, except those that a rate limit refused. */
   readonly calls: number
-  /** By capability, SKU, rule and rule version. */
+  /** Charges and free calls, grouped by capability, SKU, rule and rule version. */
   readonly charges: readonly CallGroup[]
   readonly freeCalls: readonly CallGroup[]
   /** Movements of credits by kind, including charges. */

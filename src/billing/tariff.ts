@@ -45,7 +45,7 @@ type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
   readonly versions: readonly RuleVersion<K>[]
-  /** The price in credits in the price book of a new installation. Null: free. */
+  /** The price in credits in the price book of a new installation. Null: the rule makes calls free. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
   /** Applies in version 1, free of charge, even to price books that do not name it, because they are older than the rule. */
   readonly unnamed?: true
