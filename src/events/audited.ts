@@ -29,7 +29,7 @@ const audited = {
   PriceBookPublished: true,
   PriceBookWithdrawn: true,
   PriceProposalWithdrawn: true,
-  // The plan is listed as a whole.
+  // The plan is listed once, and not for each ledger.
   RerateLedgerPlanned: false,
   RerateProposed: true,
   RerateApproved: true,
@@ -103,6 +103,6 @@ export const isAudited = (event: DomainEvent): event is AuditedEvent => {
   if (!isAuditedType(event.type)) return false
   // A reversal is automatic, and a re-rate is listed by ledger.
   if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
-  // Profiles are erased automatically after 30 days.
+  // An erasure with the reason `retention` happens automatically after 30 days.
   return event.type !== 'ProfileErased' || event.data.reason !== 'retention'
 }
