@@ -37,7 +37,7 @@ export const apiKeys: StatelessProjection = {
   tables: [keysTable],
   fold: (events) => {
     const issued: KeyRow[] = []
-    // A key is rotated and revoked only once. A second event can end it earlier, but never later.
+    // A key is rotated and revoked only once. A repeated event can end the key earlier, but never later.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
