@@ -26,7 +26,7 @@ type WrappedKey = InstallationKeyWrapped & { readonly revision: number }
 
 const pageMax = 10
 
-/** Null: the log has no installation key. */
+/** Returns the wrapped installation key. Null: the log has none. */
 export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey | null> => {
   const page = await readOr(eventLog, installationStream, { direction: 'backwards', max: pageMax })
   for (const recorded of page) {

@@ -16,7 +16,7 @@ export type InstallationMark = {
   readonly since: Date
 }
 
-/** Null: the installation can start. */
+/** Returns the mark. Null: there is none, so the installation can start. */
 export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<InstallationMark | null> => {
   const { rows } = await pool.query<InstallationMark>(
     'select backup_id as "backupId", state, elsewhere, loaded, since from installation_mark',

@@ -168,7 +168,7 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
 const beforeFirstRelease =
   'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
 
-/** Returns the files to apply. Throws if the database's history is not a beginning of ours. */
+/** Returns the files to apply. Throws if the applied migrations are not the first ones of this release. */
 const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))

@@ -168,7 +168,7 @@ const clusterExists = async (place: Place): Promise<boolean> => {
   return false
 }
 
-/** Null: there is no password yet. */
+/** Returns the superuser's password. Null: there is none yet. */
 export const readPassword = (place: Place): Promise<string | null> =>
   readFile(place.password, 'utf8').then(
     (text) => text.trim(),
@@ -370,7 +370,7 @@ export const boundLog = async (place: Place): Promise<void> => {
   await truncate(place.log, 0)
 }
 
-/** Zero if there is no log. */
+/** Returns the size of the log; zero if there is no log. */
 export const logBytes = async (place: Place): Promise<number> =>
   (await stat(place.log).catch(() => null))?.size ?? 0
 

@@ -407,7 +407,7 @@ const owned = (
   }
 }
 
-/** Checks that the server runs, and limits the size of its log. Returns a function that stops this. */
+/** Checks that the server runs, and limits the size of its log. Returns a function that stops the checks. */
 const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
   const look = async () => {
     await boundLog(place).catch(() => undefined)
@@ -415,7 +415,7 @@ const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
     try {
       runs = findServer(place) !== null
     } catch {
-      // The next check tries again.
+      // This attempt failed. The next check tries again.
     }
     if (runs || !watching) return
     unwatch()
