@@ -41,7 +41,7 @@ const listenFault = (error: unknown, { variable, address, port }: Place): unknow
   return error
 }
 
-/** If the default port is taken, uses any free port, because the operator did not choose the default. */
+/** Listens on the metrics port. If the default port is taken, uses any free port, because the operator did not choose the default. */
 export const listenForMetrics = async (
   host: FastifyInstance,
   { METRICS_HOST, METRICS_PORT }: Config,
