@@ -8,7 +8,7 @@ import { type After, within } from './deadline.ts'
  * to that query opens the gate, because some work may succeed even if a part of the server hangs.
  */
 export type Gate = {
-  /** Registers work in progress. Settles as `work` does. */
+  /** Registers work in progress. Settles when and as `work` settles. */
   watch<Value>(work: Promise<Value>): Promise<Value>
   /** Returns how long the server has been failing to answer, in milliseconds; null: the server answers. Counts the refused work. */
   refuses(): number | null
