@@ -21,6 +21,6 @@ export const sendFile = (
   return hasTag(request.headers['if-none-match'], tag) ? reply.code(304).send() : reply.type(type).send(body)
 }
 
-/** RFC 9110 §13.1.2: any of a list, compared weakly. */
+/** Whether a header lists a tag. Tags are compared weakly (RFC 9110 §13.1.2). */
 const hasTag = (header: string | undefined, tag: string): boolean =>
   (header?.split(',') ?? []).some((one) => one.trim() === '*' || one.trim().replace(/^W\//, '') === tag)

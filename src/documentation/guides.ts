@@ -60,7 +60,7 @@ const linked = (children: readonly Token[]): void => {
   }
 }
 
-/** Each heading below the title links to itself. Wide tables and long lines can be scrolled, even with a keyboard. */
+/** Each heading below the title is a link to itself. Wide tables and long lines can be scrolled, even with a keyboard. */
 markdown.renderer.rules.heading_open = (tokens, i) => {
   const { tag } = tokens[i] ?? { tag: 'h2' }
   return `<${tag} id="${anchorOf(plain(tokens[i + 1]))}">`
