@@ -5,7 +5,7 @@ import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
  * The ledgers that have lines. A line identifies its ledger by an eight-byte number, because PostgreSQL packs index
- * pages fully only if a key is not longer than two such numbers. If two ledgers have the same number, the later one is
+ * pages fully only if a key is not longer than two such numbers. If two ledgers have the same number, the later of them is
  * refused and halted.
  */
 const ledgersTable = {

@@ -24,7 +24,7 @@ export type Table = {
   /** Each column's SQL type, followed by `not null` and other constraints. */
   readonly columns: Readonly<Record<string, SqlType | `${SqlType} ${string}`>>
   readonly key: readonly string[]
-  /** Created after a rebuild has filled the table. `$table` stands for its name. */
+  /** Created after a rebuild has filled the table. `$table` is replaced by its name. */
   readonly indexes?: readonly string[]
 }
 

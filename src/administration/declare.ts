@@ -39,7 +39,7 @@ export type Context = {
   readonly progress: (line: string, figures?: object) => void
   /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
-  /** Resolves when rows have caught up with the event log; at once on the dashboard, because pages show how late their rows are. */
+  /** Resolves when rows have caught up with the event log; immediately on the dashboard, because pages show how late their rows are. */
   readonly caughtUp: () => Promise<void>
   /** Opened at the first use. */
   readonly data: () => Promise<CapabilityData>

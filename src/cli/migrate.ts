@@ -4,7 +4,7 @@ import type { Command } from './command.ts'
 /** The time that other commands also wait for a database. */
 const databaseWaitMs = 10_000
 
-/** Applies the migrations before an installation starts many processes at once. */
+/** Applies the migrations before an installation starts many processes at the same time. */
 export const migrateCommand: Command = {
   name: 'migrate',
   action: 'installation.change',

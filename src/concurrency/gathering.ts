@@ -7,7 +7,7 @@ export type GatheringOptions<Ask, Answer> = {
   /** The most requests in one run. */
   readonly batchMax: number
   readonly underWayMax: number
-  /** The most waiting requests; another one is refused as `full`. */
+  /** The most waiting requests; a further request is refused as `full`. */
   readonly waitingMax: number
   /** A request that waits longer, in milliseconds, is refused as `late`. */
   readonly waitMaxMs?: number

@@ -42,7 +42,7 @@ export const openRedis = async ({
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    // Measurements showed that writing all commands of a turn at once is slower for every number of callers.
+    // Measurements showed that writing all commands of a turn at the same time is slower for every number of callers.
     enableAutoPipelining: false,
     retryStrategy: (times) =>
       Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),

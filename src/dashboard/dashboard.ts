@@ -54,7 +54,7 @@ type DashboardOptions = {
   readonly idleMinutes?: number
   readonly health: Dashboard['health']
   readonly latency?: Dashboard['latency']
-  /** How long rows may be behind the event log before pages say so. */
+  /** How long rows may be behind the event log before pages show a notice. */
   readonly lateAfterMs?: number
 }
 

@@ -13,7 +13,7 @@ import { workAnswerPage, workFailedPage } from './pages/declared.ts'
 import { workPage } from './pages/work.ts'
 import { sendProgress } from './work-routes.ts'
 
-/** Pages with the progress and the answer of long work, whichever process runs it. */
+/** Pages with the progress and the answer of long work, no matter which process runs it. */
 
 /**
  * Requests the work of a form and returns the work's address. Sending the same form again returns the same address. With other values,

@@ -57,7 +57,7 @@ export type Dashboard = {
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
   /** Null if this process has not answered a call yet. */
   readonly latency: () => Promise<Latency | null>
-  /** How late rows may be, in milliseconds, before pages say so. */
+  /** How late rows may be, in milliseconds, before pages show a notice. */
   readonly lateAfterMs: number
   /** The commands to run before anyone can sign in; empty once a user exists. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>

@@ -97,7 +97,7 @@ export const providerRoutes = (
 
   pages.get(callback, async (request, reply) => {
     const errand = errandOf(parts, request)
-    // Deleted at once, so that a reload cannot use it again.
+    // Deleted immediately, so that a reload cannot use it again.
     reply.clearCookie(providerCookie, { path: '/' })
     const asked = { request, reply, next: nextOf(errand?.next ?? '') }
     if (await isLimited(request)) return ended(parts, asked, 'limited')

@@ -12,7 +12,7 @@ type UsagePoint = {
 }
 
 export type UsageSeries = {
-  /** Null stands for the sum of the remaining groups. */
+  /** Null means the sum of the remaining groups. */
   readonly groups: readonly (string | null)[]
   readonly points: readonly UsagePoint[]
 }

@@ -5,7 +5,7 @@ import { burned } from './usage-queries.ts'
 const lotsMax = 1_000
 
 export type UsedUp = {
-  /** The mean of the last whole days; null before the first one has ended. */
+  /** The mean of the last whole days; null before the first has ended. */
   readonly perDayMicro: bigint | null
   /** The instant at which the credits will be used up; null if it is not within ten years, or not known yet. */
   readonly usedUpAtMs: number | null

@@ -3,7 +3,7 @@ import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
 import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 
-/** Many can append at once, for example the refused sign-ins of a minute. After this time, a conflict is final. */
+/** Many can append at the same time, for example the refused sign-ins of a minute. After this time, a conflict is final. */
 const conflictsMaxMs = 10_000
 /** Pauses are random, so that those who were refused together do not try again together. */
 const pauseMaxMs = 50

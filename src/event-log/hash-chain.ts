@@ -10,7 +10,7 @@ import type { NewEvent } from './port.ts'
  * previous digest of the first event is empty. If anything is changed, removed, inserted or moved, no later digest matches.
  */
 
-/** The value that stands for the previous digest of a stream's first event. */
+/** The value used as the previous digest of a stream's first event. */
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'

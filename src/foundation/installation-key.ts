@@ -17,7 +17,7 @@ import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 /**
  * The installation key in the event log. The newest event of its stream contains the slots, so the log alone is enough to restore the key.
- * If two rotations run at once, the expected revision allows only one.
+ * If two rotations run at the same time, the expected revision allows only one.
  */
 
 type Log = Pick<EventLog, 'append' | 'read'>

@@ -31,7 +31,7 @@ export type MigrateOptions = {
 }
 
 /**
- * Applies the missing files in order, each in a transaction, and returns their names. If several processes do this at once, one applies the
+ * Applies the missing files in order, each in a transaction, and returns their names. If several processes do this at the same time, one applies the
  * files and the others wait. A failed file changes nothing. Files must not contain `begin`, `commit` or anything that cannot run in a
  * transaction.
  *

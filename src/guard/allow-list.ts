@@ -20,7 +20,7 @@ export const allowList = (cidrs: readonly string[]): AllowList => {
     if (family === 0 || rest.length > 0 || !/^\d+$/.test(prefix ?? '0') || bits > (family === 4 ? 32 : 128))
       throw new TypeError(`"${cidr}" is not an address or a CIDR block such as 203.0.113.0/24`)
     if (family === 4) list.ipv4.addSubnet(address, bits, 'ipv4')
-    // A block of mapped addresses stands for IPv4 addresses. A wider block contains only IPv6 addresses.
+    // A block of mapped addresses means IPv4 addresses. A wider block contains only IPv6 addresses.
     else (bits >= mappedBits && isMapped(address) ? list.ipv4 : list.ipv6).addSubnet(address, bits, 'ipv6')
   }
   return list

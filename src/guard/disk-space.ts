@@ -10,7 +10,7 @@ export type DiskSpace = {
   /** Bytes that a process without special rights can still write. */
   readonly freeBytes: number
   readonly totalBytes: number
-  /** The share of free bytes or of free inodes, whichever is smaller, because a disk without free inodes accepts no new file either. */
+  /** The share of free bytes or of free inodes, the smaller of the two, because a disk without free inodes accepts no new file either. */
   readonly freeRatio: number
 }
 
@@ -34,7 +34,7 @@ const limits = {
 /** A state ends only when the free space is this many times its limit; otherwise, near the limit, every file would change the state. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** A shorter time would make too many callers retry at once, and nobody frees disk space in a second. */
+/** A shorter time would make too many callers retry at the same time, and no one frees disk space in a second. */
 export const fullDiskRetrySeconds = 30
 
 /**

@@ -22,7 +22,7 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 /** Does the long work that people request. */
 
 const concurrencyMax = 2
-/** New work is announced at once; polling finds work that waited while the process was busy. */
+/** New work is announced immediately; polling finds work that waited while the process was busy. */
 const pollingSeconds = 2
 const progressPauseMs = 200
 /** The maximum size of an answer. A page with a larger one would be slow. */

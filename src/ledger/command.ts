@@ -140,7 +140,7 @@ export class CommandRefused extends Error {
 
 /**
  * The key for the first refund or reversal of a call's charge, from the call's first event id. All processes use this
- * key, so only one is written.
+ * key, so only one of them is written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 

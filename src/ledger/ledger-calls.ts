@@ -136,7 +136,7 @@ const callOf = (
   charged: 0n,
 })
 
-/** Yields the pages of a stream. The next page is read while the current one is processed. */
+/** Yields the pages of a stream. The next page is read while the current page is processed. */
 export async function* pagesOf(
   eventLog: Pick<EventLog, 'read'>,
   stream: string,

@@ -9,7 +9,7 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
 
 /**
- * The host for Prometheus, on a separate port. Every process has this host, whatever its roles. The host has no authentication. Its
+ * The host for Prometheus, on a separate port. Every process has this host, no matter which roles it has. The host has no authentication. Its
  * address, METRICS_HOST, keeps it private. Its figures contain no key, organization, address or person.
  */
 

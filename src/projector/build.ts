@@ -22,7 +22,7 @@ export type Build = {
 
 const batchMax = 10_000
 
-/** Folds every build up to its target. While one batch is folded, the next one is read and the previous one is written. */
+/** Folds every build up to its target. While one batch is folded, the next batch is read and the previous one is written. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
   const due = work.builds.filter((build) => readTo(build) < build.target)
@@ -118,7 +118,7 @@ type Writer = {
   idle(): Promise<unknown>
 }
 
-/** Writes a batch while the next one is folded. Batches that the database refuses are written event by event. */
+/** Writes a batch while the next batch is folded. Batches that the database refuses are written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
   /** Resolves with the batches that the database refused. No part of these batches was written. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
@@ -181,7 +181,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   return { write, settle: () => write([]), idle: () => writing }
 }
 
-/** Requests the next item before the current one is processed. */
+/** Requests the next item before the current item is processed. */
 async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()
   try {

@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** What is known about a stream. `broken`: the stream broke its rules before the requested batch, and `error` gives the reason. */
+/** The known state of a stream. `broken`: the stream broke its rules before the requested batch, and `error` gives the reason. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }

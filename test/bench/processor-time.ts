@@ -11,7 +11,7 @@ type Stat = { readonly parent: number; readonly own: number; readonly ended: num
 const statOf = (pid: number): Stat | null => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name in parentheses can contain anything, so fields are counted after it. The first one is the state.
+    // The name in parentheses can contain anything, so fields are counted after it. The first is the state.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     const at = (i: number): number => Number(fields[i])
     return { parent: at(1), own: at(11) + at(12), ended: at(13) + at(14) }

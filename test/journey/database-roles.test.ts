@@ -8,7 +8,7 @@ import { asking, expectAppendOnly } from '../support/append-only.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
-/** The role that migrates, and the role that the service uses. The second one is limited, even if the service is compromised. */
+/** The role that migrates, and the role that the service uses. The second is limited, even if the service is compromised. */
 
 const secretKey = 'a secret of the test, long enough to be one'
 

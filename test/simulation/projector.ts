@@ -65,7 +65,7 @@ export const createProjector = ({
           project(organizationId)
       return new Map([...rows].sort())
     },
-    /** The rows from folding the whole log at once. */
+    /** The rows from folding the whole log in one batch. */
     folded: (): Rows => {
       const whole: Rows = new Map()
       for (const organizationId of organizationIds)

@@ -1,7 +1,7 @@
 /**
  * The locations of addresses, from one or two MaxMind DB files in memory that can be replaced without a restart.
  *
- * A lookup is synchronous, reads nothing from disk and never throws. A new file is checked and compared while the old one is still in use, and
+ * A lookup is synchronous, reads nothing from disk and never throws. A new file is checked and compared while the old file is still in use, and
  * replaces it in one assignment for both families. If any check fails, the old files stay in use. `maxmind`'s own
  * `watchForUpdates` is not used, because it loads unchecked bytes, and a bad file causes an unhandled rejection, which ends the process.
  *

@@ -81,7 +81,7 @@ export const changeOf = (
 
 export const emptyRules = (): LiveRules => ({ revision: -1, rules: new Map(), unreadableAt: null })
 
-/** Folds one event. Null stands for an unreadable event, which makes the rules uncertain. */
+/** Folds one event. Null means an unreadable event, which makes the rules uncertain. */
 export const applyPixelEvent = (
   live: LiveRules,
   event: PixelEvent | null,

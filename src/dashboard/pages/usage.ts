@@ -27,7 +27,7 @@ export type UsageFigures = {
   /** Calls that were refused for lack of credits, within the last 90 days. */
   readonly unpaid: bigint
   readonly chargedMicro: bigint
-  /** The mean of the last whole days; null before the first one has ended. */
+  /** The mean of the last whole days; null before the first has ended. */
   readonly perDayMicro: bigint | null
   readonly usedUpAtMs: number | null
 }

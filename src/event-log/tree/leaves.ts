@@ -45,7 +45,7 @@ export const leafDigestOf = (event: RecordedEvent): string =>
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads our events from after a position to the current head. The next page is fetched while one is processed. Throws
+ * Reads our events from after a position to the current head. The next page is fetched while the current page is processed. Throws
  * the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
  */
 export async function* ownEventsAfter(

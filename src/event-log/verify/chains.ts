@@ -2,7 +2,7 @@ import { currentVersion, isEventType } from '../../events/catalogue.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
-/** Checks the hash chains of all streams at once, in any order of the streams. Only the end of each chain is in memory. Pure. */
+/** Checks the hash chains of all streams together, in any order of the streams. Only the end of each chain is in memory. Pure. */
 
 /** The end of the part of a stream that was checked. */
 type ChainEnd = {

@@ -13,7 +13,7 @@ export type ExpectedRoot = {
   readonly root: string
   /** The position of the last leaf's event; null if it is unknown. */
   readonly position: string | null
-  /** Called if the log has another root, with a text that says so. */
+  /** Called if the log has another root, with a text that describes the difference. */
   readonly refuted: (why: string) => void
 }
 

@@ -21,7 +21,7 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  */
 export type EpochKeyFiles = {
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
-  /** Null: there is no such key. Synchronous, because values are opened in synchronous code; a process reads each key once. */
+  /** Null: the key does not exist. Synchronous, because values are opened in synchronous code; a process reads each key once. */
   readSync(epoch: number): EpochKey | null
   /** Makes a key. If another process was first, that process's key counts. */
   create(epoch: number): Promise<void>

@@ -25,7 +25,7 @@ export type EpochKeys = {
   list(): Promise<readonly KnownKey[]>
   /** Destroys a key that is no longer needed, and records that in the database. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** Returns the time after which nobody can open a copy of a value that is sealed and deleted today. */
+  /** Returns the time after which no one can open a copy of a value that is sealed and deleted today. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }
@@ -255,7 +255,7 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
-  // If two processes register the same key at once, the unique index on epochs may refuse one insert before the other row is visible.
+  // If two processes register the same key at the same time, the unique index on epochs may refuse one insert before the other row is visible.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
       `its key of epoch ${epoch} is not the one that other processes use. All processes must share one directory: specify that one.`,

@@ -2,7 +2,7 @@
  * The erased people, in a file in KEY_DIR. Restoring a backup brings back people who were erased after it was made. No backup contains KEY_DIR,
  * and a restore needs it, so this list is available when the old rows return.
  *
- * A line has a time and the keyed hashes of one person's identifiers. The hashes are made with the installation key, so a line identifies nobody.
+ * A line has a time and the keyed hashes of one person's identifiers. The hashes are made with the installation key, so a line identifies no one.
  */
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'

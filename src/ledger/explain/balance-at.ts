@@ -19,7 +19,7 @@ type BalanceFold = {
   /** The revision of the last event that was recorded by `knownAtMs`; −1: there is none. */
   revision: number
   overdrawn: MicroCredits
-  /** What is left of each lot, by its id. Empty lots are removed. */
+  /** The remainder of each lot, by its id. Empty lots are removed. */
   readonly lots: Map<string, { expiresAtMs: number; remaining: MicroCredits }>
 }
 

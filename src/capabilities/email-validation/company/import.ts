@@ -211,7 +211,7 @@ const merge = `
 
 type Written = { readonly rows: number; readonly added: number; readonly changed: number }
 
-/** Collects a batch while the previous one is written, so at most two are in memory. */
+/** Collects a batch while the previous batch is written, so at most two are in memory. */
 const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written) => void) => {
   let rows: string[] = []
   let characters = 0

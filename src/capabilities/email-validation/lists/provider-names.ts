@@ -3,7 +3,7 @@ import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
-  /** The endings of the provider's domains; the first one is the default. */
+  /** The endings of the provider's domains; the first is the default. */
   readonly endings: readonly string[]
   /** No other company uses this name, so any unknown ending is a typo. */
   readonly sole: boolean

@@ -41,7 +41,7 @@ export const createLookUps = (pool: pg.Pool): LookUps => {
     underWayMax,
     waitingMax,
     refusal: () => new Unavailable('too many profile look-ups are waiting'),
-    // If the database is unavailable, waiting callers fail at once, because waiting would not help them.
+    // If the database is unavailable, waiting callers fail immediately, because waiting would not help them.
     failsAll: (error) => error instanceof Unavailable,
     // The statement is prepared. It names its columns, so that it stays valid if the projection switches to another table.
     run: async (take) => {

@@ -277,7 +277,7 @@ export class MailboxLane {
 }
 
 type TokenBucket = {
-  /** Takes a token, or returns the milliseconds until the next one is available. */
+  /** Takes a token, or returns the milliseconds until the next token is available. */
   take(nowMs: number): number
   full(nowMs: number): boolean
 }
