@@ -7,7 +7,7 @@ import type { DomainEvent } from '../../src/events/catalogue.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
-/** An event of this type about Ada, from the sample of its type. */
+/** Returns an event of this type about Ada, based on the sample for the type. */
 const eventOf = (type: string, changed: object): DomainEvent => {
   const sample = JSON.parse(
     readFileSync(new URL(`../events/samples/${type}.v1.json`, import.meta.url), 'utf8'),

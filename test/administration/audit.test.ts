@@ -1,4 +1,4 @@
-/** Every change and its actor can be read from the event log, and found among mostly calls. */
+/** Every change and its actor can be read from the event log, even if most events are calls. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pino from 'pino'
@@ -141,7 +141,7 @@ describe('the audit', () => {
     } finally {
       await house.query('delete from audit_entries where position = $1', [row?.position])
     }
-    // Now the row's actor differs from its event's.
+    // Makes the row's actor differ from the event's.
     await house.query(`update audit_entries set actor = 'user:eve' where type = 'UserDisabled'`)
     try {
       expect(said(await listed({ actors: ['user:eve'] }))).toEqual(['user:ada disabled bob: left'])

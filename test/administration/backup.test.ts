@@ -207,7 +207,7 @@ describe('a backup is refused, and nothing is written, if it', () => {
         expect(result.message).toContain(file('damaged.tar'))
         refused++
       } else {
-        // Padding in a block has no meaning, and in a header only name and length do.
+        // The changed byte has no meaning: it is padding, or a header field other than the name and the length.
         expect(result).toMatchObject({ manifest: sound.manifest, rows: sound.rows })
       }
     }
@@ -275,7 +275,7 @@ describe('a backup is refused, and nothing is written, if it', () => {
   })
 })
 
-/** Makes a backup as an earlier release would: without the last migration and everything added since then. */
+/** The backup is like one from an earlier release: it lacks the last migration and everything added since then. */
 test('a backup from an earlier release is loaded into its own tables, which are then migrated', async () => {
   const earlier = (await newestMigration()) - 1
   const isLater = (name: string): boolean => name.replace('tables/', '').startsWith('webhook_')
@@ -332,7 +332,7 @@ const profileOpened = async (foundation: Foundation, config: Config): Promise<nu
     ...foundation,
     ...{ settings: config, answersCalls: true, embedded: false, logger: telling },
     meters: { words: nothing, counter: nothing, histogram: nothing, total: nothing, gauge: nothing },
-    // These are not used before the first call.
+    // The capability does not use these parts before the first call.
     ...{
       queue: { send: async () => undefined },
       outside: { fetchUpstream: async () => Promise.reject(new Error()) },
@@ -384,7 +384,7 @@ describe('during an incomplete restore', () => {
   test('that ended before a row was loaded, processes do not start either: the restore starts over, with any backup', async () => {
     const there = await target()
     await restore(there, 'second.tar')
-    // The state after a kill between the mark and the rows.
+    // The state after a process was killed between writing the mark and the rows.
     await rowsIn(
       there.database.url,
       `truncate log_segments, log_streams, ${keptTables.join(', ')} cascade; update log_head set position = 0;
@@ -418,7 +418,7 @@ describe('a final backup', () => {
     const start = () => openFoundation(source.config, { logger })
     await expect(start()).rejects.toThrow(/^DATABASE_URL: this installation was closed on .*final\.tar/)
     await expect(restore(source, 'final.tar')).rejects.toThrow('this installation was closed')
-    // The command was killed before the file existed, so the backup is requested again.
+    // The command was killed before the file existed, so the user requests the backup again.
     await finalOf(source.config, 'final-again.tar')
     await expect(start()).rejects.toThrow('final-again.tar')
     await rowsIn(source.database.url, 'delete from installation_mark')

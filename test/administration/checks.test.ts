@@ -321,7 +321,7 @@ describe('proof and recovery of the log', () => {
   const at = (ms: number): string => new Date(ms).toISOString()
   const startMs = Date.parse('2026-05-01T00:00:00Z')
 
-  /** The log as if it had just begun, by its own clock, with a first price book. */
+  /** A double of a log that, by its own clock, has just begun and contains a first price book. */
   const begun = (eventLog: EventLog): EventLog => ({
     ...eventLog,
     read: (stream, options) =>

@@ -14,7 +14,7 @@ import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, startCli } from '../support/service.ts'
 
-/** When an installation moves, the copy of its event log has every byte that a digest covers. */
+/** When an installation moves, its event log is copied with every byte that a digest covers. */
 
 const logger = pino({ level: 'silent' })
 const organizations = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
@@ -195,7 +195,7 @@ test('the command copies a PostgreSQL log to an EventStoreDB double; after a kil
     double.onAppend = () => {
       if (double.appends < 4) return undefined
       killed.child.kill('SIGKILL')
-      // The append was written, but no process is left to receive the reply.
+      // The append was written, but its process has ended and does not receive the reply.
       return 'lose-reply'
     }
     expect((await killed.ended).code).toBeNull()

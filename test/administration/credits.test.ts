@@ -338,7 +338,7 @@ describe('a refund', () => {
       const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
-      // A process whose append was refused can learn later that it arrived.
+      // A process whose append was refused can find out later that the append was written.
       if (n >= 4) await refunded
       await Promise.allSettled([refunded, reverse()])
     }
@@ -382,7 +382,7 @@ describe('a refund with a reference', () => {
     expect(again).toEqual({ ...first, already: true })
     expect(await refund(other, { ...asked, requestId, amount: half, dryRun: true })).toEqual(again)
     expect(await balance()).toBe('8.5')
-    // The other half has its own reference.
+    // The second half is refunded with its own reference.
     const rest = { ...asked, requestId, reference: 'CRN-8' }
     expect(await refund(one, { ...rest, amount: half })).toMatchObject({ already: false, costs: 0n })
     expect(await refund(other, { ...rest, amount: half })).toMatchObject({ already: true, costs: 0n })

@@ -85,7 +85,7 @@ describe('in EventStoreDB', () => {
     expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
       { revision: 40, state: 'broken' },
     ])
-    // The next page checks it with the digest from which that page's first event continues.
+    // The next page checks this event, because its first event continues from this event's digest.
     expect(await eventPage(eventLog, { stream, revision: 41 })).toMatchObject({ link: { state: 'holds' } })
   })
 })

@@ -1,6 +1,6 @@
 /**
- * A leaked key is ended first and gets one successor, and each call is refunded once, wherever a process ends and however often
- * this is requested.
+ * A leaked key is revoked first and then gets one successor. Each of its calls is refunded once, even if processes end at any
+ * step or the command is repeated.
  */
 import { createHash } from 'node:crypto'
 import { pino } from 'pino'
@@ -366,7 +366,10 @@ class Ended extends Error {
   override name = 'Ended'
 }
 
-/** A process that ends at its n-th outside step, either before the step is done, or after it and before the answer arrives. */
+/**
+ * A process that ends at its n-th access to log, ledger or database, either before the access, or after it and before the answer
+ * arrives.
+ */
 const endingAt = (step: number, when: 'before' | 'after') => {
   let steps = 0
   const counted =
@@ -424,7 +427,7 @@ describe.each(['before', 'after'] as const)('a process that ends %s', (when) => 
       expect(refunds()).toHaveLength(before + 2)
       const [first] = log.eventsOf(keyStream(again.json.api_key_id ?? '')).map(decodeEvent)
       const working = secretIn(first)
-      // At most one of them has shown the key that works.
+      // At most one of the two runs has shown the key that works.
       const shown = [told?.json.api_key, again.json.api_key].flatMap((text) => text ?? [])
       expect(shown.length).toBeLessThanOrEqual(1)
       for (const text of shown) expect(hmacOf(parseApiKey(text)?.secret ?? '')).toBe(working)

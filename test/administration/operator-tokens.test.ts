@@ -178,7 +178,7 @@ describe('the actor of a command', () => {
     expect(await by({ OPERATOR: 'bob' })).toBe('cli:bob')
     expect(await by({ OPERATOR: 'bob' }, 'carol')).toBe('cli:carol')
     expect(await by({}, 'user:ada')).toBe('cli:user:ada')
-    // There is always a name. The default is the account on the machine, which proves nothing either.
+    // Every command has an actor. The default is the account on the machine, which is no proof of identity.
     expect(await by({})).toBe(`cli:${userInfo().username}`)
     expect(await by({ OPERATOR_TOKEN: '' })).toBe(`cli:${userInfo().username}`)
   })

@@ -28,7 +28,7 @@ const located: CallFacts = {
 const notLocated = { ...located, success: false, country_code: null } as CallFacts
 
 let calls = 0
-/** A call as in an event from an earlier release: it has no recording time, so the effective time counts. */
+/** A call as an earlier release recorded it. It has no recording time, so the effective time counts. */
 const call = async (organizationId: string, at: string, facts: CallFacts = located): Promise<void> => {
   const stream = ledgerStream(organizationId)
   const event = encodeEvent(
@@ -42,7 +42,7 @@ const call = async (organizationId: string, at: string, facts: CallFacts = locat
   await eventLog.append(stream, last?.revision ?? 'none', [event])
 }
 
-/** Accounts without credits, with the current `overrides`. */
+/** A double of the ledger: its accounts have no credits and the current `overrides`. */
 const ledger = (
   ofAcme: ReadonlyMap<string, { revision: number; amount: bigint; fromMs: number }[]> = new Map(),
 ) =>

@@ -1,4 +1,4 @@
-/** A price book in a file, either complete or only the changes. */
+/** Price books are read from a file, which contains all prices or only the changes. */
 import { describe, expect, test } from 'vitest'
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'

@@ -79,7 +79,7 @@ test('a cancelled rebuild ends in the process where it runs, and does not change
       yield* []
     },
   }
-  // More calls than the switch folds in its transaction.
+  // Makes more calls than the switch folds in its transaction.
   const { ledger } = house.foundation
   await Promise.all(
     Array.from({ length: 1_100 }, () =>

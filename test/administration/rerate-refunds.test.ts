@@ -1,4 +1,4 @@
-/** If refunded or reversed calls are re-rated, their refunds remain. */
+/** Re-rating refunded or reversed calls does not undo their refunds. */
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { planSections } from '../../src/administration/rerates/queries.ts'
@@ -63,7 +63,7 @@ describe('a call that was refunded or reversed', () => {
       await apply(scene, await approved(scene, await plan(scene, prices(price))))
       expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual(costs.map(parseCredits))
       expect((await plan(scene, prices(price))).proposed).toMatchObject(empty)
-      // A refund is an amount, so with the previous price it counts in full again.
+      // A refund is a fixed amount, so it counts in full again when the previous price is restored.
       await apply(scene, await approved(scene, await plan(scene, prices('1'))))
       expect(await costOf(scene, made[0])).toBe(600_000n)
       expect(await balance(scene)).toBe('9.4')

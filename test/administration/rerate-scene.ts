@@ -1,4 +1,4 @@
-/** One organization whose look-ups are refunded, reversed and re-rated. */
+/** One organization, with functions that make, refund, reverse and re-rate its look-ups. */
 import { pino } from 'pino'
 import { applyRerate, approveRerate } from '../../src/administration/rerates/apply.ts'
 import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates/rerates.ts'
@@ -86,7 +86,7 @@ export const costOf = async (scene: Scene, requestId: string) =>
   (await costsOf(eventsOf(), { requestId }, scene))?.now
 
 let refunds = 0
-/** Each refund has its own key, like an operator's command. With the same key it would be a repetition. */
+/** Refunds a call. Each refund has a new key, like an operator's command, so that it is not a repetition. */
 export const refund = (
   scene: Scene,
   requestId: string,

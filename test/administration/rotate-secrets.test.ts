@@ -142,7 +142,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect((await stat(join(dir, 'secret_key_new'))).mode & 0o777).toBe(0o600)
     expect(await starts(generated())).toBe(before)
     const made = await readFile(join(dir, 'secret_key_new'), 'utf8')
-    // The slot was removed but the files were not updated yet, as after a kill in between.
+    // The slot was removed but the files were not updated, as if the command had been killed between these steps.
     await rotateSecrets(rotating(given(made.trim())), 'finish')
     expect(await starts(generated())).toBe(before)
     expect(await rotate(generated(), 'finish')).toEqual({ before: after.slice(1), after: after.slice(1) })

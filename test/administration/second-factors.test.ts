@@ -1,4 +1,4 @@
-/** A second factor: the event log records who has one, each code counts once, and missing data cause a refusal. */
+/** The event log records who has a second factor. Each code works only once, and missing data leads to a refusal. */
 import { Secret, TOTP } from 'otpauth'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'

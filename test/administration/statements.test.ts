@@ -222,7 +222,7 @@ describe('with a database', () => {
 
   const closings = () => log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')
   type Rows = readonly { readonly position: string }[]
-  /** The projection's rows with the places of closings, changed by `rows`. */
+  /** Reads the projection's rows and the places of closings, after `rows` has changed the rows. */
   const reading = (rows: (rows: Rows) => Rows = (all) => all) => {
     let read = 0
     const counting: EventLog = {
@@ -311,7 +311,7 @@ describe('with a database', () => {
     const onward = reading()
     expect(await close('2026-03', onward)).toMatchObject({ already: false, closed: { month: '2026-03' } })
     expect(onward.count()).toBeLessThan(100)
-    // Reading from the first event results in the same file, because otherwise it would be refused.
+    // A full read from the first event agrees, because a different file would be refused.
     expect((await statement('2026-03')).closing?.month).toBe('2026-03')
   })
 
@@ -405,7 +405,7 @@ describe('with a database', () => {
     'a changed closing, even with every later digest recomputed, is named by verify: %s',
     async (from, to, fault) => {
       await history()
-      // Counts in March, and is before the closing of February.
+      // This call counts in March, although it comes before the closing of February in the ledger.
       await call(nowMs)
       expect((await verifyLedger(eventLog, org)).fault).toBeNull()
       const changedAt = closings()[1]?.revision ?? 0
@@ -590,7 +590,7 @@ describe('a closed month', () => {
     await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
       /^the statement of 2026-01 of org_\w+ differs from the statement that was closed: .* revision 2, event [0-9a-f-]{36} \(CreditGranted\)/,
     )
-    // A reason is not money, but it is on the statement.
+    // A reason does not change any amount, but it is on the statement.
     const otherwise = changed((event) =>
       event.revision === 2 ? { ...event, data: event.data.replace('test', 'gift') } : event,
     )
@@ -617,7 +617,7 @@ describe('a closed month', () => {
       next: { revision: 0, prices: [] },
     }
     await ledger.submit(org, { key: 'far', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
-    // They are corrections although they come before the closing.
+    // These lines are corrections although they come before the closing.
     const { text } = await statement('2026-02')
     expect(linesOf(text).filter(({ corrects_month }) => corrects_month === '2026-01')).toHaveLength(4)
   })

@@ -1,4 +1,4 @@
-/** The people who operate the service have rights, and a disabled person has none from then on. */
+/** Users have the rights of their role. A disabled user has no rights. */
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
@@ -253,7 +253,7 @@ describe('the last admin', () => {
   test('is protected by the event log even if the database lock was lost', async () => {
     await make('ada')
     await make('bob')
-    // Between one process's read and append, another process disables the last other admin without the lock.
+    // Between this process's read and append, another process, which does not use the lock, disables the last other admin.
     let meanwhile: (() => Promise<unknown>) | undefined = async () => {
       meanwhile = undefined
       const known = memory.eventsOf('operator').find(({ data }) => data.includes('"bob"'))
