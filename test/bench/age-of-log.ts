@@ -13,8 +13,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
- * One log, measured after its first month and again after many: the work per call and per checkpoint, and per event of a rebuild
- * and a verification. Ledgers grow in turn, so one ledger's events are far apart.
+ * Measures one log after its first month and again after many months: the work per call, per checkpoint, and per event of a
+ * rebuild and of a verification. Ledgers grow in turn, so the events of one ledger are far apart in the log.
  */
 
 const organizations = 20
@@ -40,7 +40,7 @@ export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise
     const months = long ? monthsLong : monthsUsual
     const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const ledgers = openHistories(foundation.url, ids)
-    // These ledgers take the measured calls; the histories do not add to them.
+    // The measured calls go to these ledgers, which have no other history.
     const asides = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const aside = openHistories(foundation.url, asides)
     let written = 0

@@ -12,8 +12,8 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { commitCall, msOf, withFoundation } from './store.ts'
 
 /**
- * The cost of age, for a ledger and for the whole log: loading an account and committing a call must not cost more in a ledger
- * with a long history. The ledgers are in one log, and take turns call by call.
+ * Measures whether loading an account and committing a call cost more in a ledger with a long history. All ledgers are in one
+ * log, and their calls alternate.
  */
 
 const callsPerRound = 100
@@ -81,7 +81,7 @@ const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Ro
     }
   })
 
-/** Brings the rows up to the log's head. The projector does this continuously; here it happens at chosen moments. */
+/** Brings the rows up to the log's head. The projector does this continuously; the benchmark does it at chosen moments. */
 const project = async (
   { url, secrets }: Pick<Foundation, 'url' | 'secrets'>,
   eventLog: ReturnType<typeof openPostgresEventLog>,

@@ -9,8 +9,8 @@ import { openAccount } from './service.ts'
 import { keepBusy, withFoundation } from './store.ts'
 
 /**
- * Appends of one event each with 256 in progress: our log, over many streams and through one ledger, compared with a transaction
- * per event with its own head row, and with Emmett's store. All use one PostgreSQL with fsync on, in turns.
+ * Measures appends of one event each, with 256 in progress: in our log, over many streams and through one ledger; in a simple log
+ * with a transaction and a head row per event; and in Emmett's store. They take turns in one PostgreSQL with fsync on.
  */
 
 const width = 256

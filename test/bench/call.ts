@@ -87,7 +87,7 @@ const against = async (
       const lag = projecting ? watchLag(service.foundation, seconds * 1_000) : null
       const result = await load(service, seed, null)
       if (lag !== null) lags.push(await lag.lagS())
-      // The projector's remaining work for these calls is part of their cost.
+      // The projector's remaining work for the measured calls is part of their cost.
       if (projecting) await caughtUp(service.foundation)
       const to = service.processorMs()
       ours.push({

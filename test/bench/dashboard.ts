@@ -13,7 +13,7 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { openAccount, startOn } from './service.ts'
 import { logger, openStore } from './store.ts'
 
-/** The dashboard's pages over a long log with many organizations, and calls while people use these pages. */
+/** Measures the dashboard's pages over a long log with many organizations, and calls while people use these pages. */
 
 const organizations = 500
 const historyDays = 20

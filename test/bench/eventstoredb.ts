@@ -7,8 +7,9 @@ import { startEventStore } from '../support/service.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
- * Appends through the EventStoreDB adapter, compared with the client library that it uses: one event each, with the same number
- * in progress. Uses the protocol double unless TEST_EVENTSTORE_URL names a real server; the rows show which one was used.
+ * Compares appends through the EventStoreDB adapter with appends through the client library that it uses: one event each, with
+ * equally many in progress. Uses the protocol double unless TEST_EVENTSTORE_URL names a real server; the rows show which one was
+ * used.
  */
 
 const inFlight = 64

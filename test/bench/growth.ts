@@ -15,15 +15,15 @@ import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * Disk space per call: IP lookups and e-mail validations through the ledger itself, 30 per append, into the PostgreSQL log, with
- * a live projector. Reports the bytes of each table and index after a vacuum, and the bytes of write-ahead log.
+ * Measures the disk space per call. The ledger writes IP lookups and e-mail validations to the PostgreSQL log, 30 per append,
+ * with a live projector. Reports the bytes of each table and index after a vacuum, and the bytes of write-ahead log.
  */
 
 const organizations = 4
 const callsPerAppend = 30
 const keysPerOrganization = 3
 const callsMax = 120_000
-/** For the log and the statement with their indexes. */
+/** The target for the log and the statement with their indexes. */
 const bytesPerCallMost = 600
 
 export const growth = ({ events, begin, report }: BenchOptions): Promise<Row[]> =>
@@ -104,7 +104,7 @@ const openOrganization = async (ledger: Ledger, organizationId: string): Promise
 
 const book = priceBookOf(defaultPriceBook)
 const requestIds = createRequestIds()
-/** Calls are some time apart, because ids from the same millisecond would share most of their letters. */
+/** The clock advances between calls, because ids from one millisecond would share most of their letters. */
 let clockMs = Date.now() - 3_600_000
 
 const writeCalls = async (ledger: Ledger, organizationId: string, calls: number): Promise<void> => {

@@ -7,7 +7,7 @@ import { caughtUp } from './projection-lag.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { startMeasured } from './service.ts'
 
-/** Calls with an Idempotency-Key compared with calls without one: under load in old ledgers, and with read models far behind. */
+/** Compares calls with and without an Idempotency-Key: under load in old ledgers, and with read models far behind. */
 export const keyed = async (options: BenchOptions): Promise<Row[]> => [
   ...(await keyedInOldLedgers(options)),
   ...(await keyedAheadOfRows(options)),

@@ -5,8 +5,9 @@ import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { startMeasured } from './service.ts'
 
 /**
- * How far the projections are behind when a steady load ends, on the PostgreSQL log and on EventStoreDB. All roles run in one
- * process. The protocol double runs in another, unless TEST_EVENTSTORE_URL names a real server; the rows show which one was used.
+ * Measures how far the projections are behind when a steady load ends, on the PostgreSQL log and on EventStoreDB. All roles run
+ * in one process. The protocol double of EventStoreDB runs in a second process, unless TEST_EVENTSTORE_URL names a real server;
+ * the rows show which of them was used.
  */
 
 const connections = 64

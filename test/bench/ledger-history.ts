@@ -19,14 +19,14 @@ import {
 } from '../../src/ledger/decide.ts'
 
 /**
- * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk. They look as if the
- * calls had been made, but take minutes instead of hours.
+ * Writes ledgers of any length in bulk, with the service's own functions for deciding, encoding and chaining. The result looks as
+ * if the calls had been made, but takes minutes instead of hours.
  */
 
 const eventsPerWrite = 20_000
 /** The events of one append to a busy ledger: 35 calls and their charges. */
 const eventsPerAppend = 70
-/** The time between calls. It spreads a million calls over days. */
+/** The time between calls. With it, a million calls are spread over three days. */
 const callEveryMs = 250
 const firstCallAtMs = Date.parse('2026-01-01T00:00:00.000Z')
 const credits = parseCredits('1000000000')
@@ -96,7 +96,7 @@ const written = async (url: string, work: (client: pg.Client) => Promise<number>
 
 type Pace = { readonly from: number; readonly everyMs: number }
 
-/** Takes this many events, or one more so that a call is not split. */
+/** Takes this many events, or one more so that a call and its charge are not separated. */
 const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): NewEvent[] => {
   const events: NewEvent[] = []
   while (events.length < count) {

@@ -5,8 +5,8 @@ import type { Load, LoadedPlace, LoadResult } from './load.ts'
 import { randomOf } from './random.ts'
 
 /**
- * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it does not delay the measured service or
- * wait for it.
+ * Sends IP lookups over raw sockets and counts the answers. It is a separate process, so that it does not delay the measured
+ * service or wait for it.
  */
 
 /** Latencies are counted in steps of 10 microseconds, up to 10 s. Longer ones count as 10 s. */
@@ -14,7 +14,7 @@ const stepUs = 10
 const steps = 1_000_000
 const lateAnswersMs = 10_000
 
-/** Uniformly random public IPv4 addresses, the same for the same seed. */
+/** Uniformly random public IPv4 addresses. A seed always produces the same addresses. */
 const addressesOf = (seed: number): (() => string) => {
   let state = seed * 2_654_435_761 || 1
   return () => {

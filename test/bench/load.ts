@@ -5,10 +5,10 @@ import { startChild } from '../support/service.ts'
 export type LoadedPlace = { readonly port: number; readonly apiKeys: readonly string[] }
 
 export type Load = {
-  /** The connections are spread evenly over these. */
+  /** The targets over which the connections are spread evenly. */
   readonly places: readonly LoadedPlace[]
   readonly connections: number
-  /** The duration; the longest duration if each key is used once. */
+  /** The duration; with `eachKeyOnce`, the maximum duration. */
   readonly seconds: number
   /** Ends when each process has received each of its keys once. */
   readonly eachKeyOnce?: boolean
@@ -16,7 +16,7 @@ export type Load = {
   readonly idempotencyKeys?: string
   /** Requests per second, scheduled evenly; null for as many as possible. */
   readonly rate: number | null
-  /** The same seed gives the same addresses in the same order. */
+  /** A seed always produces the same addresses in the same order. */
   readonly seed: number
 }
 
@@ -28,7 +28,7 @@ export type LoadResult = {
   /** Counts of statuses other than 200, and of failed sockets. */
   readonly others: Readonly<Record<string, number>>
   readonly unanswered: number
-  /** At a fixed rate, measured from the scheduled time. */
+  /** The median latency. At a fixed rate, it is measured from the scheduled time. */
   readonly p50Ms: number
   readonly p99Ms: number
   readonly p99FromSendMs: number

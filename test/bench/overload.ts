@@ -9,8 +9,8 @@ import { type BenchOptions, figureRow, type Row, ratioRow } from './row.ts'
 import { openAccount, startMeasured } from './service.ts'
 
 /**
- * One organization requests ten times as many profiles as a source can answer, while another requests few. Measures the effect on
- * the other, the answers to the first, the cost in memory, and how soon everything is back to normal.
+ * One organization requests ten times as many profiles as a source can answer, while a second requests few. Measures the effect
+ * on the second organization, the answers to the first, the memory, and the time until calls are as fast as before.
  */
 
 const sourceMs = 200
@@ -53,7 +53,7 @@ export const overload = async ({ seconds, long, begin, report }: BenchOptions): 
     const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
     const first = await memory.stop()
     report(`overload: memory grown by ${megabytes(first.every5s)} MB`)
-    // Memory that is still in use after the first overload would show in the second. Memory that is only freed late appears in both.
+    // A second overload distinguishes leaked memory, which adds up, from memory that is only freed late.
     const again = watchMemory(service.pid)
     await offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds })
     const second = await again.stop()

@@ -9,18 +9,18 @@ import { openAccount, startOn } from './service.ts'
 import { type Store, withFoundation } from './store.ts'
 
 /**
- * The effect of more processes on one partner: k API processes share one database, without an edge that routes by key, and 64
- * connections are spread evenly over them. Processes that write one ledger compete for it. A load of many organizations is also
- * compared with as many processes that each serve their own organizations. No projector runs while calls are measured. The
- * projections catch up before each set of processes starts, so these load accounts as they would with a running projector.
- * Processes are restarted for every figure, in turns.
+ * Measures the effect of more processes on one partner's calls. Several API processes share one database, and 64 connections are
+ * spread evenly over them, without a load balancer that routes by key. Processes that write one ledger compete for it. A load of
+ * many organizations is also measured with processes that each serve their own organizations. No projector runs while calls are
+ * measured. The projections catch up before each set of processes starts, so these load accounts as they would with a running
+ * projector. Processes are restarted for every figure, in turns.
  */
 
 const connections = 64
 const manyOrganizations = 2_000
 const roundsMax = 3
 const warmUpSeconds = 2
-/** Enough for every process to load every organization once, at 1 ms of processor time each. */
+/** The longest time for calling every organization once at every process. Loading an organization takes 1 ms of processor time. */
 const firstTouchSecondsMax = 60
 const openedAtOnce = 32
 
@@ -210,7 +210,7 @@ const startProcesses = async (store: Store, count: number) => {
   return {
     ports: services.map(({ apiUrl }) => Number(new URL(apiUrl).port)),
     figures: async (): Promise<ProcessFigures> => {
-      // Read before requesting their metrics, because that work is not part of a call.
+      // Processor times are read before the metrics are requested, because that request is not part of a call.
       const serviceMs = services.reduce((sum, { child }) => sum + processorMsOf(child.pid ?? 0), 0)
       const postgresMs = processorMsOfTree(store.postgresPid)
       const texts = await Promise.all(

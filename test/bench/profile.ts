@@ -65,7 +65,7 @@ export const profileCall = async ({
   }
 }
 
-/** Processor time for each kind of PostgreSQL process so far, in milliseconds. */
+/** The processor time so far of each kind of PostgreSQL process, in milliseconds. */
 const backends = async ({ foundation }: MeasuredService): Promise<Map<string, number>> => {
   const { rows } = await foundation.pool.query<{ pid: number; name: string }>(
     `select pid, backend_type || ' ' || coalesce(application_name, '') as name from pg_stat_activity`,

@@ -1,4 +1,4 @@
-/** Numbers in [0, 1), the same for the same seed (mulberry32). */
+/** Random numbers in [0, 1) (mulberry32). A seed always produces the same numbers. */
 export const randomOf = (seed: number): (() => number) => {
   let state = seed
   return () => {

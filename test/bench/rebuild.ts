@@ -10,8 +10,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { withFoundation } from './store.ts'
 
 /**
- * Rebuilds every projection from a long log, compared with COPY of the resulting rows into tables with the same keys and indexes.
- * COPY is as fast as this PostgreSQL can store the rows without any folding.
+ * Compares a rebuild of every projection from a long log with COPY of the resulting rows into tables with the same keys and
+ * indexes. COPY is the fastest way for PostgreSQL to store the rows.
  */
 
 const organizations = 50
@@ -35,7 +35,8 @@ export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promis
     const client = new pg.Client({ connectionString: migrationUrl })
     await client.connect()
     try {
-      // Without a projector the checkpoints are at zero. A rebuild goes as far as its checkpoint, so they are moved to the head.
+      // Without a projector the checkpoints are at zero. A rebuild ends at its projection's checkpoint, so the checkpoints are
+      // moved to the head.
       await client.query('update projection_checkpoints set position = (select position from log_head)')
       begin()
       const rebuildS: number[] = []

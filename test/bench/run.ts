@@ -21,7 +21,7 @@ import { takeTurn } from './turn.ts'
 /**
  * Prints ratios measured within one run, because absolute figures depend on the machine and its load. Usage: `npm run bench [--
  * --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or `--profile call [--roles api]` (the service's
- * main thread), or `--profile rebuild` and others (this process).
+ * main thread), or `--profile` with another benchmark, such as `rebuild` (this process).
  */
 
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {

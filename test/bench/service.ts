@@ -24,7 +24,7 @@ export type MeasuredService = {
   readonly foundation: Foundation
   readonly organizationId: string
   readonly apiKey: string
-  /** Processor time of the service and of all PostgreSQL processes, in milliseconds so far. */
+  /** The processor time so far of the service and of all PostgreSQL processes, in milliseconds. */
   processorMs(): { service: number; postgres: number }
   stop(): Promise<void>
 }

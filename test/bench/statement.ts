@@ -12,9 +12,9 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * A month's statement, in both formats, and the export of the events, for an organization that made all its calls in the first
- * month. While no month is closed, the statement reads the ledger twice: for its opening balance and for its lines. Then the
- * month is closed, and its stored file is read. Texts are hashed instead of written, so the disk is not measured.
+ * Measures a month's statement, in both formats, and the export of the events, for an organization that made all its calls in the
+ * first month. While no month is closed, the statement reads the ledger twice: for its opening balance and for its lines. Then
+ * the month is closed, and the stored statement file is read. Output is hashed instead of written, so the disk is not measured.
  * `--events 20000000` results in more than ten million lines.
  */
 

@@ -13,7 +13,7 @@ import { postmasterOf } from './processor-time.ts'
 
 /** The stores of one installation, shared by a benchmark's processes. */
 export type Store = {
-  /** The environment of each of these processes. */
+  /** The environment of each of the benchmark's processes. */
   readonly environment: Readonly<Record<string, string>>
   readonly dataDir: string
   /** The PostgreSQL server's process, or 0 if it runs on another machine. */
@@ -23,7 +23,7 @@ export type Store = {
 
 /**
  * A new database on the server in `DATABASE_URL`, whose role must be able to create one. Without `DATABASE_URL`, a new PostgreSQL
- * with the settings of the embedded default. Without `eventLogUrl`, the log is in that database.
+ * with the settings of the embedded default. Without `eventLogUrl`, the event log is in the new database.
  */
 export const openStore = async (eventLogUrl?: string): Promise<Store> => {
   const dataDir = await newDataDir()

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Benchmarks take turns, because two on one machine would disturb each other's figures. */
+/** Benchmarks take turns, because two benchmarks on one machine would disturb each other's figures. */
 
 const file = join(tmpdir(), 'enrichment-ledger-bench.pid')
 const waitMsMax = 15 * 60_000
