@@ -63,7 +63,7 @@ describe('formatting and parsing', () => {
     ['-0.000001', -1n],
     ['-12.34', -12_340_000n],
     ['0.1', 100_000n],
-    // In this range, integers are no longer exact as numbers.
+    // As JavaScript numbers, integers of this size would no longer be exact.
     ['9007199253.999999', 9_007_199_253_999_999n],
     ['9007199254.740991', 9_007_199_254_740_991n],
     ['9007199254.740992', 9_007_199_254_740_992n],

@@ -1,4 +1,4 @@
-/** Decisions about price books: each refusal, and each decision's events. */
+/** Decisions about price books: each reason for a refusal, and the events of each accepted decision. */
 import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf, soundPriceBookOf } from '../../src/billing/price-book.ts'
 import {

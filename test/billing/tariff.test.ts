@@ -1,4 +1,4 @@
-/** The tariff as a table: the rule that decides each fact, and its price, with the most decisive rule first. */
+/** The tariff as a table: for each fact, the rule that decides and the price. The most decisive rule comes first. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
