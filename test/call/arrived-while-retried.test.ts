@@ -1,6 +1,6 @@
 /**
- * An append is held in the network, so its caller does not know the outcome. The append arrives while another process repeats
- * the call under the same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
+ * An append is held in the network, so its caller does not know the outcome. The append arrives while another process repeats the
+ * call under the same Idempotency-Key. Whichever of the two comes first, an answer that is sent is paid for exactly once.
  */
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -16,7 +16,7 @@ const logger = pino({ level: 'silent' })
 const lid = 'zorvina-quillfeather'
 let upstream: ProfileUpstream
 let house: House
-/** This process's append is held. It uses the same database as the house. */
+/** The process whose append is held. It shares the house's database. */
 let first: App
 let held: HeldLog
 let partner: Partner

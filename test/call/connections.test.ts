@@ -30,7 +30,7 @@ const open = async (localAddress: string): Promise<Socket> => {
   const socket = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', localAddress })
   socket.on('error', () => undefined)
   sockets.add(socket)
-  // A refused connection may be reset before it is seen as connected.
+  // A refused connection may be reset before the client sees it as connected.
   await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
   return socket
 }
@@ -76,7 +76,7 @@ test('an address that has its maximum of connections gets no more; other address
   expect(held.every((socket) => !socket.closed)).toBe(true)
   expect(await isAnswered('127.0.0.2')).toBe(false)
   expect(await isAnswered('127.0.0.3')).toBe(true)
-  // Its open connections still work, and closing one makes room for another.
+  // The open connections of this address still work, and closing one makes room for a new one.
   const [first] = held
   first?.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   if (first !== undefined) await once(first, 'data')

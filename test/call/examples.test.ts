@@ -1,4 +1,4 @@
-/** The examples in the OpenAPI document are real answers: the calls are made again, and only values that always differ may differ. */
+/** The examples in the OpenAPI document are real answers: the calls are made again, and only values such as ids and times may differ. */
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'

@@ -1,6 +1,6 @@
 /**
- * No other file names this capability: everything the service does for it comes from its one value. It borrows only its facts
- * and its tariff from whoami, because facts are part of the event vocabulary.
+ * No other file names the capability in this test, so everything that the service does for it follows from its definition. It
+ * uses the facts and the tariff of whoami, because facts are part of the event vocabulary.
  */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'

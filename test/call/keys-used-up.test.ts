@@ -1,6 +1,6 @@
 /**
- * Only a charge uses up an Idempotency-Key, as the append decides it (decision 15). An outdated view of the ledger, a free
- * answer or an unreachable ledger does not.
+ * Only a charge that was appended uses up an Idempotency-Key (decision 15). An outdated view of the ledger, a free answer or an
+ * unreachable ledger does not.
  */
 
 import pg from 'pg'
@@ -22,7 +22,7 @@ const logger = pino({ level: 'silent' })
 let house: House
 let otherLog: EventLog
 let other: Ledger
-/** Stands for an earlier release, whose corrections could take more than the balance. */
+/** The ledger as in an earlier release, whose corrections could take more than the balance. */
 let earlier: Ledger
 
 beforeAll(async () => {
@@ -145,7 +145,7 @@ test('a call that would wait for the database longer than a second is refused wi
   const partner = await house.partner({ credits: '10' })
   const release = await lock('lock table idempotent_calls in access exclusive mode')
   const first: Promise<Answer>[] = []
-  // This is the number that may wait in the database at the same time.
+  // Two calls may wait in the database at the same time.
   for (let n = 1; n <= 2; n++) {
     first.push(lookup(partner, `waits-in-the-database-${n}`))
     await until('it waits for the claim', async () => (await waitingForClaims()) === n)

@@ -1,6 +1,6 @@
 /**
- * Rows in `idempotent_calls` can be lost. The ledger still shows what was paid under an Idempotency-Key and for which request,
- * so another request under that key always gets IDEMP_001.
+ * Rows in `idempotent_calls` can be lost. The ledger still shows what was paid under an Idempotency-Key and for which request, so
+ * a different request under that key always gets IDEMP_001.
  */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -105,7 +105,7 @@ describe('after its row is lost, a paid key answers its own request free, and no
       house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
     const own = await rowOf()
     const another = fingerprintFor(partner, places.munich)
-    // Simulates that process's claim, a minute later.
+    // Turns the row into the claim of an ended process, more than a minute old.
     const leave = () =>
       house.query(
         `update idempotent_calls set body_hash = $2, status = null, answer = null, answered_at = null,
@@ -127,7 +127,7 @@ test('if a row is missing from the statement, nothing is charged again, because 
   const partner = await paid()
   const { organizationId } = partner
   await forget(house, partner)
-  // Without this call, the statement would end before the charge, and events after its end are read.
+  // This call is the statement's last line. If the charge came after the statement's end, it would be found in the log.
   await send(`${house.apiUrl}/v1/ip/lookup`, {
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
     body: { ip: places.private },

@@ -106,7 +106,7 @@ describe('the document', () => {
     expect(
       Object.keys(errorCatalogue).filter((code) => !text.includes(`"#/components/schemas/${code}"`)),
     ).toEqual([
-      // These are for paths that do not exist.
+      // These errors answer requests for paths or methods that do not exist.
       'REQ_004',
       'REQ_005',
     ])

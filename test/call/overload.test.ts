@@ -1,4 +1,4 @@
-/** More calls than a process can handle: which are accepted, which are asked to retry, and what remains afterwards. */
+/** A process gets more calls than it can handle: which are accepted, which are asked to retry, and the state afterwards. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'

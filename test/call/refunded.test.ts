@@ -1,4 +1,4 @@
-/** Refunds of charges, after which the Idempotency-Key stays used up, and refunds for calls that a stopped process listed. */
+/** A refund leaves the call's Idempotency-Key used up. Calls that a stopping process has logged can be refunded. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'

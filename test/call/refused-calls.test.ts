@@ -131,7 +131,7 @@ test('it is there once even if the process folded it into its account before it 
   fault = 'lose-reply'
   await record.flush()
   fault = undefined
-  // This reads the tail, which contains the lost record.
+  // This reads the end of the ledger, which contains the record whose reply was lost.
   await ledger.account(organizationId)
   await ledger.lastSeen(organizationId)
   await record.flush()
@@ -170,7 +170,7 @@ describe('calls refused for another reason', () => {
       60, 0, 60,
     ])
     expect(singles(key, minuteMs + 60_000)).toBe(60)
-    // A late call in the previous minute does not start that minute again.
+    // A late call of the previous minute does not start a new count for that minute.
     expect(singles(key, minuteMs)).toBe(0)
   })
 

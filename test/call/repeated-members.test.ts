@@ -1,4 +1,4 @@
-/** JSON text with an object that contains a member twice. */
+/** Recognizes JSON texts in which an object contains a member twice. */
 import { expect, test } from 'vitest'
 import { hasRepeatedMember } from '../../src/call/json-text.ts'
 

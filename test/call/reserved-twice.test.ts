@@ -75,7 +75,7 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
     if (lid.startsWith('nobody')) holding.push(answer)
     else answer()
   })
-  /** Calls about an unknown person wait, and hold their reservation meanwhile. */
+  /** Calls about an unknown person wait. Their credits stay reserved until the test releases them. */
   const holding: (() => void)[] = []
   let house: House
 

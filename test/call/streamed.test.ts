@@ -1,4 +1,4 @@
-/** Streamed answers, for all kinds of readers. */
+/** Streamed answers to readers that are fast, slow or gone. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type ReaderBounds, streamed, type Write } from '../../src/call/streamed.ts'

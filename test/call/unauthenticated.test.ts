@@ -1,4 +1,4 @@
-/** Requests without a valid key are logged: enough to notice them, and never more than a few lines. */
+/** Requests without a valid key are logged, but never with more than a few lines. */
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'

@@ -152,7 +152,7 @@ describe('the price book when an installation is opened', () => {
   })
 
   const secretKey = 'a'.repeat(43)
-  /** Publishes the books that an earlier release, or its operator, left. */
+  /** Publishes price books as an earlier release or an operator left them in the log. */
   const publish = async (...books: readonly PriceBookPublished[]): Promise<void> => {
     const eventLog = await openNamed({ variable: 'DATABASE_URL', url: database.url }, silent)
     try {

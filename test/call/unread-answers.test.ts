@@ -56,7 +56,7 @@ test('requests on one connection start one after the other, and are answered in 
   const connection = openRaw(url)
   connection.write(paths.map(get).join(''))
   await until('the first has started', async () => begun > 0)
-  // Another connection is answered first, so the other requests would have started by now.
+  // A second connection is answered first. If the waiting requests could start, they would have started by now.
   await sendRaw(url, get('/none'))
   expect(begun).toBe(1)
   finish()
@@ -86,7 +86,7 @@ test('a connection is not read further while many of its requests wait', async (
   if (taken === undefined) throw new Error('no connection')
   const paused = once(taken, 'pause')
   for (let i = 0; i < 64; i++) socket.write(get('/none').repeat(1_000))
-  // Beyond the kernels' buffers, the service accepts no more than one piece.
+  // The service reads one piece of the requests; the rest fills the kernels' buffers.
   await paused
   await sendRaw(url, get('/none'))
   expect(taken.bytesRead).toBeLessThan(256 * 1024)
