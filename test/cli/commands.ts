@@ -1,4 +1,4 @@
-/** Every command, of all nouns. */
+/** All commands of the command line. */
 import { allCommands } from '../../src/cli/nouns.ts'
 
 export const commands = await allCommands()
