@@ -1,4 +1,4 @@
-/** A client can be generated from /openapi.json, equals the one stored here, and makes calls. */
+/** A client can be generated from /openapi.json. It equals the client stored in this folder, and can make calls. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,7 @@
 /**
- * `node generate.ts DOCUMENT FILE` writes an OpenAPI document's types, like `npx openapi-typescript DOCUMENT -o FILE`. That
- * needs the compiler's programming interface, which this project's compiler no longer has, so another package provides it.
+ * `node generate.ts DOCUMENT FILE` writes an OpenAPI document's types, like `npx openapi-typescript DOCUMENT -o FILE`.
+ * openapi-typescript needs TypeScript's programming interface. This project's compiler no longer has one, so a separate package
+ * provides it.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { registerHooks } from 'node:module'
