@@ -8,9 +8,9 @@ export type Call = { readonly key: string; readonly answers: string[] }
 
 export type Calls = {
   readonly made: readonly Call[]
-  /** Counts the first failures of the calls from number `from` on. */
+  /** Counts the calls from number `from` on that failed at first, by the kind of their first failure. */
   lostSince(from: number): Readonly<Record<string, number>>
-  /** Makes no more calls. Resolves when every call was answered, or tried for the last time. */
+  /** Starts no more calls. Resolves when every call was answered, or tried for the last time. */
   stop(): Promise<void>
 }
 

@@ -1,6 +1,6 @@
 /**
- * docker-compose.yml on a real engine, from the guide's first command on. Each test continues from the previous one, like the
- * days of an installation. A protocol double takes the place of EventStoreDB, so these tests do not test EventStoreDB.
+ * Runs docker-compose.yml on a real Docker engine, with the commands of the guide. Each test continues from the previous one. A
+ * protocol double takes the place of EventStoreDB, so these tests do not test EventStoreDB.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -131,7 +131,7 @@ describe.skipIf(skipped)('one node', () => {
     show('run --rm --no-deps migrate org list', seconds(first))
     await compose('up', '--detach')
     show('org list, and up without a change', seconds(second))
-    // Each used to take 28 s, because it waited for a DNS look-up.
+    // In the past each restart took 28 s, because it waited for a DNS look-up.
     expect(performance.now() - second).toBeLessThan(50_000)
   }, 300_000)
 

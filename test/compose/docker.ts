@@ -10,7 +10,7 @@ export type RunOptions = {
   readonly timeoutMs?: number
 }
 
-/** Runs a program to its end, and accepts any exit code. */
+/** Runs a program to completion, and accepts any exit code. */
 export const ran = async (
   [program = '', ...args]: readonly string[],
   { cwd, env = {}, timeoutMs = 240_000 }: RunOptions = {},

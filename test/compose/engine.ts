@@ -1,7 +1,7 @@
 /**
  * A Docker engine for these tests, and the images that docker-compose.yml names. They are built from the files that
- * `test/compose/run` puts into COMPOSE_WORK. The engine ends with the tests, and the namespaces of that script end everything
- * that it started.
+ * `test/compose/run` puts into COMPOSE_WORK. The engine ends with the tests. Processes that it started run in the script's
+ * namespaces, and end with them.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, openSync, readFileSync } from 'node:fs'

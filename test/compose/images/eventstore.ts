@@ -1,7 +1,7 @@
 /**
  * Stands in for the EventStoreDB image: the protocol double, configured by the server's own variables. It stores events and users
- * in the server's data directory. Three of them only pretend to be a cluster: the second always acts as the leader, and the
- * others merely report it as such.
+ * in the server's data directory. Three of these doubles do not form a real cluster: the second always acts as the leader, and
+ * the first and third only name it as the leader.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
