@@ -4,7 +4,7 @@ import { createGathering, type GatheringOptions } from '../../src/concurrency/ga
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const refusal = (why: string): Error => new Error(why)
 
-/** Runs last until the test ends them. `taken` contains the questions that each of them took. */
+/** Each run lasts until the test ends it. `taken` contains the questions of each run. */
 const scene = (more: Partial<GatheringOptions<number, string>> = {}) => {
   const taken: (readonly number[])[] = []
   const runs: PromiseWithResolvers<void>[] = []
