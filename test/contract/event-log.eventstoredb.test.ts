@@ -1,7 +1,7 @@
 /**
- * The event log in EventStoreDB: the contract of every event log, and the behaviour of this engine's connections, subscriptions
- * and silences. These tests use a double of the server and test our adapter; they run against a real server if
- * TEST_EVENTSTORE_URL names one.
+ * The event log in EventStoreDB: the contract of every event log, and this engine's behaviour when connections break,
+ * subscriptions end or the server stops answering. The tests use a double of the server, or a real server if TEST_EVENTSTORE_URL
+ * names one.
  */
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -50,7 +50,7 @@ import {
 
 const logger = pino({ level: 'silent' })
 const quick: Partial<EventStoreDbLimits> = { heartbeatMs: 300 }
-/** The adapter's own timeouts, shortened. The mechanisms are the same. */
+/** The adapter's own timeouts, shortened. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 400,
@@ -82,7 +82,7 @@ const open = async ({
   }
 }
 
-/** Clients that are closed by the test, or when it ends. */
+/** Opens clients, and closes those that are still open when the test ends. */
 const clientsOf = (openClient: () => EventLog) => {
   const clients: EventLog[] = []
   const client = (): EventLog => {
@@ -106,7 +106,7 @@ const openSilenceable = async () => {
   return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
 }
 
-/** A server that other logs use too. Their events are before, between and after ours, in streams with names like ours. */
+/** A server that other logs use too. Their events are before, between and after our events, in streams with similar names. */
 const openShared = async (): Promise<DoubleLog> => {
   const log = await open({
     prefix: 'enrichment-',
@@ -350,7 +350,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     expect(Date.now() - startedAt).toBeLessThan(1_500)
     expect(append).toMatchObject({ reason: expect.any(UnknownOutcome) })
     for (const asked of [read, head]) expect(asked).toMatchObject({ reason: expect.any(Unavailable) })
-    // A new connection finds no server behind the proxy, so it is certain that nothing was sent.
+    // The client has to connect again and finds no server behind the proxy, so it is certain that nothing was sent.
     await expect(own.append('ledger-a', 0, events)).rejects.toThrow(Unavailable)
     proxy.thaw()
     expect(await appendUntilKnown(own, 'ledger-a', 0, events)).toEqual({ revision: 1 })
@@ -519,7 +519,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       double.troubleAt = (position) => {
         if (position !== third().position) return false
         troubled.push(position)
-        // The subscription's own last event is read first. Then the subscription is refused.
+        // The adapter first reads the last event that the subscription delivered. Then the subscription is refused.
         return troubled.length === 2
       }
       const opened = logger.child({})
@@ -764,8 +764,8 @@ describe('the event log in EventStoreDB, over the double', () => {
 const realUrl = process.env.TEST_EVENTSTORE_URL
 
 /**
- * Requests that the adapter never sends, sent directly with the client library, because the double must not accept more than the
- * server.
+ * These requests are never sent by the adapter. They are sent with the client library, because the double must not accept
+ * requests that the server refuses.
  */
 const oddAppends = (name: string, openServer: () => Promise<{ url: string; close(): Promise<void> }>) =>
   describe(`odd appends, answered by ${name}`, () => {
@@ -811,8 +811,8 @@ else {
   let logs = 0
   const run = Date.now().toString(36)
   /**
-   * A server cannot be emptied between tests. This makes the events of one test look like a separate log: its streams have unique
-   * names, it starts after all earlier events, and it skips the events of others.
+   * A server cannot be emptied between tests. This function makes the events of one test look like a separate log: the streams
+   * have unique names, the log starts after all earlier events, and other clients' events are skipped.
    */
   const openReal = async (limits: Partial<EventStoreDbLimits> = quick): Promise<LogUnderTest> => {
     const suffix = `x${run}${++logs}`
@@ -881,7 +881,7 @@ else {
   eventLogContract('EventStoreDB itself', {
     open: openReal,
     openSilenceable: async () => {
-      // One host by name, so a proxy can be placed in front of it.
+      // The URL contains one host by name, so a proxy can be placed in front of that host.
       const host = /^(esdb:\/\/(?:[^@]*@)?)([^:/?,]+)(?::(\d+))?/.exec(realUrl)
       if (host === null) throw new Error('TEST_EVENTSTORE_URL must name one host, without discovery')
       const proxy = await startTcpProxy({ host: host[2] ?? '', port: Number(host[3] ?? 2113) })

@@ -1,4 +1,4 @@
-/** The event log in PostgreSQL: the contract of every event log, and the behaviour of this engine's connections and locks. */
+/** The event log in PostgreSQL: the contract of every event log, and the behaviour of the connections and locks of this engine. */
 import { zstdCompressSync } from 'node:zlib'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -86,7 +86,7 @@ eventLogContract('PostgreSQL', {
   tellsRepetition: true,
   open,
   openSilenceable: async () => {
-    // The client's own query timeout, shortened from ten seconds. The mechanism is the same.
+    // The client's own query timeout, shortened from ten seconds.
     const log = await openBehindProxy('?query_timeout=700')
     return { ...log, silence: log.proxy.freeze, speak: log.proxy.thaw, settlesWithinMs: 7_000 }
   },
@@ -471,7 +471,7 @@ describe('the event log in PostgreSQL', () => {
         expect(paused.rows).toHaveLength(1)
         const fastAppend = fastWriter.append(fast, 'none', fastEvents)
         await untilWaiting('append', 2)
-        // The fast append can neither overtake the slow one nor be seen: a subscriber that queries now gets nothing.
+        // The fast append must not become visible before the slow one, so a subscriber that queries now gets nothing.
         expect((await readToEnd(eventLog, { after })).events()).toEqual([])
         expect(await eventLog.head()).toBe(after)
         if (ending === 'is cut off')
@@ -563,7 +563,7 @@ describe('the event log in PostgreSQL', () => {
       const bad = freshStream()
       const append = async (stream: string, events: readonly NewEvent[]) =>
         eventLog.append(stream, 'none', events)
-      // The stream was edited: the table has an event at a revision that should be free.
+      // Someone edited the stream: the table has an event at a revision that should be free.
       const there = newEvents(3)
       await append(bad, there)
       await sql.query('update log_streams set revision = 1 where name = $1', [bad])
@@ -571,7 +571,7 @@ describe('the event log in PostgreSQL', () => {
       refused.catch(() => undefined)
       const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
       expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0, repeated: false })))
-      // It was certainly not written, so no search is needed.
+      // The append was certainly not written, so the adapter does not search for it.
       expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(Error)
       expect(await refused.catch((error: unknown) => error)).not.toBeInstanceOf(UnknownOutcome)
       expect((await readAll(eventLog, bad)).map(asWritten)).toEqual(there)
@@ -642,7 +642,8 @@ describe('the event log in PostgreSQL', () => {
           await expect(asked).rejects.toThrow(/^revisions [23] to 6 of ledger-a cannot be opened: /)
           expect(await own.eventLog.read('ledger-a', { max: 2 })).toHaveLength(2)
           expect(await own.eventLog.read('ledger-b', { max: 10 })).toHaveLength(2)
-          // A look back reports the row and skips it. A page ends where, by the rows' own figures, it has enough bytes.
+          // `lookBack` reports the unreadable row and skips it. A page ends when the sizes stored in the rows add up to enough
+          // bytes.
           const back: LookedBack[] = [await own.eventLog.lookBack({ before: null, max: 10 })]
           for (let next = back[0]?.next ?? null; next !== null; next = back.at(-1)?.next ?? null)
             back.push(await own.eventLog.lookBack({ before: next, max: 10 }))
@@ -653,7 +654,8 @@ describe('the event log in PostgreSQL', () => {
             1n,
           ])
           expect(back.flatMap(({ unreadable }) => unreadable)).toMatchObject([named])
-          // Events before it are delivered. The reader must not continue, because it would not know which events it skipped.
+          // Events before the unreadable row are delivered. The reader must not continue after it, because it would not know
+          // which events it skipped.
           const reader = reading(own.eventLog)
           await expect(reader.until(caughtUp)).rejects.toMatchObject({
             cause: expect.objectContaining(named),

@@ -1,6 +1,6 @@
 /**
- * The guarantees of every event log, independent of its engine. Each adapter runs this suite. The numbers name the cases, and are the
- * same for every engine. Some numbers are missing:
+ * The guarantees of every event log, independent of its engine. Each adapter runs this suite. Every case has a number. Some
+ * numbers are missing:
  *   7, 8, 11, 17  concern appends at "any" revision or to "some existing stream", which the port does not offer.
  *   16, in part   engines do not detect ids that are reused at the current revision. Event ids derive from the call, so such a
  *                 reuse cannot happen by accident. Ids that occur twice in one append are tested here.
@@ -48,7 +48,7 @@ export type LogUnderTest = {
 }
 
 export type SilenceableLog = LogUnderTest & {
-  /** The engine stays connected but stops answering, until `speak`. */
+  /** The engine stays connected but stops answering until `speak` is called. */
   silence(): void
   speak(): void
   /** Every request to `eventLog` settles within this time, whether the engine answers or not. */
@@ -427,7 +427,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const [held, fence] = [newEvents(2), newEvent()]
         await eventLog.append(stream, 0, [fence])
         await expectConflict(eventLog.append(stream, 0, held), 1)
-        // Its calls are decided again after the fence, so their ids are the same at another revision.
+        // After the fence the calls of `held` are decided again, so their ids are written at another revision.
         await eventLog.append(stream, 1, held)
         for (let n = 0; n < 2; n++) await expectConflict(eventLog.append(stream, 0, held), 3)
         expect((await readAll(eventLog, stream)).slice(1).map(asWritten)).toEqual([fence, ...held])
@@ -607,7 +607,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         )
         for (const { recordedAtMs } of recorded) {
           expect(Number.isSafeInteger(recordedAtMs)).toBe(true)
-          // The log has its own clock.
+          // The log has its own clock, which can differ from the test's clock.
           expect(recordedAtMs).toBeGreaterThan(before - 5_000)
           expect(recordedAtMs).toBeLessThan(after + 5_000)
         }
@@ -632,7 +632,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await expect(eventLog.read(stream, { from: 3, direction: 'backwards', max: 10 })).rejects.toThrow(
           StreamMissing,
         )
-        // The beginning of another stream's name is not a stream.
+        // A stream must not be found by the beginning of its name.
         await eventLog.append(`${stream}0`, 'none', newEvents(1))
         await expect(eventLog.read(stream, { max: 10 })).rejects.toThrow(StreamMissing)
       })
@@ -760,7 +760,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
                 if (item.kind === 'events') expect(item.events.length).toBeLessThanOrEqual(batchMax)
               for (const { position } of whole.items) places.add(position)
             }
-            // Another reader can begin where a batch ends.
+            // A new reader must be able to start at every position where a batch ended.
             for (const position of places) {
               const rest = await readToEnd(eventLog, { after: position, prefixes })
               expect(rest.events()).toEqual(recorded.filter((event) => event.position > position))
@@ -920,7 +920,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
 
       test('29 a subscription to an empty log is caught up immediately', async () => {
         await withFreshLog(async (fresh) => {
-          // The subscription can pass events of others on the way.
+          // The subscription can report positions of other clients' events before this event.
           const [item, ...more] = (await readToEnd(fresh.eventLog)).items.filter(
             ({ kind }) => kind !== 'idle',
           )
@@ -1049,7 +1049,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         for (const [revision, event] of later.entries()) await eventLog.append(stream, revision, [event])
         later.length = 0
         const before = reachableBytes()
-        // The progress of another consumer proves that there was time to push events.
+        // The progress of another consumer proves that the log had time to push events.
         let passed = 0
         for await (const item of eventLog.subscribe({
           after,
@@ -1088,7 +1088,6 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           for (let revision = 0; revision < 200; revision += 20)
             await eventLog.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(20))
         sizes.length = 0
-        // A moment is enough for all of them, and even on a very busy machine for more than a few at a time.
         while (sizes.length < 15 && sizes.reduce((sum, size) => sum + size, 0) < 600) {
           await take()
           await sleep(100)
@@ -1189,7 +1188,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           const [one, two] = [newEvents(2), newEvents(2)]
           // A cold server needs time for its first append.
           await appendUntilKnown(own, 'ledger-a', 'none', one)
-          // Both at the same time, so that both have open connections.
+          // The two reads run at the same time, so that each has an open connection.
           await Promise.all([readAll(own, 'ledger-a'), own.head()])
           silenceable.silence()
           const startedAt = Date.now()
@@ -1264,7 +1263,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const patience = sleep(2_000, 'still asked')
         const settled = Promise.allSettled(reads).then(() => 'settled')
         expect(await Promise.race([settled, patience]), 'reads, two seconds after the close').toBe('settled')
-        // Both end because the log closes: their signals are not aborted.
+        // Both subscriptions end because the log closes, not because their signals are aborted.
         await expect(waiting.until(() => false)).rejects.toThrow('ended')
         await expect(reading1.until(() => false)).rejects.toThrow('ended')
       })

@@ -11,7 +11,7 @@ import type { LimitWindow, MatchedRules } from '../../src/capabilities/pixel/rul
 import type { PixelPeriod } from '../../src/events/pixel.ts'
 
 export type CountersUnderTest = {
-  /** Another process with the same counters. The suite closes all counters that it opened. */
+  /** Opens the counters as another process would. The suite closes all counters that it opened. */
   open(): Promise<PixelCounters>
   close(): Promise<void>
 }
@@ -82,7 +82,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   })
   const take = (rules: MatchedRules, rest: Partial<HitAsk> = {}, by = counters): Promise<HitVerdict> =>
     by.take(ask(organizationId, rules, rest))
-  /** On a busy machine a hit can be too late. It is then sent again, and still counted once because it has an id. */
+  /** On a busy machine a hit can miss its deadline. It is then sent again, and counted once because it has an id. */
   const takeOnce = async (hitId: string, rules: MatchedRules, by = counters): Promise<HitVerdict> => {
     for (let tries = 1; ; tries++) {
       try {
@@ -314,7 +314,6 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect((await at(noon)).used).toEqual([1])
       expect((await at(noon + dayMs - 1)).used).toEqual([1])
       expect((await at(noon + dayMs)).used).toEqual([2])
-      // From then on it is remembered again.
       expect((await at(noon + 2 * dayMs - 1)).used).toEqual([2])
     })
 

@@ -11,7 +11,7 @@ export type LimiterUnderTest = {
 }
 
 let named = 0
-/** A key that was never used. */
+/** Returns a key that was never used. */
 export const keyOf = (perMinute: number, perDay: number, keyId = `contract${++named}`): DirectoryKey =>
   ({ keyId, limits: { requests_per_minute: perMinute, requests_per_day: perDay } }) as unknown as DirectoryKey
 
