@@ -1,7 +1,4 @@
-/**
- * Every page and every form for every role, from the one table of permissions, and the ways in which people find the pages they
- * can open.
- */
+/** Every page and every form is tested with every role, by the table of permissions. Every page that a role can open must be linked. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -88,7 +85,7 @@ describe.each(roles)('%s', (role) => {
     return route !== undefined && mayOpen(role, route)
   }
 
-  /** Why an answer does not count as refused, or null. */
+  /** Why an answer is not a refusal; null if it is one. */
   const notRefused = (route: Route, { statusCode, body }: Answer): unknown => {
     const action = actionOfRoute[route] as Action
     const says = mayDo(role, action)
@@ -97,7 +94,7 @@ describe.each(roles)('%s', (role) => {
     return statusCode === 403 && body.includes(says) ? null : { statusCode, says }
   }
 
-  /** Why an answer does not count as permitted, or null. Forms use ids that do not exist, so that they have no effect. */
+  /** Why an answer shows that access was not permitted; null if it was. Forms use ids that do not exist, so that they have no effect. */
   const notPermitted = (route: Route, path: string, { statusCode, body }: Answer): unknown => {
     if (!pageRoutes.includes(route)) return statusCode === 403 || statusCode >= 500 ? { statusCode } : null
     const refused = reachedFrom(path, body).filter((target) => !isForThem(target))
@@ -110,7 +107,7 @@ describe.each(roles)('%s', (role) => {
     const before = await room.foundation.eventLog.head()
     const wrong: Record<string, unknown> = {}
     for (const route of routes) {
-      // A form has the rights of its page, so it is enough to show for one of the operator's roles that it is accepted.
+      // A form needs the same rights as its page, so it is enough to send it for one of the operator's roles.
       if (route.startsWith('POST ') && !['admin', 'partner'].includes(role) && mayOpen(role, route)) continue
       const may = mayOpen(role, route)
       const asked = requestOf(
@@ -152,7 +149,7 @@ describe.each(roles)('%s', (role) => {
       ({ interfaces, action, fields, types }) =>
         interfaces.includes('dashboard') &&
         mayDo(role, action) &&
-        // Files of whole ledgers name operators.
+        // Files of whole ledgers name operators, so partners cannot download them.
         (role !== 'partner' ||
           (types === undefined && fields.some(({ control }) => control === 'organization'))),
     )
@@ -232,7 +229,7 @@ test('a partner finds and changes nothing with any id of another organization', 
       furnished.examples,
       route.includes('/:organization') || mayOpen('partner', route) ? 404 : 403,
     )
-  // Ids of another organization in the partner's own paths. A month is not an id.
+  // Combines the partner's own paths with ids of another organization. A month is not an id.
   const mixed = { ...furnished.examples, organizations: other.organizationId }
   for (const route of withIds.filter((one) => /\/:organization\/.*:(?!month\b)/.test(one)))
     await expectRefused(route, mixed, mayOpen('partner', route) ? 404 : 403)

@@ -1,4 +1,7 @@
-/** A month of all organizations: usage compared with the previous month, as a file, and closing the month for all of them together. */
+/**
+ * The page of a month for all organizations: usage compared with the previous month, its file, and closing the month for all
+ * organizations at once.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'

@@ -28,7 +28,7 @@ afterAll(async () => {
   await room?.close()
 })
 
-/** Counts the browsers. Each is at 203.0.113.n, according to the proxy. */
+/** The number of browsers so far. According to the proxy, the n-th is at 203.0.113.n. */
 let people = 0
 const proxied = (protocol: string, on = room): Browser =>
   openBrowser(on.host, proxy, {

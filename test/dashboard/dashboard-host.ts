@@ -1,4 +1,4 @@
-/** The dashboard's host with its own database and the real parts, and a browser without a screen. */
+/** The dashboard's host with its own database and without doubles, and an HTTP client that acts as a browser. */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
@@ -60,19 +60,19 @@ export const openDashboardHost = async ({
   localDemoIn = null,
 }: {
   reach?: Reach
-  /** Forms that are served next to whoami. */
+  /** Forms of capabilities that are served in addition to whoami. */
   forms?: readonly AnyCapabilityForm[]
   environment?: Readonly<Record<string, string>>
   insecureCookies?: boolean
   overload?: Overload
   provider?: ProviderSettings | null
-  /** Replaces the findings of the checks. */
+  /** Replaces the findings of the health checks. */
   findings?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
   /** Sends partners' webhooks like the operator's own, so that with `EGRESS_ALLOW` they can reach a receiver on loopback. */
   partnersAsOperator?: boolean
-  /** The host whose database this one uses, like another process of the same installation. That host must be closed last. */
+  /** A host whose database the new host shares, like another process of the same installation. Close this shared host last. */
   beside?: DashboardHost | null
   /** Uses the settings of the embedded default, with this DATA_DIR. */
   localDemoIn?: string | null
@@ -148,7 +148,7 @@ export const openDashboardHost = async ({
       publicUrl: null,
     }),
   )
-  // A process next to the dashboard runs jobs. It starts with the first long-running work.
+  // Runs jobs, as a worker process would. It starts with the first long-running work.
   let worker: Promise<PgBoss> | undefined
   host.addHook('onSend', async (_, reply) => {
     const at = String(reply.getHeader('location') ?? '')
@@ -274,7 +274,7 @@ export const give = async (
   return waited(browser, await browser.post(path, encoded(hiddenIn(plan.body))))
 }
 
-/** Waits until the work ends, and returns the page to which its answer leads. */
+/** Waits until long-running work ends, and returns the page with its result. */
 export const waited = async (
   browser: Browser,
   first: LightMyRequestResponse,

@@ -1,4 +1,4 @@
-/** The data sources of answers, as the dashboard shows them, with existing lists and files. */
+/** The dashboard's page about data sources, with existing lists and files. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { auditEntries } from '../../src/administration/event-log/audit.ts'

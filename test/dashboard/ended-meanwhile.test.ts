@@ -121,7 +121,7 @@ test('requests by a disabled admin, and those waiting behind them, change no use
 })
 
 describe('work behind a page', () => {
-  /** Delays the work until `end`. */
+  /** Starts work that does not end before `end` is called. */
   const heldWork = async (browser: Browser) => {
     const { eventLog } = room.foundation
     const streams = eventLog.streams.bind(eventLog)
@@ -158,7 +158,7 @@ describe('work behind a page', () => {
         await ends(browser)
         const began = performance.now()
         expect(await text(answer.stream())).toMatch(/^retry: 500\n\n(event: progress\n[^\n]*\n\n)*$/)
-        // Otherwise the stream ends after 50 s.
+        // If the change did not end the stream, it would end after 50 s.
         expect(performance.now() - began).toBeLessThan(30_000)
       } finally {
         end()

@@ -1,4 +1,4 @@
-/** The event log in the dashboard: limited pages, decoded events, recomputed chains, and events that must not break the pages. */
+/** The event log in the dashboard: pages of limited size, decoded events, recomputed chains, and events that could break a page. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
@@ -38,7 +38,7 @@ const at = (revision: number, of = stream()): string => `/events/streams/${of}/$
 const eventRows = /^\/events\/streams\/[^/]+\/\d+$/
 const older = (body: string): string | undefined => hrefs(body, /before=/)[0]
 
-/** Every event, collected page by page. */
+/** Collects every event, page by page. */
 const walked = async (start: string): Promise<string[]> => {
   const seen: string[] = []
   for (let next: string | undefined = start; next !== undefined; ) {
@@ -152,7 +152,7 @@ describe('one event', () => {
     expect(body).toContain('&quot;charge_id&quot;: &quot;')
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}/calls/${request}">${request}</a>`)
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}">`)
-    // The call that caused it comes before it, and both neighbours are one step away.
+    // The page links to the previous event, which is the call that caused this event, and to the next event.
     expect(body).toContain(`<a href="${at(revision - 1)}">KeyUsed, revision`)
     expect(hrefs(body, eventRows)).toContain(at(revision + 1))
     expect(body).toContain('<span class="mark good">holds</span>')
@@ -236,7 +236,7 @@ describe('a broken chain', () => {
     expect(list.body).toContain('The chain is broken at revision 2: its bytes do not match its digest')
     expect(list.body.match(/<span class="mark bad">broken/g)).toHaveLength(1)
     expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 2')
-    // The next event still has the digest computed before the change.
+    // The next event still has the digest from before the change.
     expect((await ada.get(at(3, own))).body).not.toContain('is broken')
     // If the digest is recomputed, the chain breaks at the next event.
     const [event] = await room.foundation.eventLog.read(own, { from: 2, max: 1 })

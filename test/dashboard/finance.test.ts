@@ -35,7 +35,7 @@ const monthOf = (before: number): string => {
 
 /** The last month that can be closed. In the first minutes of a month, this is not the previous month. */
 const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
-/** Calls begin in that month, because an earlier month would have to be closed first. */
+/** The number of days with calls. The calls begin in the closable month, because any earlier month would have to be closed first. */
 const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
 
 beforeAll(async () => {
@@ -67,7 +67,7 @@ describe('months', () => {
     expect(months).toEqual(months.toSorted().reverse())
     expect(months[0]).toBe(monthOf(0))
     expect(months.length).toBeGreaterThan(1)
-    // The open month has the figures so far.
+    // The row of the open month shows the figures so far.
     const row = /months\/(\d{4}-\d\d)"[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
     const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
     const own = (await ended(`${base}/months/${monthOf(0)}`)).body
@@ -86,7 +86,7 @@ describe('months', () => {
   test("are closed once, with a form that announces the result, and their file has the closing's digest", async () => {
     const month = closable
     const path = `${base}/months/${month}`
-    // Grants are effective now. The previous month begins with the first call.
+    // Grants are effective now, so the previous month begins with the first call.
     const page = await ended(path)
     expect(page.body).toContain(`href="${base}/ledger/close?month=${month}"`)
     const done = await give(ada, `${base}/ledger/close`, { month })
@@ -137,7 +137,7 @@ test('slow statements of one partner do not block those of the operator', async 
   const read = eventLog.read.bind(eventLog)
   let reading = 0
   const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-    // The log is also read for the actor, which must not wait.
+    // Only reads of the ledger wait. The log is also read to check the actor, and this read must not wait.
     if (asked[0] === `ledger-${organizationId}`) {
       reading += 1
       await mayRead
@@ -258,7 +258,7 @@ describe('the statement with filters', () => {
 
 describe('a call', () => {
   const call = (): string => `${base}/calls/${scene.requestId}`
-  /** The calls in the ledger, in its order. */
+  /** The calls in the ledger, in the order of the ledger. */
   const recorded = async () =>
     (await room.foundation.eventLog.read(ledgerStream(scene.organizationId), { max: 2_000 }))
       .map(decodeEvent)

@@ -250,7 +250,7 @@ test('a long ledger is searched in parts, each with the place to continue, and n
   const { eventLog, ledger } = memoryProcess(createMemoryEventLog(), 'one')
   await openLedger(ledger, '5000')
   const ids = Array.from({ length: 3_000 }, (_, i) => `call-${i}`)
-  // With the last event, a page of 4,000 events ends between this call and its charge.
+  // The grant at the end shifts the pages, so that a page of 4,000 events ends between this call and its charge.
   const facts = (id: string) => (id === 'call-1000' ? { ...located, address_hmac: 'B'.repeat(43) } : located)
   await Promise.all(ids.map((id) => ledger.submit(org, call(id, {}, facts(id)))))
   await ledger.submit(org, command('grant 2', grantOf('1')))

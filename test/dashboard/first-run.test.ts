@@ -1,6 +1,6 @@
 /**
- * The local demo: its printed password opens the dashboard, and the overview leads to the first call. In production none of this
- * applies.
+ * The local demo: its printed password opens the dashboard, and the overview leads to the first call. In production, the overview
+ * does not do this.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -51,7 +51,7 @@ const asked: { headers: Record<string, unknown>; body: unknown }[] = []
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
   room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
-  // Takes the place of the API, over HTTP.
+  // An HTTP server that takes the place of the API.
   api = Fastify()
   api.post('/v1/ip/lookup', async ({ headers, body }, reply) => {
     asked.push({ headers, body })
@@ -171,7 +171,7 @@ describe('the first steps', () => {
   test('go step by step: a call leads to its page, and another key ends the steps', async () => {
     const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
     const browser = await asDemo()
-    // The scene's own key is ignored, so that the next steps are seen as without it.
+    // The scene's own key is deleted below, so that the page shows the next steps as without that key.
     expect((await browser.get('/')).body).not.toContain('First steps')
     await room.foundation.pool.query('delete from api_keys where key_id <> $1', [demo.api_key_id])
     const { body } = await browser.get('/')

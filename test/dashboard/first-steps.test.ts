@@ -1,4 +1,4 @@
-/** An installation without users shows the first steps to visitors. Once the first user exists, it shows nothing of them. */
+/** An installation without users shows the first steps to visitors. Once the first user exists, the first steps are hidden. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'

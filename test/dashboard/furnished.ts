@@ -54,7 +54,7 @@ export const openFurnished = async ({
   }
 }
 
-/** One of each item that the scene lacks. The keys are the path segments before the ids. */
+/** Creates one of each item that the scene lacks. The keys of the result are the path segments before the ids. */
 const furnish = async (
   { foundation, caughtUp }: DashboardHost,
   { organizationId }: Scene,

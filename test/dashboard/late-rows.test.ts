@@ -64,7 +64,7 @@ describe('a page', () => {
 
   const notNow = 'These figures are out of date.'
   const account = () => `/organizations/${scene.organizationId}`
-  /** Polls until the reading that the pages share has been renewed. */
+  /** Polls until the page shows the text. Pages share one reading of the delay, which is renewed only after a while. */
   const shows = (browser: Browser, path: string, text: string, does = true): Promise<void> =>
     expect
       .poll(async () => (await browser.get(path)).body.includes(text), {
@@ -103,11 +103,11 @@ describe('a page', () => {
       expect(body).toMatch(
         /<a href="\/commands\/projection\/list\?name=accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
       )
-      // A partner gets the same message, but without links to pages that it cannot open.
+      // A partner gets this message too, but without links to pages that the partner cannot open.
       const own = await partner.get(account())
       expect(own.body).toContain(notNow)
       expect(own.body).not.toContain('/commands/projection')
-      // Pages without rows show no such message.
+      // Pages that show no rows of projections have no warning.
       for (const path of ['/events', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
       // The delay is a time, because positions count events in one log and bytes in the other.

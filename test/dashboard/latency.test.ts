@@ -1,4 +1,4 @@
-/** The latency of all processes, read from a server that takes the place of Prometheus. Whatever it answers, no wrong figure is shown. */
+/** The latency of all processes, read from a server that takes the place of Prometheus. Invalid answers never lead to a wrong figure. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'

@@ -39,7 +39,7 @@ test('every projection is listed with its position, and links to its state', asy
 describe('a rebuild', () => {
   test('does not remove rows whose events a restored log has lost, and lists the possible losses', async () => {
     const { pool } = room.foundation
-    // A line that is not in the log, and a last event that is not in it either.
+    // Adds a line, and then a last event, that are not in the log.
     const lines = liveTable(ledgerLines)('ledger_lines')
     const { rows: moved } = await pool.query(
       `update ${lines} set revision = 1000000 where (ledger, revision) =

@@ -1,4 +1,4 @@
-/** The overview: today, problems to handle, and usage over a range; and the same for one organization. */
+/** The overview of the installation and that of one organization: today, problems to handle, and usage over a range. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'

@@ -77,7 +77,7 @@ test('a new password ends every other session, is an event, and works from then 
   const { statusCode, headers } = await change({ present: password, new: chosen, again: chosen })
   expect({ statusCode, to: headers.location }).toEqual({ statusCode: 303, to: '/me' })
   expect((await ada.get('/me')).statusCode).toBe(200)
-  // The session is a new one, so a copy of the old cookie opens nothing.
+  // The change started a new session, so a copy of the old cookie gives no access.
   for (const ended of [other, stolen]) expect((await ended.get('/me')).headers.location).toMatch(/^\/login/)
   const events = (await room.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 5 }))
     .map(decodeEvent)
@@ -113,7 +113,7 @@ describe('changes to an account', () => {
     await elsewhere.submit('/', {}, '/logout')
     await room.caughtUp()
     const renewed = { ...grace, password: lastPassword, next: '/operations' }
-    // The device on which the change was made does not show it.
+    // The device on which the change was made does not show the notice.
     expect((await elsewhere.submit('/login', renewed)).headers.location).toBe('/operations')
     const { location } = (await here.submit('/login', renewed)).headers
     expect(location).toMatch(/^\/me\?since=\d{13}&next=%2Foperations$/)

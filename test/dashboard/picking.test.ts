@@ -186,7 +186,7 @@ test('a default text is recorded only if the person leaves the field empty', asy
   const { body } = await admin.get(path)
   expect(body).toMatch(/<input id="reason" name="reason" value=""/)
   expect(body).toContain('Default: granted by operator.')
-  // Values that people want to see and change are filled in.
+  // Defaults that people may want to change are filled in.
   expect(body).toMatch(/<input id="priority" name="priority" value="100"/)
   expect((await admin.get(`/organizations/${northwind}/key/issue`)).body).toMatch(
     /<input id="name" name="name" value=""/,

@@ -93,7 +93,7 @@ describe('the rules', () => {
       const { body } = await partner.get(rulesPage)
       expect(body).toContain('2 <span class="mark bad">used up</span>')
       expect(body).toMatch(/<meter min="0" max="2" value="2" aria-label="Used now: 2 of 2">2 of 2<\/meter>/)
-      // A call has changed the rule in the meantime. The next page and its forms start from that state.
+      // A call has changed the rule in the meantime. The next page and its forms start from the changed rule.
       await rules.change(
         ours,
         { kind: 'limit', domain: 'shop.example.com', period: 'day', number: 7 },

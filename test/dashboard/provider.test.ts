@@ -1,4 +1,4 @@
-/** Signing in with an identity provider: a real one, on loopback. */
+/** Signing in with a real identity provider on loopback. */
 import { createServer, type ServerResponse } from 'node:http'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -77,7 +77,7 @@ describe('the person whom the provider names', () => {
       { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
     ])
     expect((await browser.get('/me')).statusCode).toBe(200)
-    // On a device on which that person has signed in before.
+    // The person signs in on a device that this person has used before.
     await browser.submit('/me', {}, '/logout')
     await browser.get(await there(browser, name))
     expect((await signIns()).at(-1)).toMatchObject({ user: name, known_device: true })
@@ -195,7 +195,7 @@ describe("the provider's answer", () => {
       const { url, errand } = await own.begin(redirectUri)
       const { search } = await provider.signIn(url, name)
       expect(await own.finish(search, { ...errand, ...changed })).toMatchObject({ kind })
-      // A code works once.
+      // An authorization code works only once.
       if (kind === 'named') expect(await own.finish(search, errand)).toMatchObject({ kind: 'refused' })
     }
   })

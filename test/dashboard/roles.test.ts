@@ -135,7 +135,7 @@ describe('a session', () => {
 
     const eve = await person('finance')
     const kept = await signedIn(room, eve)
-    // As if the process that disabled the user had died between the event and the row.
+    // Simulates that the process that disabled the user died between writing the event and the row.
     await room.foundation.pool.query('alter table users disable trigger users_disabled')
     try {
       await disable(eve)

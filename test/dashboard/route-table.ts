@@ -3,12 +3,12 @@ import { actionOfRoute, type Route } from '../../src/dashboard/access.ts'
 
 export const routes = Object.keys(actionOfRoute) as Route[]
 
-/** These routes stream, and exist only while work runs. */
+/** Routes that stream and exist only while work runs. */
 const passing: readonly Route[] = ['GET /waiting/:work/progress', 'GET /jobs/:job', 'GET /jobs/:job/progress']
 
 const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 
-/** Part of a page, which scripts request. */
+/** Whether the route returns a part of a page, which scripts request. */
 const isPart = (route: Route): boolean => route.includes('/pick/') || route.endsWith('/choices')
 
 export const pageRoutes = routes.filter(
@@ -16,7 +16,7 @@ export const pageRoutes = routes.filter(
 )
 export const formRoutes = routes.filter((route) => route.startsWith('POST '))
 
-/** Sorts routes by how specific they are: like the router, it places a fixed part before a parameter. */
+/** The key by which routes are sorted. Like the router, it places a fixed part before a parameter. */
 const rank = (route: Route): string => route.replaceAll(/:\w+/g, '~')
 
 /** The most specific routes first. Computed once, because a page has a hundred links, and there are hundreds of routes. */

@@ -17,7 +17,7 @@ export type Scene = {
   readonly requestId: string
 }
 
-/** `days` of calls up to now, or only some of them, followed by refusals because of a rate limit and missing credits. */
+/** Makes `days` of calls up to now, or only some of them, followed by refusals because of a rate limit and missing credits. */
 export const openScene = async (
   { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
   {
@@ -72,7 +72,7 @@ export const openScene = async (
   let charged: Promise<string> | undefined
   for (let day = days - 1; day >= 0; day -= everyDays) {
     const calls = 4 + ((day * 7) % 11)
-    // In the order of their times, as calls are recorded.
+    // The calls are sorted by their times, because calls are recorded in this order.
     const batch: Promise<string>[] = []
     for (let i = calls - 1; i >= 0; i--) {
       const atMs = nowMs - day * dayMs - i * 1_800_000

@@ -1,4 +1,4 @@
-/** The search on every page finds things by id or name, for people who can open them, and answers any other text clearly. */
+/** The search on every page finds items by id or name if the person can open them, and explains when it finds nothing. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'

@@ -11,7 +11,7 @@ let room: DashboardHost
 let made = 0
 let ada = { name: '', password: '' }
 let browser: Browser
-/** Each test has its own minute, because a code counts once. */
+/** Each test has its own minute, because a code can be used only once. */
 let nowMs = Date.UTC(2026, 10, 23, 12)
 
 beforeAll(async () => {
@@ -47,7 +47,7 @@ const setUpForm = async () => {
   const hidden = { _csrf: field('_csrf'), once: field('once'), sealed: field('sealed') }
   return { secret: secretOn(body), hidden, body }
 }
-/** Sets the factor up, and waits until the app has a new code. */
+/** Sets the second factor up, and waits until the app shows a new code. */
 const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
   const { secret, hidden } = await setUpForm()
   const fields = { ...hidden, present: ada.password, code: codeOf(secret) }
@@ -56,7 +56,7 @@ const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
   later(60)
   return { secret, codes: codesOn(body) }
 }
-/** A browser after the correct password. */
+/** A browser after the correct password and before the second factor. */
 const half = async (next = '/'): Promise<Browser> => {
   const other = openBrowser(room.host)
   const { headers } = await other.submit('/login', { ...ada, next })
@@ -92,7 +92,7 @@ describe('setting it up', () => {
     )
     expect(wrong.statusCode).toBe(422)
     expect(wrong.body).toContain('This is not the current code')
-    // The same secret, because the app has it already.
+    // The form keeps the secret, because the app already has it.
     expect(secretOn(wrong.body)).toBe(secret)
     expect(await events('SecondFactorSet')).toEqual([])
     expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
@@ -206,7 +206,7 @@ describe('signing in', () => {
   })
 
   describe('wrong codes from other addresses do not lock the owner out', () => {
-    /** Guesses by someone with the password, from ten addresses in parallel, until codes are no longer compared. */
+    /** Someone who has the password guesses codes from ten addresses in parallel, until codes are no longer compared. */
     const besiege = async (): Promise<void> => {
       later(61)
       const strangers = await Promise.all(Array.from({ length: 10 }, () => half()))

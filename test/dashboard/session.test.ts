@@ -1,4 +1,4 @@
-/** Sessions: access to the dashboard, their duration, their end when there are no requests, and the tokens in forms. */
+/** Sessions: access to the dashboard, their maximum duration, their end after inactivity, and the tokens in forms. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { listUsers } from '../../src/administration/users/user-changes.ts'
@@ -16,7 +16,7 @@ import {
 } from './dashboard-host.ts'
 
 let room: DashboardHost
-/** A new person for every test, because attempts count per account. */
+/** Every test has a new person, because failed attempts are counted per account. */
 let ada = { name: '', password: 'correct horse battery staple' }
 let people = 0
 
@@ -122,7 +122,7 @@ describe('signing in', () => {
   })
 
   describe('guesses do not lock an operator out', () => {
-    /** Guesses at an account from as many addresses as needed, until the account accepts no more. */
+    /** Guesses an account's password from as many addresses as needed, until the account accepts no more attempts. */
     const besiege = async (name: string): Promise<void> => {
       const statuses: number[] = []
       while (statuses.length < 11 && !statuses.includes(429))

@@ -83,7 +83,7 @@ describe('the usage page', () => {
       if (days === undefined || hours === undefined || groups === undefined) throw new Error('no rows')
       const within = days.filter(([at = '']) => at >= day(-4))
       expect(new Set(within.map(([at]) => at)).size).toBe(5)
-      // Rules are counted by day only.
+      // Usage by rule is counted only by day.
       expect(new Set(hours.map(([at]) => at)).size).toBe(by === 'rule' ? 5 : 120)
       const calls = sumOf(groups, 1)
       expect(calls).toBeGreaterThan(17)

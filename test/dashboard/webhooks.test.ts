@@ -74,7 +74,7 @@ const recorded = async (webhookId: string) =>
 const secretIn = (body: string): string => /<code id="secret">([^<]+)</.exec(body)?.[1] ?? ''
 const idIn = (body: string): string => /wh_[0-9A-Z]{26}/.exec(body)?.[0] ?? ''
 
-/** The page with a test message's result. */
+/** Sends a test message and returns the page with its result. */
 const tested = async (browser: Browser, webhook: string): Promise<string> => {
   const { statusCode, headers, body } = await browser.submit(`${forms}/test`, { webhook })
   if (statusCode === 200) return body
@@ -205,7 +205,7 @@ describe('a test message', () => {
   })
 
   test("reaches no internal address, even if the webhook's name now leads to one", async () => {
-    // Created while its name led to another address.
+    // The webhook was created while its host name led to another address.
     const { webhookId } = await made(ours, 'https://[::1]:9/x')
     expect(await tested(partner, webhookId)).toContain('<dt>Delivered</dt><dd>no</dd>')
     expect(received).toEqual([])
