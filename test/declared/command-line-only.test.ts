@@ -1,6 +1,6 @@
 /**
- * Commands that exist only on the command line, with a reason for each. Every other command is declared once, and the other
- * interfaces offer it too.
+ * Commands that exist only on the command line, with a reason for each. Every other command is declared once, and the API and the
+ * dashboard offer it too.
  */
 import { expect, test } from 'vitest'
 import { declarations } from '../../src/administration/declarations.ts'

@@ -65,11 +65,11 @@ const person = async (name: string, role: Person['role'], organizationId: string
   return { user: name, role, browser: await signedIn(room, user), token }
 }
 
-/** The objects for tests that write nothing. */
+/** The scene for tests that write nothing. */
 let still: Things
 
 beforeAll(async () => {
-  // Lists must not be downloaded.
+  // The tests must not download any lists.
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
   room = await openDashboardHost({ environment })
   still = await wholeScene()
@@ -185,7 +185,7 @@ const ofScenes = new Set<string | undefined>(['organization', 'key', 'id', 'docu
 
 describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, declared) => {
   const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)
-  /** A command without such a field cannot change a scene's objects. */
+  /** Names of fields that refer to an object of the scene. A command without any of them cannot change these objects. */
   const changesScene =
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
   const ownScene = async () => (changesScene ? sceneFor(declared) : still)
@@ -196,7 +196,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     const admin = as('admin')
     const answers: unknown[] = []
     const events: unknown[] = []
-    // One for each interface; side by side, they are folded in fewer batches.
+    // Each interface gets its own scene. The scenes are opened in parallel, so that they are folded in fewer batches.
     const scenes = await Promise.all(declared.interfaces.map(ownScene))
     const nextScene = () => scenes.pop() ?? still
     if (offers('command line')) {
@@ -281,7 +281,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
       })()
       expect([role, permitted]).toEqual([role, may])
       if (role === 'partner' || !offers('admin API')) continue
-      // With an unknown field, nothing is done for any role.
+      // A request with an unknown field has no effect for any role.
       const answer = await onApi(room, as(role), declared, { no_such_field: 'x' })
       expect([role, answer.statusCode]).toEqual([role, may ? 400 : 403])
     }
@@ -444,7 +444,7 @@ describe('a form', () => {
     const body = encoded(hiddenIn(plan.body))
     const events = await added(async () => {
       const answers = await Promise.all([browser.post(path, body), browser.post(path, body)])
-      // While the first request is running, the second one gets its page.
+      // While the first request is running, the second request gets the page of the first.
       for (const { statusCode } of answers) expect([200, 303, 409]).toContain(statusCode)
       expect((await browser.post(path, body)).body).toContain('Already sent')
     })
@@ -596,7 +596,7 @@ describe('the admin API', () => {
     ['price override', 'withdraw', () => ({ ...ownPrice(), sku: 'ip_lookup', amount: '0.5' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), amount: 'none' })],
     ['price override', 'withdraw', () => ({ ...ownPrice(), effective_from: '2999-01-01' })],
-    // This is a version number, although a proposal p1 can exist.
+    // `1` is a version number, not the id of a proposal, even if a proposal `p1` exists.
     ['price approve', 'proposal', () => ({ proposal: '1' })],
   ] as const)('refuses values of "%s" that do not fit', async (name, field, given) => {
     const declared = declarations.find((one) => one.name === name) as Declared
@@ -843,7 +843,7 @@ test('if a leaked key has more refunds than the command makes itself, a job make
     (await onApi(room, as('admin'), declared, { key: keyId, from, reference: 'SEC-20' })).json()
   const verify = declarations.find(({ name }) => name === 'ledger verify') as Declared
   await jobEnded(room, as('admin'), await onApi(room, as('admin'), verify, {}))
-  // This connection has the name of a process that runs jobs. The suite's own worker does not.
+  // The name of this connection is that of a process that runs jobs. The suite's own worker uses a different name.
   const worker = new pg.Client({
     connectionString: room.foundation.url,
     application_name: jobsApplication,

@@ -143,7 +143,7 @@ export const jobEnded = async (
   return job()
 }
 
-/** Parses the objects in JSON Lines. */
+/** Parses a text in the JSON Lines format. */
 export const linesIn = (text: string): unknown[] =>
   text
     .trimEnd()

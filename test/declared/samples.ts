@@ -25,7 +25,7 @@ import type { Scene } from '../dashboard/scene.ts'
 /** The objects that samples can name. */
 export type Things = Scene & {
   readonly grantId: string
-  /** Its address is internal, so every message to it is refused immediately. */
+  /** A webhook with an internal address, so every message to it is refused immediately. */
   readonly webhookId: string
   readonly pausedWebhookId: string
   /** A failed delivery of the first webhook. */
@@ -53,7 +53,7 @@ const from = '2099-01-01T00:00:00.000Z'
 const rules = [{ rule: 'ip_lookup.located', amount: '1.50' }]
 const other = { actor: 'user:someone-else' }
 
-/** Withdraws the proposals and books that are not in force, so that the same ones can be made again. */
+/** Withdraws the proposals and books that are not in force, so that a sample can create them again. */
 const withdrawn = async (foundation: Foundation): Promise<void> => {
   const { open, upcoming } = await pricesAt(foundation, Date.now())
   for (const name of [
@@ -276,7 +276,10 @@ const samples: Readonly<Record<string, Sample>> = {
   }),
 }
 
-/** Commands with nothing to act on in the scene, and the refusal by every interface. Their own tests show that they work. */
+/**
+ * Commands that have nothing to act on in the scene, each with the refusal that every interface gives. Other tests show that
+ * these commands work.
+ */
 export const refusals: Readonly<Record<string, string>> = {
   'jobs run': 'there is no job "none"',
   'jobs retry': 'there are no dead letters',
