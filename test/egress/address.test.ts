@@ -141,7 +141,7 @@ describe('the IANA registries decide what may be looked up', () => {
       expect(parseAddress(ipv6Text(first))?.reachable).toBe(true)
       expect(parseAddress(ipv6Text(last))?.reachable).toBe(true)
       for (const neighbour of [first - 1n, last + 1n].map(ipv6Text)) {
-        // An address in 6to4 space is judged by the IPv4 address in it: 2002::/16 starts with 0.0.0.0.
+        // An address in 6to4 space is judged by the IPv4 address in it. The first address of 2002::/16 contains 0.0.0.0.
         const expected = !neighbour.startsWith('2002:') && oracleIPv6(neighbour)
         expect(parseAddress(neighbour)?.reachable, neighbour).toBe(expected)
       }

@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close()
 })
 
-/** Longer than a busy machine takes to answer, and short enough for tests that wait for silence. */
+/** Longer than a busy machine takes to answer, but short enough for tests in which a server never answers. */
 const attemptTimeoutMs = 500
 
 /** A server, a cache in front of it, and a clock that only the test moves. */
@@ -229,7 +229,7 @@ describe('forged answers', () => {
     })
     await Promise.all(Array.from({ length: 50 }, (_, i) => dns.resolve(`name${i}.test`, 'A')))
     expect(new Set(seen.map(({ port }) => port)).size).toBe(50)
-    // Fifty ids out of 65,536 sometimes collide.
+    // Two of fifty random ids out of 65,536 are sometimes equal.
     expect(new Set(seen.map(({ id }) => id)).size).toBeGreaterThan(45)
     socket.close()
   })

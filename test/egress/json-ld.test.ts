@@ -4,7 +4,7 @@ import { jsonLdLimits, jsonLdTimeMaxMs, readJsonLd } from '../../src/egress/json
 import { type JsonObject, textOf, typesOf } from '../../src/egress/json-ld-nodes.ts'
 import { readPage } from '../../src/egress/json-ld-page.ts'
 
-/** The parser for hostile pages finds valid data, skips the rest, and cannot be kept busy. */
+/** The parser finds valid data in hostile pages, skips the rest, and always ends soon. */
 
 const soon = (): number => performance.now() + 60_000
 const script = (json: string): string => `<script type="application/ld+json">${json}</script>`
@@ -15,7 +15,7 @@ const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: st
   readJsonLd<readonly JsonObject[]>(html, { ...options, reader: asTheyAre })
 const inThread = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
-/** Works without a thread, whose start takes longer than most of these tests. */
+/** Extracts in this thread, because starting another thread takes longer than most of these tests. */
 const extract = (html: Buffer | string, charset: string | null = null) =>
   readPage(
     { html: new Uint8Array(typeof html === 'string' ? page(html) : html), charset },
@@ -138,7 +138,7 @@ test('markup built to be slow ends with its thread when its time is over, and th
   const { kind } = await inThread(html)
   clearInterval(ticking)
   expect(kind).toBe('too_slow')
-  // This includes the start of a thread on a busy machine.
+  // The time includes the start of a thread on a busy machine.
   expect(performance.now() - startedAt).toBeLessThan(jsonLdTimeMaxMs + 6_000)
   expect(turns).toBeGreaterThan(20)
 })
@@ -155,7 +155,7 @@ test('a deadline that passes before or during the wait for other pages answers t
   expect(await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 1 })).toEqual({
     kind: 'too_slow',
   })
-  // Two are read, 32 wait, and the others are refused immediately.
+  // Two pages are read, 32 wait, and the other 26 are refused immediately.
   const settled: string[] = []
   const crowd = Array.from({ length: 60 }, async () => {
     const { kind } = await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 500 })
@@ -189,7 +189,7 @@ test('words of the vocabulary lose their prefix, and texts their wrapping', () =
 })
 
 test('the thread gets no environment variables', () => {
-  // This guarantee cannot be observed from outside.
+  // The thread's environment cannot be observed from outside, so the test reads the source.
   expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
 })
 

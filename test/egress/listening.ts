@@ -1,4 +1,4 @@
-/** Servers of other parties, which stay open until the calling test ends. */
+/** Stand-ins for other parties' servers, which stay open until the calling test ends. */
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'

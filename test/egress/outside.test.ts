@@ -1,4 +1,4 @@
-/** Other servers' pages: how many are fetched at a time, and that waiting for a place counts towards the deadline. */
+/** Only a limited number of other servers' pages is fetched at a time. Waiting for a place counts towards the deadline. */
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

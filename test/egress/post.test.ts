@@ -1,4 +1,4 @@
-/** Messages to another party's server: where they may be sent, and what a hostile receiver can do to the sender. */
+/** Messages to another party's server: the addresses to which they may be sent, and the effects of hostile receivers. */
 import { describe, expect, test } from 'vitest'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { HostAddresses } from '../../src/egress/hosts.ts'
