@@ -9,7 +9,7 @@ import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
 
-/** Data that companies publish about themselves: which data is accepted, and the cost of a request. */
+/** Data that companies publish on their home pages: which data is accepted, and how long a request may take. */
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z')
 const at = { domain: 'example.com', pageUrl: 'https://www.example.com/', nowMs }

@@ -18,7 +18,7 @@ import {
 } from '../../src/capabilities/email-validation/company/import.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** Imports of data sets: every way a file can be broken, and that the order of its lines does not matter. */
+/** Imports of data sets: broken files are refused, and the order of the lines does not matter. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -293,7 +293,7 @@ describe('repetition and order', () => {
 })
 
 describe('long imports', () => {
-  /** Written as a stream, so that the test itself does not need much memory. */
+  /** Writes the file as a stream, so that the test itself does not need much memory. */
   const longFile = async (count: number): Promise<string> => {
     const path = join(folder, `long-${files++}.jsonl`)
     const texts = function* () {

@@ -244,7 +244,7 @@ describe('order and number', () => {
     const tenth = await start({ 'a.test': { MX }, 'mx09.a.test': { A: ['8.8.8.8'] } })
     expect(await tenth.exchangers.find('a.test')).toMatchObject({ targets: [{ exchange: 'mx09.a.test' }] })
     const eleventh = await start({ 'a.test': { MX }, 'mx10.a.test': { A: ['8.8.8.8'] } })
-    // The eleventh, which is not looked up, may lead somewhere.
+    // The eleventh exchanger is not looked up, and it might have an address.
     expect(await eleventh.exchangers.find('a.test')).toMatchObject({ kind: 'dns_error', code: 'ETOOMANY' })
     expect(eleventh.server.queries()).toHaveLength(1 + 10 * 2)
   })

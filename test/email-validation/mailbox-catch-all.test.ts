@@ -10,7 +10,10 @@ type MailHost = {
   close(): Promise<void>
 }
 
-/** Exchangers of one domain share a port and differ by address. If `knows` is null, the server accepts mail for any recipient. */
+/**
+ * Starts a mail server. The exchangers of one domain share a port and differ by address. If `knows` is null, the server accepts
+ * mail for any recipient.
+ */
 const mailHost = async (host: string, port: number, knows: string | null): Promise<MailHost> => {
   const asked: string[] = []
   const server = createServer((socket) => {

@@ -1,4 +1,4 @@
-/** Mail servers see few sessions from us, reused and opened at a limited rate, and no more once they refuse us. */
+/** Sessions with a mail server are few, reused, and opened at a limited rate. A server that refuses us gets no more sessions. */
 import { describe, expect, test } from 'vitest'
 import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/probe/lane.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
@@ -241,7 +241,7 @@ describe('the load on a server', () => {
           return '550 5.1.1 no such user'
         },
       },
-      // Only another check that needs the session can make the first one end in time.
+      // The first check ends in time only if it releases the session to another check.
       { sessionsMax: 1, connectTimeoutMs: 300, sessionIdleMs: 60_000, totalTimeoutMs: 5_000 },
     )
     const first = probe.probe(addressOf('ann'), loopback)
@@ -407,7 +407,7 @@ describe('the circuit breaker', () => {
     async (_, script) => {
       const { probe, server } = await scene(script, { breakerStrikes: 5, sessionsPerAddressMax: 4 })
       const found = await Promise.all(names(60).map((name) => probe.probe(addressOf(name), loopback)))
-      // These are the failures that open the breaker, and the sessions being opened at that moment.
+      // Five failures open the breaker; further sessions may be opening at that moment.
       expect(server.conversations.length).toBeLessThanOrEqual(5 + 4)
       expect(probe.status()).toMatchObject({ breakersOpen: 1, waiting: 0, checksUnderWay: 0 })
       const outcomes = new Set(found.map(({ outcome }) => outcome))

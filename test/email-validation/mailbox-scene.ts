@@ -63,7 +63,7 @@ export const scene = async (
   return { server, probe, ask: (localPart) => probe.probe(addressOf(localPart), loopback) }
 }
 
-/** Accepts only the mailbox `known`. */
+/** A server that accepts only the mailbox `known`. */
 export const only =
   (known: string, refusal = '550 5.1.1 no such user'): NonNullable<SmtpScript['recipient']> =>
   (mailbox) =>

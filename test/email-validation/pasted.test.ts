@@ -1,4 +1,4 @@
-/** Decision 16: pasted text is read as it was meant. Text that cannot be meant as an address is refused, with a suggestion. */
+/** Decision 16: pasted text around an address is removed. Text that is not clearly one address is refused, with a suggestion. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readAddress } from '../../src/capabilities/email-validation/read-address.ts'

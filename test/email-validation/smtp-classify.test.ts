@@ -64,7 +64,10 @@ const later = repliesOf('smtp-replies-later.txt')
 const isFirstHalf = ({ text }: Found): boolean =>
   (createHash('sha256').update(text).digest()[0] ?? 0) % 2 === 0
 
-/** The rules were written for the first half, and the second half was read afterwards. Replies found later led to changes. */
+/**
+ * The rules were written for the first half of the replies; the second half was read only afterwards. Replies found later led to
+ * changes in the rules.
+ */
 const parts = {
   tuning: found.filter(isFirstHalf),
   'held back': found.filter((one) => !isFirstHalf(one)),
@@ -152,7 +155,7 @@ describe('replies that are not about one mailbox', () => {
     ['450 4.7.1 Over quota, try again later', 'temporary_failure'],
     ['451 4.7.1 Try again in 10 minutes', 'greylisted'],
     ['451 4.7.1 Greylisted: first attempt of this sender, your quota is one message', 'greylisted'],
-    // These are temporary, regardless of the code and the words before.
+    // These failures are temporary, regardless of the code and the rest of the text.
     ['550 5.1.1 User unknown, but maintenance is in progress', 'cannot_verify'],
     ['550 5.1.1 User unknown (temporary failure)', 'cannot_verify'],
     ['550 5.2.1 The mailbox is disabled for maintenance', 'cannot_verify'],

@@ -1,4 +1,4 @@
-/** A reply is recognized however its octets are split. */
+/** A reply is recognized however its octets are split into packets. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {

@@ -18,7 +18,7 @@ const from = (characters: Iterable<string>): fc.Arbitrary<string> => fc.constant
 const text = (unit: fc.Arbitrary<string>, minLength: number, maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit, minLength, maxLength })
 
-/** At most 63 octets: three atoms of five four-octet characters, and the dots. */
+/** A dot-string of at most 63 octets: three atoms of five four-octet characters, and the dots. */
 const dotString = (unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc.array(text(unit, 1, 5), { minLength: 1, maxLength: 3 }).map((atoms) => atoms.join('.'))
 const asciiLocal = dotString(from(atext))
@@ -38,7 +38,10 @@ const hostname = fc
   .tuple(fc.array(ldhLabel, { maxLength: 4 }), topLabel)
   .map(([labels, top]) => [...labels, top].join('.'))
 
-/** Each label has one script, never a right-to-left one: the Bidi rule couples labels, and has its own generator. */
+/**
+ * Each label has one script. Right-to-left scripts have their own generator, because the Bidi rule applies to all labels of a
+ * domain together.
+ */
 const scripts = ['äöüßéèñøçœžąőğ', 'αβγδεζηθικλμνξοπρστυφχψως', 'абвгдежзийклмнопрстуфхцчшщъыьэюя']
 const moreScripts = [
   '中文例子網路電郵',
@@ -98,7 +101,7 @@ const mailbox = fc
   )
   .map((parts) => parts.join('@'))
 
-// This second implementation of the ASCII grammar uses whole patterns and arithmetic instead of a scanner.
+// This second implementation of the ASCII grammar uses regular expressions and arithmetic instead of a scanner.
 
 const oracleLocal =
   /^(?:[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+)*|"(?:[ !#-[\]-~]|\\[ -~])*")$/

@@ -159,7 +159,7 @@ describe('refused, for the first rule broken', () => {
     `a@${domain253}`,
     `${local64}@${domain189}.d`,
     `${times('é', 32)}@${domain189}.a`,
-    // This would fit with A-labels, but not with U-labels.
+    // This domain is short enough as A-labels, but too long as U-labels.
     `${times('a', 60)}@${Array.from({ length: 4 }, () => times('例', 18)).join('.')}`,
   ])
   refuses('no_at_sign', 'an address has two parts', ['plainaddress', 'example.com'])
