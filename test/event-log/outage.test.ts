@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createOutage } from '../../src/event-log/outage.ts'
 
-/** A minute here is an assignment to a variable. The number of failures does not decide how often they are logged. */
+/** An outage with a clock that the test sets. How often failures are logged must depend on time, not on their number. */
 const scene = () => {
   const logged: string[] = []
   let nowMs = 0

@@ -51,7 +51,7 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s
     const added = (await eventsOf())[600]
     if (added === undefined) throw new Error('nothing was added')
     expect(await checkpoints.proofOfInclusion(added.position)).toBeNull()
-    // Another process, without state.
+    // Checkpoints as in another process, which has no state yet.
     const later = scene.checkpoints()
     expect((await later.make()).size).toBe(604)
     const proof = await later.proofOfInclusion(added.position)
@@ -109,7 +109,7 @@ describe('checkpoints', () => {
       .filter(({ type }) => type === 'LogCheckpointed')
       .map(({ data }) => JSON.parse(data).size)
     expect(new Set(sizes).size).toBe(sizes.length)
-    // All their events form one tree.
+    // The events of all processes form one tree.
     await scene.checkpoints().make({ rebuild: true })
   })
 

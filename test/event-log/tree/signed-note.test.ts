@@ -9,7 +9,10 @@ import {
   verifierKey,
 } from '../../../src/event-log/tree/signed-note.ts'
 
-/** Signed notes, tested with the key and note that C2SP's reference implementation publishes, and checkpoints, tested with its example. */
+/**
+ * Signed notes are tested with the key and note that C2SP's reference implementation publishes, and checkpoints with the example
+ * in C2SP's specification.
+ */
 
 const named = 'PeterNeumann'
 const publishedKey = 'PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW'

@@ -55,7 +55,7 @@ test('a copy begins its own tree with the last checkpoint of the old log, and bo
   })
   expect((await verifyLog(source, { against: older.note })).faults).toEqual([])
 
-  // A proof that a partner got before the move is still valid with its own note.
+  // A proof that a partner got before the move is still valid with the checkpoint that came with it.
   const { size, root } = headOf(receipt?.note ?? '')
   const proved = rootFromInclusion(
     leafHash(Buffer.from(receipt?.leaf ?? '', 'base64url')),

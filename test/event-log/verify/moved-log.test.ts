@@ -53,7 +53,7 @@ test('a moved log is intact with a checkpoint from before the move, and appends 
     await scene.write(100)
     await scene.checkpoints().make()
     const verdict = await verifyLog(scene, { against: note })
-    // Includes two checkpoints, and the announcements of the key and the tree.
+    // The count includes two checkpoints, and the announcements of the key and the tree.
     expect(verdict).toMatchObject({ events: 2_124, faults: [] })
     await client.query('alter table log_segments set tablespace pg_default')
     await client.query('alter table log_tree_tiles set tablespace pg_default')

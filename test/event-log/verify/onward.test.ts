@@ -9,7 +9,7 @@ import { verifyLogOnward } from '../../../src/jobs/run.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** The daily run continues from the events that were verified before. It trusts its own signature only to tell which those are. */
+/** The daily run continues from the events that were verified before. Its own signature tells it only which events those are. */
 
 const logger = pino({ level: 'silent' })
 const prices = 'pricebook'
@@ -57,7 +57,8 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) =
     await scene.write(7, prices)
     const { size } = await scene.checkpoints().make()
     const second = await run()
-    // Its own earlier event, the twelve, and the two checkpoints, the first of which comes after the leaves that it covers.
+    // The run's own earlier event, the twelve new events, and the two checkpoints. The first checkpoint comes after the leaves
+    // that it covers.
     expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
     expect(second.through?.size).toBe(size)
     // Without a new checkpoint, the next run cannot start any later.
