@@ -1,6 +1,6 @@
 /**
- * Every event that was ever released, as existing logs contain it: one file for each type and version, and for `KeyUsed` one
- * for each kind of facts. Files are added, never changed. If a sample cannot be read, old logs cannot be read either.
+ * A sample of every event that a release has written: one file for each type and version, and for `KeyUsed` one for each kind of
+ * facts. Files are added, never changed. If a sample cannot be read, old logs cannot be read either.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'

@@ -106,7 +106,7 @@ test('every type is written in its last version, counted from 1', () => {
   for (const type of Object.keys(catalogue)) {
     if (!isEventType(type)) throw new Error(type)
     expect(currentVersion(type)).toBe(catalogue[type].length)
-    // Data in the first version must reach the current one. Without a step to the second version, this would throw.
+    // Data in the first version must reach the current version. If a step between versions were missing, this would throw.
     expect(() => upcast(type, 1, {})).not.toThrow(UnknownEventType)
   }
 })
