@@ -66,7 +66,7 @@ const organization = (foundation: Foundation): Promise<string> =>
     },
   )
 
-/** Writes other software's events to the same server, in streams named like ours and in others. */
+/** Writes other software's events to the server, both in streams named like ours and in streams with other names. */
 const others = async (): Promise<void> => {
   const log = openEventStoreDb({ url: double.url, logger })
   for (const stream of ['ledger-general', 'orders', 'key-4711'])
@@ -104,7 +104,7 @@ test('with a prefix, foreign events have no effect; earlier events can be copied
     EVENT_LOG_TO: double.url,
   })
   expect(copied).toMatchObject({ already: 0, left_out: 3 })
-  // Copies again, as after an interruption. The first copy is in the same server now, and is not copied itself.
+  // Copies again, as after an interruption. The server now also contains the first copy, which must not be copied.
   const [from, to] = [undefined, prefix].map((own) =>
     openEventStoreDb({ url: double.url, prefix: own, logger }),
   )

@@ -17,8 +17,8 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { startWorker } from '../support/service.ts'
 
 /**
- * A failed start gives the reason in one line: EVENT_LOG_URL, the server's or TLS's error, and the remedy. The double of the
- * server speaks TLS, requires a user and checks the rights in `$settings`, as far as we know the real server does.
+ * A failed start gives the reason in one line, with EVENT_LOG_URL, the error of the server or of TLS, and the remedy. The double
+ * of the server speaks TLS, requires a user and checks the rights in `$settings`, as far as we know the real server does.
  */
 
 const password = 'c0rrect/h@rse'

@@ -1,4 +1,4 @@
-/** The installation key is created once, opened only by the SECRET_KEYs of its slots, and the only key in the event log. */
+/** The installation key is created once, and only the SECRET_KEYs of its slots can open it. It is the only key in the event log. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { ConfigError } from '../../src/config.ts'
