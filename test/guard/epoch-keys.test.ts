@@ -33,7 +33,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   for (const keys of opened.splice(0)) keys.close()
-  // Without the pool, a check in progress cannot register keys that the next test would miss in its directory.
+  // The pool is closed, so that a check in progress cannot register keys. The next test would miss their files in its directory.
   await pool.end()
   await rm(root, { recursive: true, force: true })
 })
@@ -164,7 +164,7 @@ describe('at the end of an epoch', () => {
   test('no byte of a destroyed key remains under another name', async () => {
     const keys = process()
     await seal(keys)
-    // Simulates a process that died between the two names of the key it created.
+    // Simulates a process that died after it had created a key file and before it removed the file's temporary name.
     await cp(join(dir, '716.key'), join(dir, '.716-of-a-process-that-died'))
     nowMs += epochMs
     await seal(keys)

@@ -5,7 +5,7 @@ import { destroyedByMs, epochMs, epochOf, isRetired, mayBeDestroyed } from '../.
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-/** The time at which the hourly job may destroy a key, found by trying every hour. */
+/** Returns the time at which the hourly job may destroy a key, found by trying every hour. */
 const destroyedAtMs = (epoch: number): number => {
   let atMs = epoch * epochMs
   while (!mayBeDestroyed(epoch, atMs)) atMs += hourMs

@@ -108,7 +108,7 @@ describe('a key', () => {
     await append(issued())
     const read = Promise.withResolvers<void>()
     const client = log.client('slow')
-    // This answer is older than the revocation and arrives after it.
+    // The log's answer was read before the revocation but arrives after it.
     const directory = await openOn({
       ...client,
       read: async (...args) => {

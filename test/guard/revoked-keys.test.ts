@@ -1,6 +1,6 @@
 /**
- * Every process refuses a key that was ended in its stream, whatever its rows contain. The tests use the service, its database
- * and projector, logs that only a fault can produce, and edited rows.
+ * Every process refuses a key whose stream ends the key, even if the key's rows say otherwise. The tests also use edited rows and
+ * logs that only a fault can produce.
  */
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
@@ -186,7 +186,8 @@ test(
             )
           await house.projected()
           for (const { key, mishap } of keys) await mishaps[mishap]?.(key)
-          // The checkpoint differs only while the process starts. The projector, which has nothing to do now, must not notice.
+          // The checkpoint is changed only while the process starts, when the projector has no events to fold and does not
+          // notice.
           const moved = `update projection_checkpoints set position = $1 where name = 'api_keys'`
           const head = await house.foundation.eventLog.head()
           await house.query(moved, [
