@@ -137,7 +137,7 @@ test('a scheduled run is tried three times before it becomes a dead letter', asy
         return run?.state === 'retry' && run.retry_count === tried - 1
       })
       expect(await dead()).toEqual([])
-      // Its pause is over, and the worker is notified, because it would check again only after 30 s.
+      // Ends the job's pause, and notifies the worker, which would otherwise check again only after 30 s.
       await house.query(`update pgboss.job set start_after = now() where id = $1`, [id])
       await wakeWorkers(house.foundation.pool, ['leap'])
     }
@@ -176,7 +176,7 @@ test('one dead letter is retried by its id; an unknown id is refused', async () 
   ])
   expect(await dead()).toMatchObject([{ id: oldest?.id }])
   await until('it has succeeded', async () => (await leap()).state === 'completed')
-  // The retry also did the work of the older run, so that dead letter no longer counts.
+  // The retry also did the work of the older run, so the older run's dead letter no longer counts.
   expect(await dead()).toMatchObject([{ id: oldest?.id, done_since: true }])
   expect(await leap()).toMatchObject({ dead_letters: 0 })
   await expect(retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).rejects.toThrow(
@@ -230,7 +230,7 @@ test('metrics count runs by job and outcome, and include the time of the last su
   expect(samples(written, 'jobs_dead_letters')['{name="leap"}']).toBe(1)
   const ages = samples(written, 'jobs_success_age_seconds')
   expect(ages['{name="leap"}']).toBeLessThan(60)
-  // It never ran, so its age counts from the time it was scheduled. A job that only runs on request is never late.
+  // The job never ran, so its age counts from the time it was scheduled. A job that only runs on request is never late.
   expect(ages['{name="reconcile-ledgers"}']).toBeLessThan(3_600)
   expect(Object.keys(ages)).not.toContain('{name="checkpoint-asked"}')
 })

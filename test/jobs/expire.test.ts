@@ -96,7 +96,7 @@ test('a ledger that cannot be read does not delay others, and is named', async (
     await ledger.submit(organizationId, { ...from, ...grant })
   }
   await house.projected()
-  // The one whose lot expired first.
+  // `broken` is the organization whose lot expired first.
   const [broken = '', other = ''] = partners.map(({ organizationId }) => organizationId)
   const revision = await eventLog.lastRevision(ledgerStream(broken))
   await eventLog.append(ledgerStream(broken), revision ?? 'none', [

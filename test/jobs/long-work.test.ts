@@ -97,7 +97,7 @@ test.each([
   await gone.start()
   expect((await gone.fetch(longWorkQueue)).map((job) => job.id)).toEqual([id])
   expect((await longWork(foundation.pool, id))?.state).toBe('running')
-  // Its heartbeats are missing, and another process checks.
+  // Makes the job's heartbeats look overdue.
   await query(`update pgboss.job set heartbeat_on = now() - interval '2 minutes' where id = $1`, [id])
   // Makes a check due, no matter when another process last checked.
   await query(`update pgboss.queue set monitor_on = null, monitor_claim_on = null where name = 'long-work'`)

@@ -1,4 +1,4 @@
-/** A mailbox with a temporary failure is checked again: which answers are kept, for how long, and which are not. */
+/** A mailbox with a temporary failure is checked again. The tests show which answers are kept, and for how long. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
@@ -93,7 +93,8 @@ describe('the new answer', () => {
   })
 
   test.each([
-    // The recipient is accepted, but it is unknown whether all others are too. A kept answer would hide that for a day.
+    // The recipient is accepted, but it is unknown whether the server accepts every recipient. If the answer were kept, nobody
+    // could find out for a day.
     evidence({ catchAll: null }),
     evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
     evidence({ outcome: 'cannot_verify', catchAll: null, code: 252, enhancedCode: null }),

@@ -132,7 +132,7 @@ test('several jobs run at the same time, but no more than allowed', async () => 
   })
   await running(slow, async () => {
     await until('two are under way', async () => underWay >= 2 && notes.length === 1)
-    // The workers of this queue would have checked before the worker of the other queue.
+    // The second queue's job has run. By then, a third worker of the first queue would also have taken a job.
     expect(underWayMax).toBe(2)
     release()
     await until('all are done', async () => done === 4)
