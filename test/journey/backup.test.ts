@@ -18,7 +18,7 @@ import {
 
 /**
  * The embedded default is backed up under load and restored into an empty folder, as the guide describes. BACKUP_CALLS sets the
- * number of calls in the log before that.
+ * number of calls in the log before the backup.
  */
 
 const callsFirst = Number(process.env.BACKUP_CALLS ?? 400)
@@ -88,7 +88,10 @@ const balanceOf = async (partner: Partner | undefined, variables: Record<string,
   (await cliJson<{ balance: string }>(['credits', 'balance', partner?.organizationId ?? ''], variables))
     .balance
 
-/** Runs the commands one by one. When no service runs, the first command to end would stop the PostgreSQL of the others. */
+/**
+ * Reads the balances with one command after the other. If no service runs, the first command to end would stop the PostgreSQL
+ * that parallel commands use.
+ */
 const balancesIn = async (variables: Record<string, string>): Promise<string[]> => {
   const balances: string[] = []
   for (const partner of partners) balances.push(await balanceOf(partner, variables))
@@ -105,7 +108,7 @@ type Made = {
 
 const backUp = (name: string): Promise<Made> => cliJson<Made>(['backup', 'create', file(name)], from())
 
-/** A new folder with the files that a backup does not contain. */
+/** Creates a folder with the files that a backup does not contain. */
 const folder = async (name: string): Promise<Record<string, string>> => {
   await mkdir(file(name), { mode: 0o700 })
   await copyFile(join(file('from'), 'secret_key'), join(file(name), 'secret_key'))
@@ -138,7 +141,8 @@ const people = [...inventedPeople(20)].filter((person) => !('deleted' in person)
 test('restored into an empty folder: all proofs succeed, rows equal a rebuild, balances are unchanged, keys work', async () => {
   const balances = await balancesIn(from())
   const [known] = await startCallingOnce()
-  // This happens after the backup. Restoring the backup brings this person back, but the key folder does not.
+  // The person is erased after the backup. The restored backup contains the person's data again, but the key folder no longer has
+  // the key for it.
   expect((await cli(['profiles', 'erase', people[0], '--yes'], from())).code).toBe(0)
   const there = await folder('to')
   const restored = await cliJson<{ ok: boolean; events: number; seconds: number }>(

@@ -7,7 +7,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** A checkpoint is signed, stored elsewhere, and exposes a changed log. The signing key is lost and replaced. */
+/** A checkpoint is signed, stored elsewhere, and proves that the log was changed. The signing key is lost and replaced. */
 
 let database: TestDatabase
 let environment: Record<string, string>

@@ -172,7 +172,7 @@ test('cuts a long name in lists, but not in JSON', async () => {
     environment,
   )
   const { out } = await run('org', 'list')
-  // A column is as wide as its widest id, which can be a test organization's.
+  // The column is as wide as its widest id, which may belong to another test's organization.
   expect(out).toMatch(new RegExp(`^${id} +n{39}…  0`, 'm'))
   expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThan(160)
   expect(await cliJson(['org', 'list'], environment)).toContainEqual(expect.objectContaining({ name }))

@@ -7,7 +7,7 @@ import { type House, openHouse, type Partner } from '../support/house.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
-/** A command shows and asks this before it changes something, on a terminal and in a script. */
+/** Before a command changes something, it shows the change and asks for consent, on a terminal and in a script. */
 
 let house: House
 let partner: Partner

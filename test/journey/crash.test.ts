@@ -24,7 +24,7 @@ const answersBeforeKill = 300
 
 type Variables = Readonly<Record<string, string>>
 
-/** The environment of the processes, which continues to exist when they end. */
+/** The databases and servers that the processes use, which continue to run when the processes end. */
 type Prepared = {
   /** One environment for each process that answers calls. */
   readonly processes: readonly Variables[]
@@ -64,7 +64,7 @@ const grounds: readonly Ground[] = [
         processes: [shared, { ...shared, ROLES: 'api,dashboard' }],
         disturb: () => {
           double.onAppend = () => (random.next() < 0.05 ? 'lose-reply' : undefined)
-          // Otherwise each lost reply would block all answers until the append's deadline.
+          // Without these cuts, each lost reply would block all answers until the append's deadline.
           const cutting = setInterval(() => double.cutConnections(), 1_000)
           return () => {
             clearInterval(cutting)

@@ -8,7 +8,10 @@ import { asking, expectAppendOnly } from '../support/append-only.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
-/** The role that migrates, and the role that the service uses. The second is limited, even if the service is compromised. */
+/**
+ * Migrations and the service use different database roles. The service's role is limited, so that a compromised service can do
+ * little harm.
+ */
 
 const secretKey = 'a secret of the test, long enough to be one'
 
@@ -126,7 +129,7 @@ describe('a service with its own role', () => {
       expect((await client.query(`select from pgboss.job where name = 'old'`)).rowCount).toBe(1)
     })
     await expectAppendOnly(urls.service)
-    // Jobs and rebuilds continue with the objects that were handed over.
+    // The jobs and rebuilds of the new role continue with the tables that were handed over to it.
     const service = await startService(environmentOf(urls))
     cleanUp.push(() => service.end('SIGTERM'))
     expect((await cli(['projection', 'rebuild', '--all'], environmentOf(urls))).code).toBe(0)

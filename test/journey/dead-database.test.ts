@@ -10,7 +10,7 @@ import { cliJson, eventually, exportLedger, lookup, type Service, startService }
  */
 
 const callers = 8
-/** The time until calls are answered, which is long because a busy machine starts a service slowly. */
+/** The longest time until calls are answered. A busy machine starts a service slowly. */
 const underWayWithinMs = 60_000
 
 let dataDir = ''

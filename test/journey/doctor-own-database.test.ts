@@ -1,4 +1,4 @@
-/** "doctor" on your own database and event log: the checks for these, and the other checks while one of them hangs. */
+/** "doctor" with your own database and event log: its checks of both, and its other checks while the database or the event log hangs. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,7 +42,7 @@ beforeAll(async () => {
     DATABASE_URL: database.serviceUrl,
     EVENT_LOG_URL: store.url,
   }
-  // As a first start does: the schema, the roles, and the first price book.
+  // Prepares the schema, the roles and the first price book, as a first start does.
   const open = { ...environment, DATABASE_MIGRATION_URL: database.url, EVENT_LOG_URL: store.url }
   await (await openFoundation(parseConfig(open), { logger })).close()
   environment.DATABASE_URL = through.href
@@ -102,7 +102,7 @@ describe('servers that hang', () => {
       expect.stringMatching(/^fault: no answer within 4 s$/),
       expect.stringMatching(/^warning: not checked without it: /),
     ])
-    // The test server is fast instead of durable.
+    // The settings of the test server, which is not durable, are expected faults.
     const faults = findings.filter(
       ({ level, about: what }) => level === 'fault' && what !== 'database settings',
     )

@@ -428,7 +428,7 @@ async function startIn(
   return await startEmbeddedPostgres({ dataDir, settings: FAST, ...options })
 }
 
-/** The URL of the server that runs there, or null. */
+/** The URL of the server that runs in this directory, or null. */
 async function runningUrl(dataDir: string): Promise<string | null> {
   const running = await runningPostgres(dataDir)
   return running.state === 'running' ? running.url : null
@@ -469,7 +469,7 @@ async function unusedPort(): Promise<number> {
   return port
 }
 
-/** A process that starts the server, reports the result, repeats the signals that it receives, and obeys `stop` and `exit`. */
+/** A process that starts the server and reports the result. It reports the signals that it receives, and obeys `stop` and `exit`. */
 const OWNER = `
   import { createInterface } from 'node:readline'
   import { startEmbeddedPostgres } from ${JSON.stringify(MODULE)}

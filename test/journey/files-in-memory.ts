@@ -1,4 +1,7 @@
-/** The data directories of journeys are in memory if there is enough, because starting a PostgreSQL waits for the disk many times. */
+/**
+ * The data directories of journeys are in memory if there is enough of it, because PostgreSQL waits for the disk many times while
+ * it starts.
+ */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fastestDir, prefix } from '../support/global-setup.ts'

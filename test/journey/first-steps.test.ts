@@ -35,7 +35,7 @@ const started = async (): Promise<string> => {
   await service?.end('SIGTERM')
   service = await startService(environment)
   const { output } = service
-  // The commands are printed after the addresses, and the tests must not make calls before that.
+  // The commands are printed after the addresses, and the tests must not make calls before they are printed.
   await until('it has said it', async () => /Docker Compose:\n\n(docker .*\n)+\n/.test(output()))
   return output()
 }

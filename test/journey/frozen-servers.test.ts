@@ -16,7 +16,7 @@ import {
 
 /**
  * The database, or the event log's server, accepts connections but does not answer (SIGSTOP). After the first timeouts, calls are
- * refused immediately until it answers again. The tests of each installation build on each other.
+ * refused immediately until the server answers again. The tests of each installation build on each other.
  */
 
 /**
@@ -68,7 +68,7 @@ const freezePostgres = async (): Promise<void> => {
     try {
       freeze(Number(child))
     } catch (error) {
-      // The process has ended in the meantime.
+      // ESRCH: the process has ended in the meantime.
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
     }
 }
@@ -88,7 +88,7 @@ const ask = async (url: string, options: RequestInit = {}): Promise<Told> => {
   return { status: answer.status, retryAfter, tookMs: performance.now() - beganMs, text }
 }
 
-/** Every call to the installation. */
+/** The answers to all calls to the installation. */
 const made: Promise<Told>[] = []
 
 const lookUp = (headers: Record<string, string> = {}): Promise<Told> => {
@@ -123,7 +123,7 @@ const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<vo
   }
 }
 
-/** The process's own metrics and the last known metrics of the database must arrive in time. */
+/** Expects the process's own metrics and the last known metrics of the database within a time limit. */
 const expectMetricsInTime = async (): Promise<void> => {
   for (const withinMs of [2_000, 500]) {
     const { status, tookMs, text } = await ask(`${service.metricsUrl}/metrics`)
@@ -136,7 +136,7 @@ const expectMetricsInTime = async (): Promise<void> => {
   }
 }
 
-/** Every answered call must be charged, and every charged call must have been answered. */
+/** Expects that every answered call was charged, and every charged call answered. */
 const expectBooksInOrder = async (): Promise<void> => {
   const sent = await Promise.all(made)
   const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
@@ -191,7 +191,7 @@ const netCharges = async (): Promise<Map<string, number>> => {
 /** Longer than callers wait for an append. */
 const frozenMs = 12_000
 
-/** A killed process's claims are valid for a minute. This makes them older than that. */
+/** Makes the claims of a killed process older than a minute, so that they are no longer valid. */
 const expireClaims = async (): Promise<void> => {
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
@@ -203,8 +203,8 @@ const expireClaims = async (): Promise<void> => {
 }
 
 /**
- * Freezes the log around the end of the service. Refused calls are not charged, and calls with an unknown outcome are logged or
- * repeated.
+ * Freezes the log around the end of the service. Expects that refused calls are not charged, and that calls with an unknown
+ * outcome are logged or repeated.
  */
 const expectNothingLostAround = async (
   signal: 'SIGKILL' | 'SIGTERM',

@@ -23,7 +23,7 @@ import {
 const run = promisify(execFile)
 const callers = 8
 const mib = 1024 * 1024
-/** Less than the 64 MiB below which calls are refused, and more than the 16 MiB that PostgreSQL needs next. */
+/** The free space that the test leaves. Below 64 MiB calls are refused, and PostgreSQL needs 16 MiB for its next segment. */
 const leftBytes = 44 * mib
 
 let dataDir = ''
@@ -40,7 +40,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-/** Only root can mount a small disk that a test can fill. */
+/** Mounts a small disk that the test can fill. Returns false without root's rights. */
 const smallDisk = async (): Promise<boolean> => {
   if (process.getuid?.() !== 0) return false
   mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=600m', 'tmpfs', dataDir]).then(
@@ -103,7 +103,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; 
         if (status !== 503 || body.code !== 'SYS_002' || headers.get('retry-after') !== '30')
           strange.push([status, body, headers.get('retry-after')])
         refused.push(String(body.request_id))
-        // A caller that gets Retry-After waits; here for a shorter time.
+        // A caller that gets Retry-After waits. The wait here is shorter.
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
     }
@@ -124,7 +124,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; 
   expect(JSON.parse(out).findings).toContainEqual(
     expect.objectContaining({ about: 'disk of DATA_DIR', level: 'fault' }),
   )
-  // Refused calls write nothing, so the free space does not shrink, no matter how many there are.
+  // Refused calls write nothing, so any number of them leaves the free space unchanged.
   const before = await freeBytes()
   const refusedBefore = refused.length
   await eventually(async () => (refused.length >= refusedBefore + 500 ? true : undefined))

@@ -165,7 +165,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
         },
         faultOfTwo,
         { stream: 'operator', revision: 0, fault: expect.stringContaining('cannot be opened') },
-        // Its end is checked after all stored events have been read.
+        // The end of the ledger is checked after all stored events have been read.
         faultOfThree,
       ],
     })

@@ -18,7 +18,7 @@ import {
 } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
-/** The command line and the log in a pipe, on a terminal, with the user's paths, and when they are interrupted. */
+/** The output of commands and of the service in a pipe and on a terminal, the user's paths, and interruptions. */
 
 let database: TestDatabase
 let environment: Record<string, string>

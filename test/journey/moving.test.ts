@@ -20,9 +20,9 @@ import {
 
 /**
  * From the embedded default to your own PostgreSQL and EventStoreDB, as src/guides/deployment.md describes it ("How do I move to
- * my own databases?"): a final backup that is restored there. The test starts a second PostgreSQL server. A protocol double with
- * TLS and users takes the place of EventStoreDB, so this tests the move, not EventStoreDB. Each test continues from the previous
- * one.
+ * my own databases?"): a final backup is made and restored in those databases. The test starts a second PostgreSQL server. A
+ * protocol double with TLS and users takes the place of EventStoreDB, so this tests the move, not EventStoreDB. Each test
+ * continues from the previous one.
  */
 
 const adminPassword = 'the administrator of the double'
@@ -119,7 +119,7 @@ test('the target is prepared: two roles, an empty database, the event log’s us
     ...outside,
     ...(await makeDatabase('moved')),
     EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
-    // The current setting. Otherwise a second person would have to approve.
+    // TWO_PERSON is off in the embedded default, but on with DATABASE_URL, where a second person would have to approve.
     TWO_PERSON: 'off',
     DATA_DIR: join(dir, 'new'),
     KEY_DIR: join(dir, 'new-keys'),
@@ -132,7 +132,8 @@ test('a running installation is not closed, and continues', async () => {
   expect([code, err]).toEqual([1, expect.stringMatching(/Stop every process, then make the final backup/)])
   await expectUsable(service ?? (await started(old)), old, use)
   await stop()
-  // Counts in memory are written when the service ends. This connection avoids a restart for each command.
+  // The service writes its counts from memory when it ends. While this connection is open, PostgreSQL keeps running, so that the
+  // commands need not start it again.
   const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
   before = await observe(old, use)
   await held.stop()

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** The operator behind a command is proved by a token or else just labelled, and is named in every event. */
+/** Every event names the operator behind a command. A token proves the operator's identity; without one, the name is only a label. */
 
 let database: TestDatabase
 let pool: pg.Pool

@@ -39,7 +39,7 @@ const kept = {
   emails: [{ value: 'ottoline@grackleton.example', sub_type: 'PERSONAL' }],
 }
 
-/** Texts that must not be found, encoded in UTF-8, for URLs, and in JSON with escapes for characters outside ASCII. */
+/** Texts that must not be found: in UTF-8, encoded for URLs, and as JSON with escapes for characters outside ASCII. */
 const marks = [
   ...['Zörvina', 'zörvina', 'Quillfeather', 'quillfeather', 'Keeper of "small" lamps', 'Tallowmere'],
   ...['Lampblackery', 'Wicksworth', 'Glimmerhurst', 'zorvina@glimmerhurst.example', '441132496321'],
@@ -179,14 +179,14 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
   }
 }
 
-/** Tries every text in a file that could be the key. */
+/** Tries every text in the files that could be the key. */
 const unwrappedKeyIn = async (key_check: string): Promise<string[]> => {
   const seen = new Set<string>()
   const found: string[] = []
   for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue
     const text = (await readFile(join(entry.parentPath, entry.name))).toString('latin1')
-    // In a heap page, a byte or two before the key can look like part of it.
+    // In a database page, one or two bytes before the key can look like part of the key.
     for (const [run] of text.matchAll(/(?<![\w-])[\w-]{43,46}(?![\w-])/g))
       for (let at = 0; at + 43 <= run.length; at++) {
         const candidate = run.slice(at, at + 43)
@@ -254,7 +254,7 @@ test('an erased person is not found by any identifier, and is never imported aga
     vacuumed: true,
   })
   for (const id of idsOf(erased)) await expectNobody(id)
-  // Not even with the key of a call that was answered before.
+  // An erased person is not found, even with the Idempotency-Key of a call that was answered before.
   for (const id of idsOf(erased))
     expect(await retrieve(id, { cached: false }, onceKey(id))).toMatchObject({ status: 404, charged: '0' })
   expect(await json('profiles', 'import', people)).toMatchObject({ lines: 2, imported: 1, suppressed: 1 })

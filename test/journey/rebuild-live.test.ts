@@ -25,7 +25,7 @@ import {
 
 /**
  * Every projection is rebuilt during live calls, by a process that is killed again and again, while balances and statements are
- * read all the time. CRASH_ROUNDS sets the number of kills; the default keeps the suite short.
+ * read continuously. CRASH_ROUNDS sets the number of kills; the default keeps the suite short.
  */
 
 const kills = Number(process.env.CRASH_ROUNDS ?? 2)

@@ -1,4 +1,4 @@
-/** Refused calls that are counted together, in real processes that end: none is lost, and none is recorded twice. */
+/** Real processes count refused calls together. When the processes end, no refused call is lost, and none is recorded twice. */
 import { afterAll, expect, test } from 'vitest'
 import { testDatabase } from '../support/postgres.ts'
 import {

@@ -32,7 +32,7 @@ afterEach(async () => {
   closing = []
 })
 
-/** Other clients write to the restored server, until it is past the log's previous end. */
+/** Other clients write to the restored server until its log is longer than before the restore. */
 const outgrow = async (url: string, end: bigint): Promise<void> => {
   const others = openEventStoreDb({ url, logger })
   for (let n = 0; (await others.head().catch(() => logStart)) <= end; n++)
@@ -96,7 +96,7 @@ test('calls do not exceed the credits, even after a restart; then the documented
     ledgers: [{ ok: false, fault: { fault: expect.stringContaining('its end is missing') } }],
   })
 
-  // Both end normally, and neither starts again.
+  // Both services end normally, and neither can be started again.
   expect(await Promise.all(services.map((service) => service.end('SIGTERM')))).toEqual([0, 0])
   services = []
   await expect(startService(environment)).rejects.toThrow(/ended with 2 [\s\S]*restored from an older copy/)

@@ -146,7 +146,7 @@ const statementOf = async (organizationId: string): Promise<Record<string, unkno
   return lines
 }
 
-/** The receipt for a partner's call, verified with the script that partners download and with the key that the partner trusted first. */
+/** Gets the receipt for a partner's call, and verifies it with the script for partners and the key that the partner trusted first. */
 const provedReceipt = async ({ apiKey }: Partner, request: string): Promise<Receipt> => {
   await cliJson(['event-log', 'checkpoint'], environment)
   const response = await fetch(`${service.apiUrl}/v1/calls/${request}/receipt`, {
@@ -242,7 +242,7 @@ describe('a price changes, and past calls are re-rated', () => {
         )
         return rows[0]
       })
-      // No process repeats the append, but the one that is delayed can still arrive.
+      // No process repeats the append, but the delayed append can still arrive.
       applying.child.kill('SIGKILL')
       await applying.ended
     } finally {

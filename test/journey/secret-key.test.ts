@@ -7,7 +7,7 @@ import { ConfigError, parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** Another SECRET_KEY would make every issued key invalid, so processes do not start with one. */
+/** A different SECRET_KEY would make every issued key invalid, so a process does not start with it. */
 
 const logger = pino({ level: 'silent' })
 const oldKey = 'the key this installation began with, long enough'

@@ -19,20 +19,20 @@ import { type Figures, type Installation, openInstallation, type Place } from '.
 import { cliJson, eventually, lookup } from '../support/service.ts'
 
 /**
- * Three API processes use one database, and each is called for every organization under load, while one of them dies, freezes or
- * is drained and while the database is unreachable. In all cases, no answered call is lost, none is charged twice, no balance
+ * Three API processes share one database, and each gets calls of every organization under load. In turn, a process dies, freezes
+ * or is drained, and the database becomes unreachable. In all cases, no answered call is lost, none is charged twice, no balance
  * goes below its limit, and no refused call stays charged. SEVERAL_PROCESSES_SECONDS sets the duration of each disturbance; the
  * default keeps the suite short.
  */
 
 const seconds = Number(process.env.SEVERAL_PROCESSES_SECONDS ?? 5)
-/** Prints the processes' logs and the refused calls. */
+/** Whether the test prints the processes' logs and the refused calls. */
 const tellsLog = process.env.SEVERAL_PROCESSES_LOG === '1'
 const runMs = seconds * 1_000
 const callersPerPlace = 8
 const thinkMs = 40
 const richCredits = '1000000'
-/** How often the first organization gets a grant. Its calls need several times as many credits. */
+/** The time between two grants to the first organization, whose calls need several times as many credits. */
 const grantEveryMs = 250
 const grantedEach = '5'
 /** Charges for refused calls are reversed within this time. */
@@ -120,7 +120,7 @@ const grantTo = (organizationId: string, credits: string): ReturnType<typeof gra
 
 type Granting = { readonly granted: string[]; readonly asked: () => number; stop(): Promise<void> }
 
-/** Grants from a process that does not answer calls, as on the command line. */
+/** Grants credits from a process that does not answer calls, like the command line. */
 const startGranting = (organizationId: string): Granting => {
   const granted: string[] = []
   let asked = 0
@@ -192,7 +192,7 @@ const underLoad = async (name: string, disturb: (context: Disturbing) => Promise
 const readAll = ({ all }: Partners): Promise<Read[]> =>
   Promise.all(all.map(({ organizationId }) => readLedger(foundation, organizationId)))
 
-/** The faults that remain in the end. It can take a moment to reverse the charge for a refused call. */
+/** The faults that remain after a wait, because reversing the charge for a refused call can take a moment. */
 const faultsOf = async ({ load, partners }: Told): Promise<Faults> => {
   const { hasEnded } = installation
   for (const endMs = performance.now() + givenBackMs; ; await sleep(500)) {
@@ -214,7 +214,7 @@ const check = async (name: string, told: Told): Promise<void> => {
   const reads = await readAll(partners)
   const few = reads[0]
   expect(granting.granted.filter((id) => few?.grants.get(id) !== 1)).toEqual([])
-  // The first credits, and requested grants whose answer was lost.
+  // The ledger also has the first grant, and can have grants that succeeded although their answer was lost.
   expect(few?.grants.size).toBeLessThanOrEqual(1 + granting.asked())
   expect([...(few?.grants.values() ?? [])].filter((times) => times > 1)).toEqual([])
   const strange = load.calls.flatMap(({ tries }) =>
@@ -252,7 +252,7 @@ const rowOf = (name: string, { load, fromMs, toMs, figures }: Told, faults: Faul
     span,
     [],
   )
-  /** Of calls that did not begin or end while their process was frozen or ended. */
+  /** Only calls that neither began nor ended while their process was frozen or ended are compared. */
   const slowest = Math.max(
     0,
     ...tries
@@ -282,7 +282,7 @@ const rowOf = (name: string, { load, fromMs, toMs, figures }: Told, faults: Faul
   }
 }
 
-/** Counts equal log lines, to show whether the log stays bounded and is detailed enough. */
+/** Prints each log line once with its count, to show whether the log stays short and is detailed enough. */
 const tellLog = (name: string, load: Load): void => {
   const counted = new Map<string, number>()
   for (const { level, message, text } of installation.logged()) {
@@ -301,7 +301,7 @@ const tellLog = (name: string, load: Load): void => {
   expect(most, JSON.stringify(lines[0])).toBeLessThan(20 + 10 * seconds)
 }
 
-/** The projections must agree with the ledgers. */
+/** Expects the projections to agree with the ledgers. */
 const sameInRows = async (reads: readonly Read[]): Promise<void> => {
   for (const { organizationId, balance } of reads)
     await eventually(async () => {
@@ -314,7 +314,10 @@ const sameInRows = async (reads: readonly Read[]): Promise<void> => {
     }, 20_000)
 }
 
-/** All reserved credits were released, so at every process the whole balance can pay for a call that reserves it. */
+/**
+ * Expects that all reserved credits were released. At every process, the whole balance must then be enough for a call that
+ * reserves all of it.
+ */
 const nothingStaysHeld = async ({ organizationId, apiKey }: CallingPartner): Promise<void> => {
   for (const { url } of installation.places)
     await eventually(async () => {
@@ -398,7 +401,7 @@ describe('under load, nothing is lost, doubled, overdrawn or charged to a refuse
       LOG_LEVEL: 'error',
     })
     expect(verified.length).toBeGreaterThan(0)
-    // Shows that the load was high enough for balances to reach their limit.
+    // Some calls were refused for lack of credits, so the load was high enough.
     expect(unpaid).toBeGreaterThan(0)
     expect(verified.every(({ ok }) => ok)).toBe(true)
   }, 300_000)

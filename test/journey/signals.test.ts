@@ -90,7 +90,7 @@ beforeAll(async () => {
 })
 
 afterEach(async () => {
-  // Left over from a test that failed half-way.
+  // A test that failed half-way can leave its service running.
   if (service?.child.exitCode === null && service.child.signalCode === null) {
     source.answer()
     await service.end('SIGTERM')
@@ -135,7 +135,7 @@ const underLoad = ({ apiUrl }: Service): Load => {
   }
 }
 
-/** Calls whose source has not answered yet. */
+/** Starts calls that wait for an answer from their source. */
 const heldProfiles = async ({ apiUrl }: Service, run: string) => {
   const asked = Array.from({ length: heldCalls }, async (_, i) => {
     const response = await fetch(`${apiUrl}/v1/profnet/profile`, {
@@ -161,7 +161,7 @@ const refuses = ({ apiUrl }: Service) =>
     ),
   )
 
-/** Every call in every test that was answered with 200, by its request id. */
+/** The request ids of all calls in all tests that were answered with 200. */
 const answeredEver: string[] = []
 
 test.each([
@@ -269,7 +269,7 @@ test('after SIGTERM the service first informs a load balancer, and answers reque
   const exited = running.end('SIGTERM')
   await asking
   const ends = await calling
-  // Load balancers that have not noticed yet still send requests.
+  // Load balancers that have not noticed the shutdown still send requests.
   const late = await lookup(running.apiUrl, demo.api_key, '10.0.0.2')
   expect([late.status, late.headers.get('connection')]).toEqual([200, 'close'])
   expect(await exited).toBe(0)

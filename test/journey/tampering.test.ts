@@ -14,8 +14,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Someone with all rights in the database changes data that a bill depends on. The table shows which command reports it to
- * finance, and in which words. Its first row is an unchanged database, for which the command line reports nothing.
+ * Someone with all rights in the database changes data that a bill depends on. The table shows which command reports the change
+ * to finance, and in which words. The first row is an unchanged database, for which the command line reports nothing.
  */
 
 let database: TestDatabase

@@ -52,7 +52,7 @@ const freePort = async (): Promise<number> => {
   return port
 }
 
-/** A server's answer to a connection: a SQLSTATE, or none if it succeeded. */
+/** The SQLSTATE with which a server refuses a connection, or none if the connection succeeds. */
 const stateOf = async (url: string): Promise<string> => {
   const client = new pg.Client({ connectionString: url })
   client.on('error', () => undefined)
@@ -107,7 +107,7 @@ test('a version before 16 is refused at the start, in one line', async () => {
   cleanUp.push(() => database.drop())
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
-  // The server is not old, but in this database it reports an old version.
+  // The server is new enough, but in this database it reports an old version.
   await client.query(`
     create function public.current_setting(text) returns text language sql as
       $$ select case $1 when 'server_version_num' then '150014' else '15.14 (Debian 15.14-0+deb12u1)' end $$`)

@@ -14,7 +14,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Clients that send requests but do not read, against the real process: the memory they cost, and how long other clients' calls take.
+ * Clients send requests to a real process but do not read the answers. The test measures the process's memory and the duration of
+ * other clients' calls.
  */
 
 const pipelined = 600
@@ -109,6 +110,6 @@ test('40 exports that are never read leave room for others, and release their pl
     await asksOnly(service.apiUrl, get('/v1/ledger/export?max=10000', `x-api-key: ${greedy.apiKey}\r\n`))
   await eventually(async () => ((await exported(greedy)) === 503 ? true : undefined))
   expect(await exported(other)).toBe(200)
-  // For twenty seconds nothing is read.
+  // The client reads nothing for twenty seconds.
   await eventually(async () => ((await exported(greedy)) === 200 ? true : undefined), 60_000)
 }, 120_000)

@@ -7,7 +7,7 @@ export default defineConfig({
   test: {
     ...common,
     globalSetup: [...common.globalSetup, 'test/journey/files-in-memory.ts'],
-    // Journeys in another folder share code with the tests there.
+    // Journeys outside this folder share code with the other tests in their folder.
     include: ['test/journey/**/*.test.ts', 'test/**/*.journey.test.ts'],
     isolate: false,
     // Each journey has several processes, which mostly start, are killed and wait for each other.
