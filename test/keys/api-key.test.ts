@@ -10,7 +10,7 @@ const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const random = seededRandom(62)
 const bytes = (count = 128): Uint8Array => Uint8Array.from({ length: count }, () => random.integer(256))
 
-/** A second implementation pins the format, because scanners outside this service check it too. */
+/** A second implementation of the checksum, because scanners outside this service rely on the format. */
 const checksumOf = (body: string): string => {
   let rest = BigInt(crc32(body))
   let text = ''
@@ -63,7 +63,8 @@ describe('a composed key', () => {
     }
     const expected = (5_000 * 48) / 62
     expect(counts.size).toBe(62)
-    // Without skipping, the first 8 characters would occur 1.24 times as often, which is 60 standard deviations.
+    // If the generator did not skip some bytes, the first 8 characters would occur 1.24 times as often, which is 60 standard
+    // deviations.
     for (const count of counts.values()) expect(Math.abs(count / expected - 1)).toBeLessThan(0.1)
     const skipped = composeApiKey(
       Uint8Array.from({ length: 128 }, (_, n) => (n % 2 === 0 ? 248 + (n % 8) : n >> 1)),
