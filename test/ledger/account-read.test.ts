@@ -1,4 +1,4 @@
-/** The cost of reading an account in a process that appends nothing itself. */
+/** How many events are read for an account in a process that appends nothing itself. */
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import type { Instruction } from '../../src/ledger/command.ts'

@@ -1,6 +1,6 @@
 /**
- * The ledger when something it depends on is wrong: a modified snapshot, a log restored from an older copy, or an engine that
- * contradicts itself, never answers, or accepts no appends.
+ * The behaviour of a ledger with a modified snapshot, with a log restored from an older copy, and with an engine that contradicts
+ * itself, never answers, or accepts no appends.
  */
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -58,7 +58,7 @@ const make = async (
 }
 
 describe('a snapshot', () => {
-  /** A row modified by someone who can sign it, so only the digest can still reveal the change. */
+  /** A snapshot modified by someone who can sign it, so only the digest reveals the change. */
   const generous = (change: Partial<Account>): AccountSnapshot => {
     const honest = processOf('honest').account(org)
     return async () => {
@@ -166,7 +166,7 @@ test('a caller gets an answer in time although the append hangs, and a later cha
     },
     limits: { callerWaitMaxMs: 50, unknownRetryMs: 60_000 },
   })
-  // Some are in the append, some are decided after it, some wait. Every caller gets an answer.
+  // One call is in the append, further calls are decided after it, and the rest wait. Every caller gets an answer.
   const calls = [ledger.submit(org, call('one'))]
   await new Promise((resolve) => setImmediate(resolve))
   for (const key of ['two', 'three']) calls.push(ledger.submit(org, call(key)))

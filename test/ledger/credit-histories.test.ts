@@ -75,7 +75,7 @@ const histories = ({ skewMs }: { skewMs: number }) =>
     steps: fc.array(
       fc.record({
         what: happening,
-        /** Time before the operation. */
+        /** The time that passes before the operation. */
         waitMs: fc.oneof(fc.constant(0), fc.nat({ max: 9 * dayMs })),
         /** The clock error of the process that decides the operation. */
         skewMs: fc.integer({ min: -skewMs, max: skewMs }),

@@ -1,6 +1,6 @@
 /**
- * Keyed events are found at any place, for any number of callers and from any writer. While an event is remembered, it is not
- * read again.
+ * Keyed events are found at any revision, for any number of callers, whichever process wrote them. While an event is in memory,
+ * it is not read again.
  */
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -21,7 +21,7 @@ const stream = ledgerStream(org)
 let log: MemoryEventLog
 let writer: EventLog
 let eventsRead: number
-/** Counts the events it returns. */
+/** An event log that counts the events it returns. */
 let counted: EventLog
 
 beforeEach(() => {
@@ -57,7 +57,7 @@ const append = async (events: readonly NewEvent[], through = writer, to = stream
 const many = (count: number, name: string): NewEvent[] =>
   Array.from({ length: count }, (_, n) => plain(`${name}-${n}`))
 
-/** 5,000 events without keys, and three with a key: at the beginning, in the middle and at the end. */
+/** Writes 5,000 events without keys, and three with a key: at the beginning, in the middle and at the end. */
 const fill = async (): Promise<void> => {
   await append([keyed('a')])
   for (let n = 0; n < 5; n++) {
@@ -74,7 +74,7 @@ test('each keyed event after the end of the projection is found at its place, an
   const { places, upTo } = await createKeyedEvents(counted).find(org, names, -1)
   expect(Object.fromEntries(places)).toEqual({ [idOf('a')]: 0, [idOf('b')]: 2_501, [idOf('c')]: 5_002 })
   expect(upTo).toBe(5_002)
-  // Events in the projection are not searched for.
+  // Events that the projection contains are not searched for in the log.
   const behind = await createKeyedEvents(counted).find(org, names, 3_001)
   expect([...behind.places.keys()]).toEqual([idOf('c')])
 })
@@ -173,7 +173,7 @@ describe('events that are still found', () => {
       ...counted,
       read: async (name, options) => {
         const page = await counted.read(name, options)
-        // The page has been read already, so events appended now are not on it.
+        // The page has been read, so events appended now are not on it.
         if (page.length < 1_000 && asked === undefined) {
           await append([keyed('late')])
           asked = events.find(org, [idOf('late')], -1)

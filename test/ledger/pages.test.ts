@@ -1,4 +1,4 @@
-/** Reading a long ledger: every closing is known before the first event that it makes a correction. */
+/** When a long ledger is read, every closing is known before the first event that it turns into a correction. */
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { closingGapMax } from '../../src/billing/months.ts'
@@ -37,7 +37,7 @@ const eventAt = (revision: number, closing: { at: number; through: number }): Re
 
 const ledgerOf = (length: number, closing: { at: number; through: number }): Pick<EventLog, 'read'> => ({
   read: async (_, { from = 0, max }) => {
-    // Resolves after everything that is already running, so only awaited results are known by then.
+    // Each read takes a whole turn of the event loop, so a result that the code does not await arrives too late.
     await setImmediate()
     const count = Math.max(0, Math.min(max, length - from))
     return Array.from({ length: count }, (__, n) => eventAt(from + n, closing))

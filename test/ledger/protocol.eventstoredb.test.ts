@@ -1,5 +1,5 @@
 /**
- * The ledger protocol over the EventStoreDB adapter and a double of the server. Whatever server and network do, two processes
+ * The ledger protocol over the EventStoreDB adapter and a double of the server. Even when server and network fail, two processes
  * that charge one organization never charge a call twice, never overdraw, and never lose a confirmed charge.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -30,7 +30,7 @@ import { call, command, grantOf, org, registration } from '../support/ledger-com
 const credits = 40
 /** Distinct calls. Some are sent to both processes, like a client's own retries. */
 const calls = 120
-/** Short limits, so faults end soon. A busy machine sometimes exceeds them. */
+/** Short timeouts, so that faults end soon. A busy machine sometimes exceeds them. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 250,
@@ -140,7 +140,7 @@ const expectSound = async (
   for (const [key, answers] of confirmed) {
     expect(standing, key).toContain(eventIdOf(org, key, 0))
     const charged = standing.has(eventIdOf(org, key, 1))
-    // Every process gives the same answer, however often a call is repeated.
+    // Both processes give the same answer to every repetition of a call.
     for (const { events } of answers)
       expect(
         events.some(({ type }) => type === 'CreditCharged'),
@@ -157,7 +157,7 @@ const expectSound = async (
   expect(new Set(balances)).toEqual(new Set([String(credits - charges + reversed)]))
 }
 
-/** Retries, like a caller who is told to retry. */
+/** Retries until the request succeeds, like a caller that gets Retry-After. */
 const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
   for (let tries = 1; ; tries++, await sleep(20)) {
     try {

@@ -1,6 +1,6 @@
 /**
- * The ledger protocol, rule by rule. Several ledgers over one log represent several processes. After each test, every ledger that
- * it wrote must pass verification.
+ * The ledger protocol, rule by rule. Several ledgers over one log represent several processes. After each test, every ledger in
+ * the log must pass verification.
  */
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
@@ -102,7 +102,7 @@ const processOf = (
       hostile.get(command.key)?.(account) ?? decideCommand(account, command, ...rest),
   })
 
-/** Decisions that our rules would never make, by key. */
+/** Decisions, by key, that our rules would never make. */
 const hostile = new Map<string, (account: Account) => Decision>()
 
 const hostileCommand = (key: string, decide: (account: Account) => Decision): LedgerCommand => {
@@ -125,7 +125,7 @@ const sweep = (grantKey: string, organizationId = org): LedgerCommand =>
 const register = (overdraft = '0'): LedgerCommand =>
   command('register', { ...registration, overdraftLimit: parseCredits(overdraft) })
 
-/** An organization with credits, written by a process that has ended. */
+/** Opens an organization with credits, by a process that has ended. */
 const opened = async ({ credits = '100', overdraft = '0', organizationId = org } = {}): Promise<void> => {
   const opener = processOf('opener')
   await opener.submit(organizationId, register(overdraft))
@@ -160,7 +160,7 @@ const outcomeOf = (submitted: Promise<unknown>): Promise<string> =>
     (error: unknown) => (error instanceof Error ? error.name : 'not an error'),
   )
 
-/** Blocks appends (or reads) until opened. */
+/** A gate that blocks appends or reads until it is opened. */
 const gate = () => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const reached = Promise.withResolvers<void>()
@@ -608,7 +608,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  /** Process `a`, with `append` deciding the outcomes of its appends. */
+  /** Creates process `a`. The function `append` decides the outcomes of its appends. */
   const meeting = async (append: (sent: number, own: () => Promise<Appended>) => Promise<Appended>) => {
     await opened()
     const client = log.client('a')
@@ -650,7 +650,7 @@ describe('rule 3: unknown outcomes', () => {
   })
 
   describe('the place cannot be decided while the caller waits', () => {
-    /** Process `a` does not know the outcome of `keys`, because their append is still on its way and it has no network to find out. */
+    /** Makes process `a` unsure of the outcome of `keys`: their append is still on its way, and `a` cannot reach the log. */
     const unknown = async (
       keys: readonly string[],
       { snapshot, more = {} }: { snapshot?: AccountSnapshot; more?: Partial<LedgerCommand> } = {},
@@ -690,7 +690,7 @@ describe('rule 3: unknown outcomes', () => {
         },
       }
     }
-    /** Keys that another request can also have. */
+    /** Options for a command with an Idempotency-Key, which another request can also have. */
     const keyed = { more: { requestId: 'a request' } } as const
 
     const adjustedCharges = (): unknown[] =>
@@ -838,7 +838,7 @@ describe('rule 3: unknown outcomes', () => {
 })
 
 describe('rule 4: conflicts', () => {
-  /** Process `a`, which runs `before` once, just before its first append arrives. */
+  /** Creates process `a`, and runs `before` once, just before the first append of `a` arrives. */
   const interrupted = (before: () => Promise<unknown>): Ledger => {
     let once = true
     return processOf('a', {
@@ -883,7 +883,10 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  /** Commands decided together, with another process ahead, in a log that does not report whether an append was already there. */
+  /**
+   * Submits commands that are decided together while another process is ahead, in a log that does not report whether an append is
+   * a repetition.
+   */
   const inUntellingLog = async (keyed: string[], alone: string[]) => {
     await opened()
     const b = processOf('b')
@@ -911,7 +914,7 @@ describe('rule 4: conflicts', () => {
       [...again, ...alone.map((key) => call(key))].map((one) => ledger.submit(org, one)),
     )
     await committed
-    // The pause after an append that met competition is over.
+    // Ends the pause that follows an append in conflict with another process.
     nowMs += 1_000
     return { ledger, looks, committed: await committed }
   }
@@ -1121,7 +1124,7 @@ describe('the same command key in one process', () => {
     expect((await ledger.account(org)).revision).toBe(5)
     const another = ledger.submit(org, { ...call('another'), requestId: 'another-request', absentUpTo: 3 })
     await reading.reached
-    // It is certainly absent up to the revision before its first events, and after that it is not searched for.
+    // The events of this call are before revision 4, where the search in progress starts.
     const again = ledger.submit(org, { ...call('same'), requestId: 'same-request', absentUpTo: 1 })
     reading.open()
     expect(await again).toMatchObject({ revision: 3, repeated: true })
@@ -1289,7 +1292,7 @@ describe('rule 6: loading the account', () => {
     })
     await ledger.submit(org, call('next'))
     await ledger.submit(org, call('after'))
-    // The snapshot's last event is also read, and compared.
+    // The read begins with the snapshot's last event, to compare it.
     expect(from).toEqual([5])
   })
 

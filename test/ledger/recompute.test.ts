@@ -1,6 +1,6 @@
 /**
- * Charges are recomputed from the ledger's own events. Each case rewrites the whole chain, as the database's owner could, so
- * every digest is right but the events are wrong.
+ * Charges are recomputed from the ledger's own events. Each case rewrites the whole chain, as the database's owner could: the
+ * digests are right, but some events are wrong.
  */
 import { pino } from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'

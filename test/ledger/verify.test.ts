@@ -49,7 +49,7 @@ beforeEach(async () => {
   await log.client('writer').append(stream, 'none', chained)
 })
 
-/** The log with some events changed, or without its last events. It still reports the original last revision. */
+/** A log with some events changed or without its last events, which still reports the original last revision. */
 const reading = (change: (events: readonly RecordedEvent[]) => readonly RecordedEvent[]) => {
   const events = change(log.eventsOf(stream))
   return {

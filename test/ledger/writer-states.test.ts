@@ -67,10 +67,10 @@ type Scene = {
   readonly writer: Writer
   readonly appends: Held<AppendFault>[]
   readonly reads: Held<'unavailable'>[]
-  /** The outcomes of the commands, in the order in which they were sent. */
+  /** The outcomes of the commands, in the order in which the commands were sent. */
   readonly told: string[]
   submit(key?: string, more?: Partial<LedgerCommand>): void
-  /** Runs everything that is ready to run. */
+  /** Runs all tasks that are ready to run. */
   turn(): Promise<void>
   /** Answers every read and append until the writer is idle. */
   settle(): Promise<void>
@@ -136,7 +136,7 @@ const sceneOf = (): Scene => {
   return scene
 }
 
-/** Another process writes. */
+/** Appends an event as another process. */
 const foreign = async (): Promise<void> => {
   const other = createLedger({ eventLog: log.client('b'), snapshot: async () => null, logger, clock })
   await other.submit(org, grant(`foreign-${log.attempts.length}`))
@@ -179,7 +179,7 @@ const enter: Record<StateKind, (scene: Scene) => Promise<void>> = {
   },
 }
 
-/** Answers a writer's reads of the beginning and the end of the place that it decides. */
+/** Answers the two reads with which a writer examines the place of its unknown append. */
 const readPlace = async (scene: Scene): Promise<void> => {
   for (let n = 0; n < 2; n++) await happen.loaded(scene)
 }
@@ -217,7 +217,7 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
   failed: async (scene) => {
     if (scene.writer.state === 'deciding') {
-      // The event before the place is lost.
+      // The log loses the event before the unknown append.
       log.restore(1)
       scene.reads.shift()?.(undefined)
       await scene.turn()
@@ -230,7 +230,10 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
 }
 
-/** The state that the writer reaches if no other command waits. If the table does not lead to rest, the writer takes one more step. */
+/**
+ * The state that the writer reaches if no other command waits. If the table's next state is not an idle one, the writer takes one
+ * more step.
+ */
 const arrivesAt = (event: WriterEvent, next: Next): StateKind => {
   if (next === 'restart') return 'unloaded'
   if (next !== 'onwards') return next
@@ -284,7 +287,7 @@ describe('events in the table', () => {
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
       const committed = scene.told.filter((told) => told === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
-      // Its caller got no outcome, but the command was written.
+      // The caller got no outcome, but the command was written.
       const arrived = state === 'writing' && event === 'late' ? 1 : 0
       const fences = standing.filter(({ type }) => type === 'LedgerFenced').length
       expect(standing.length - fences - 2, `${state}, ${event}`).toBe(committed + others + arrived)
