@@ -3,17 +3,17 @@ import { runInNewContext } from 'node:vm'
 import { type Node, parse } from 'acorn'
 
 /**
- * Every regular expression in a source file: the literals, and those that `new RegExp` builds from the file's constants. Others
- * cannot be analysed, so they have a reason instead of a pattern.
+ * Every regular expression in a source file: the literals, and those that `new RegExp` builds from the file's constants.
+ * Expressions that cannot be analysed have a reason instead of a pattern.
  */
 
 export type Expression = {
-  /** Starts at 1. */
+  /** The number of the line, starting at 1. */
   readonly line: number
   readonly text: string
-  /** Without set notation, which checkers cannot read; otherwise the reason why there is no pattern. */
+  /** The pattern without set notation, which checkers cannot read; or the reason why there is no pattern. */
   readonly checked: { readonly pattern: string; readonly flags: string } | string
-  /** The limit on its input, from a comment `recheck: …` on its line or the one above; null without a comment. */
+  /** The limit on the expression's input, from a comment `recheck: …` on its line or the line above; null without a comment. */
   readonly excuse: string | null
 }
 
@@ -84,7 +84,7 @@ const constantsOf = (program: Node, script: string): ReadonlyMap<string, string>
 
 const constantsMax = 20
 
-/** Uses only the file's constants, and does not run the program. */
+/** Returns the text that an expression builds from the file's constants, without running the program. */
 const built = (text: string, constants: ReadonlyMap<string, string>): Expression['checked'] => {
   let declarations = ''
   for (let tried = 0; tried <= constantsMax; tried++) {

@@ -1,4 +1,7 @@
-/** The check of `npm run lint` that no text can block the process: which expressions it finds, and which it refuses. */
+/**
+ * The check in `npm run lint` for regular expressions that a text could use to block the process: which expressions the check
+ * finds, and which it refuses.
+ */
 import { expect, test } from 'vitest'
 import { expressionsIn } from './expressions.ts'
 import { faultOf } from './regular-expressions.ts'

@@ -1,6 +1,6 @@
 /**
  * `npm run lint`: every regular expression in the source must take linear time, because otherwise the author of a text
- * could block the process. Prints the file and line of each one that might take longer, and exits with 1.
+ * could block the process. Prints the file and line of each expression that might take longer, and exits with 1.
  *
  * An expression is skipped if a comment on its line, or on the line above, names the limit on its input:
  * `// recheck: at most 6 digits`.
@@ -24,7 +24,7 @@ export const faultOf = async ({ checked, excuse }: Expression): Promise<string |
   const found = await check(checked.pattern, checked.flags, { timeout: checkMaxMs })
   if (found.status === 'safe') return null
   if (found.status === 'unknown') return `could not be checked: ${found.error.kind}`
-  // Found by fuzzing, not proven: it counts only if the example really is slow.
+  // A fault found by fuzzing is not proven. It counts only if the example text really is slow.
   if (found.checker === 'fuzz' && isQuick(checked, found.attack.string)) return null
   return `${found.complexity.summary}, for example over ${found.attack.pattern.slice(0, 200)}`
 }
