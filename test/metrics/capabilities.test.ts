@@ -226,7 +226,7 @@ describe('the pixel', () => {
     }
     const after = await text()
     expect(changed(between, after, 'pixel_decisions_total')).toEqual({ '{reason="unavailable"}': 1 })
-    // One failure is the hit, the other is the list that could not show the usage.
+    // One failure is from the hit, the other from the list that could not show the usage.
     expect(changed(between, after, 'pixel_counting_failures_total')).toEqual({ '': 2 })
   })
 })

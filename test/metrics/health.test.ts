@@ -149,7 +149,7 @@ test('a process whose log and database answer and whose rows are current is read
 })
 
 describe('rows that are late', () => {
-  /** Makes everything up to a position look as if it had been recorded long before the newest event. */
+  /** Makes all events up to a position look as if they had been recorded long before the newest event. */
   const aged = (position: number) =>
     pool.query(
       `update log_segments set recorded_at = recorded_at - $2 * interval '1 s' where last_position <= $1`,
@@ -374,7 +374,7 @@ test('for any number of requests within a second, each check runs once', async (
   })
   await Promise.all(Array.from({ length: 50 }, () => answerOf(health, true)))
   await health.projectionLags()
-  // One question is for the event log, and one for the projections.
+  // One query is for the event log, and one for the projections.
   expect(asked).toBe(2)
   await eventually(async () => {
     await health.readiness({ showsRows: true })

@@ -1,4 +1,4 @@
-/** Metrics of the installation: the newest acts, their findings, and overdue work. */
+/** Metrics of the installation: the age and the findings of its newest checks, and overdue work. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'

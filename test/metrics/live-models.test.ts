@@ -203,7 +203,7 @@ describe('models that follow one log', () => {
     await write('key-a', 1)
     await until(() => received.length === 4)
     expect(received.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
-    // One subscription is for the first model, the other starts again for both.
+    // The first subscription is for the first model. The second starts again from the beginning, for both models.
     expect(fragile.begun).toEqual([0n, 0n])
     await keys.stop()
     await write('key-a', 2)
@@ -231,7 +231,7 @@ describe('a process whose live model no longer follows the event log', () => {
   const readyOf = async (
     models: readonly Pick<LiveModel, 'name' | 'failure'>[],
   ): Promise<{ status: number; body: unknown }> => {
-    // The service uses it only for its release and for checkpoints, and there are no checkpoints.
+    // The model queries this pool only for the release and for checkpoints, and there are no checkpoints.
     const pool = {
       query: async (text: string) => ({ rows: text.includes('server_version') ? [{ number: 160_000 }] : [] }),
     }

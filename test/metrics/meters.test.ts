@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createMeters } from '../../src/metrics/metrics.ts'
 import { samples } from './samples.ts'
 
-/** Figures that have to be queried, while their source does not answer. */
+/** Metrics whose source does not answer. */
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })

@@ -145,7 +145,7 @@ test('known traffic is counted correctly', async () => {
     '{reason="malformed"}': 1,
     '{reason="unknown"}': 1,
   })
-  // Every recorded call is in some batch. Calls refused by a limit are written later, together.
+  // Every recorded call is in some batch. Calls refused by a limit are written together later.
   expect(changed(before, after, 'ledger_batch_commands_sum')['']).toBe(6)
   expect(changed(before, after, 'ledger_batch_events_sum')['']).toBe(8)
   expect(samples(after, 'ledger_append_duration_seconds_count')).toEqual(
@@ -232,7 +232,7 @@ test('the 95th percentile of the duration of calls is within the bucket that con
   }
   answered(90, 0.002)
   answered(10, 0.04)
-  // Half of the ten durations between 25 and 50 ms are below it.
+  // Half of the ten durations between 25 and 50 ms are below the 95th percentile.
   expect(p95Seconds()).toBeCloseTo(0.0375, 6)
   answered(100, 60)
   expect(p95Seconds()).toBe(30)

@@ -25,7 +25,7 @@ const logger = pino({ level: 'info' }, { write: (line: string) => void logged.pu
 
 const host = '127.0.64.9'
 
-/** Listens on a port at this address, once. 0 means any port. */
+/** Listens on a port until the test ends. 0 means any port. */
 const take = async (port: number): Promise<number> => {
   if (servers.some((server) => (server.address() as AddressInfo).port === port)) return port
   const server = createServer()
