@@ -69,7 +69,7 @@ describe('the pixel controls of two processes on one database', () => {
       return decision.reason === 'unavailable' ? undefined : decision
     })
   let asks = 0
-  /** Asks until a rule decides, which uses up one of the rule's hits. */
+  /** Sends hits until a rule decides one, which uses up one of the rule's hits. */
   const known = (service: Service | undefined, url: string): Promise<Decision> =>
     eventually(async () => {
       const decision = await judged(service, url, `known-${++asks}`)

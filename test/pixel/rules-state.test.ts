@@ -1,4 +1,4 @@
-/** An organization's rules: which event a command leads to after given events, and which rules cover a host. */
+/** An organization's rules: the event to which a command leads after given events, and the rules that cover a host. */
 import { describe, expect, test } from 'vitest'
 import {
   applyPixelEvent,
