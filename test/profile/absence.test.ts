@@ -1,4 +1,4 @@
-/** A person who is not found is not necessarily gone: the requested name, the source and the time since matter. */
+/** A person who is not found is not necessarily gone. It depends on the requested name, the source and the time since the last answer. */
 import { describe, expect, test } from 'vitest'
 import {
   dayMs,

@@ -13,7 +13,7 @@ const { ask, askAndSettle, foundAs, processOver, source } = scene
 const laterMs = 2 * 60_000
 const missing = { kind: 'missing' }
 
-/** Starts a request. Resolves once the caller has to wait for a fetch, and returns the promise of its answer. */
+/** Starts a request. Resolves once the caller has to wait for a fetch. The result contains the promise of the answer. */
 const beginAsking = async (
   retrieval: Retrieval,
   ref: ProfileRef,

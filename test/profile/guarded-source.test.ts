@@ -37,7 +37,7 @@ const manualClock = () => {
   return {
     clock,
     pending: () => timers.length,
-    /** Fires the due timers in order, each with everything that follows from it. */
+    /** Fires the due timers in order. After each timer, everything that follows from it runs before the next. */
     pass: async (ms: number) => {
       const untilMs = nowMs + ms
       await settled()

@@ -1,4 +1,4 @@
-/** Look-ups share statements, and each caller gets the answer to its own question, never one older than its request. */
+/** Look-ups share SQL statements. Each caller gets the answer to its own look-up, and the answer is never older than the request. */
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
@@ -110,7 +110,7 @@ describe('a database that does not answer', () => {
     const callers = 10 * batchMax
     const told: unknown[] = []
     for (const one of await askFor(lookUps, callers)) void one.then((answer) => told.push(answer))
-    // The lock stays, so a caller that needs another statement would keep waiting.
+    // The lock is still held, so a caller that needs another statement would not get an answer.
     for (const pid of await hanging()) await watcher.query('select pg_terminate_backend($1)', [pid])
     await until(
       'all callers have an answer, or more statements run',

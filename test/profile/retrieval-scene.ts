@@ -46,7 +46,7 @@ export type RetrievalScene = {
     more?: Partial<ProfileData> & { redirected?: boolean; observedAtMs?: number },
   ): ProviderAnswer
   source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
-  /** A process that asks this source. */
+  /** A process that fetches from this source. */
   processOver(
     source: Source,
     options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
@@ -57,7 +57,7 @@ export type RetrievalScene = {
     wants?: 'cached' | 'fresh',
     organizationId?: string,
   ): Promise<Retrieved>
-  /** Also waits until the result can be read back. */
+  /** Retrieves a profile, and waits until the result can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
   /** The number of keys for a subject's recorded data, which cannot be read without a key. */

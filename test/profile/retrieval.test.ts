@@ -333,7 +333,7 @@ describe('erasure', () => {
     scene.move(30 * dayMs + 1)
     const { eventLog, pool } = scene.foundation()
     while ((await dropOldProfiles({ eventLog, vault: scene.vault(), clock: scene })) > 0) {
-      // This continues until no batch is left.
+      // The loop ends when no batch is left.
     }
     const { rows } = await pool.query('select 1 from profile_keys')
     expect(rows).toEqual([])
@@ -379,7 +379,7 @@ describe('a source that allows two concurrent requests', () => {
     await vi.waitUntil(() => releases.length === 2, 30_000)
     const one = freshLid()
     const quiet = ask(retrieval, lid(one), 'cached', 'org_quiet')
-    // The request's cache look-up started before this one, so the request is in the queue afterwards.
+    // The cache look-up of `quiet` started before this one, so `quiet` is in the queue afterwards.
     await expect(retrieval.retrieve(lid(freshLid()), { ...asks, upstream: false })).resolves.toBeDefined()
     releases.shift()?.()
     await vi.waitUntil(() => http.asked.length === 3, 30_000)
@@ -390,7 +390,7 @@ describe('a source that allows two concurrent requests', () => {
     expect(await quiet).toMatchObject({ kind: 'found', ids: { lid: one } })
     const told = await Promise.all(flood)
     clearInterval(end)
-    // On a slow machine, some may have waited too long and are asked to retry.
+    // On a slow machine, some callers may have waited too long and are asked to retry.
     for (const { kind } of told) expect(['found', 'unavailable']).toContain(kind)
     await retrieval.close()
   })
