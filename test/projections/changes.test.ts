@@ -1,4 +1,4 @@
-/** Rows from plain objects: PostgreSQL stores the objects' values, with every kind of statement. */
+/** PostgreSQL stores plain objects as rows with equal values, by every kind of statement. */
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'

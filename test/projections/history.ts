@@ -1,6 +1,6 @@
 /**
- * The base of the projection tests: their own database, a long and valid history written through the real deciders into the real
- * log, and rows to compare.
+ * The base of the projection tests: a database, a long and valid history that the service's own deciders write to the event log,
+ * and rows to compare.
  */
 import { Writable } from 'node:stream'
 import pg from 'pg'
@@ -55,7 +55,7 @@ export type House = {
   /** Verifies several projections in one pass over the log. */
   verifyAll(only?: readonly Projection[]): Promise<Verdict[]>
   checkpointOf(projection: Projection): Promise<Checkpoint>
-  /** The rows in its live tables. */
+  /** The rows in the projection's live tables. */
   live(projection: Projection): Promise<Record<string, string[]>>
   close(): Promise<void>
 }
@@ -206,7 +206,7 @@ export const appendTo = async (
         }
       : encodeEvent(event as DomainEvent, { id, actor: 'cli', effectiveAt: new Date(at).toISOString() })
   await eventLog.append(stream, revision === -1 ? 'none' : revision, [
-    // As a writer sets it. A test can override it.
+    // The recording time is set as a writer would set it. A test can replace the metadata.
     {
       ...encoded,
       metadata: metadata ?? encoded.metadata.replace(/}$/, `,"recorded_at":"${new Date(at).toISOString()}"}`),
@@ -294,7 +294,7 @@ export const plainGrant = (key: string, amount: string): LedgerCommand => ({
   reason: 'test',
 })
 
-/** Three people, of which one is fetched twice, one deleted and one erased; and a name that leads to no person. */
+/** Writes three people, of whom one is fetched twice, one deleted and one erased, and a name that leads to no person. */
 const writeProfiles = async (eventLog: EventLog): Promise<void> => {
   const at = new Date(startMs).toISOString()
   const subjects = ['A', 'B', 'C', 'D'].map((letter) => `sub_01J8ZQ5V7N3K2M4P6R8T0W1X2${letter}`)

@@ -19,7 +19,6 @@ const [org = '', other = ''] = organizationIds
 let house: House
 let ledger: Ledger
 
-// The last test changes the rows.
 beforeAll(async () => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)

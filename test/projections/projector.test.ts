@@ -1,4 +1,4 @@
-/** Every event becomes rows exactly once, even if projectors die or lag, or an event cannot be folded. */
+/** Every event is folded into rows exactly once, even if projectors die or lag, or an event cannot be folded. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -544,7 +544,7 @@ describe('rows of a read model that someone has changed', () => {
       await calls(`while ${what}`, 1)
       await untilProjected(house)
       const held = await snapshot()(org)
-      // A row is correct once the projector has rewritten it. Until then it is not a snapshot.
+      // A row is valid once the projector has rewritten it. Until then it is not used as a snapshot.
       if (held !== 'not sealed') expect([what, held]).toMatchObject([what, { revision: revision + 2 }])
       await stop()
       await house.pool.query(change)

@@ -1,4 +1,7 @@
-/** Read models are rebuilt from the log next to the live ones, compared, switched, and never visible half-built. */
+/**
+ * Read models are rebuilt from the log next to the live ones, compared with them, and switched. A half-built read model is never
+ * visible.
+ */
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -229,7 +232,7 @@ describe('a rebuild', () => {
     await expect(given).rejects.toThrow(/abort/i)
     expect(await house.live(ledgerLines)).toEqual(before)
     expect(await seen(ledgerLines)).toEqual(before)
-    // The next rebuild can continue with existing rows. This rebuild had not written any.
+    // The tables stay, so that the next rebuild could continue from their rows. The stopped rebuild had not written any.
     expect(await leftovers()).toEqual(['ledger_lines', 'statement_ledgers'].map(nextTable(ledgerLines)))
     expect(await house.rebuild(ledgerLines)).toMatchObject({ resumed: false, differences: [] })
     expect(await leftovers()).toEqual([])
@@ -463,7 +466,7 @@ describe('a raised version', () => {
     const [bad, unread, good] = ['K9abcdefghijklmn', 'K9abcdefghijklmo', 'K9abcdefghijklmp'] as const
     await issueKey(house.eventLog, bad)
     await issueKey(house.eventLog, unread)
-    // An event log accepts any JSON, but the database checks dates.
+    // The event log accepts any JSON text, but the database refuses the date in this one.
     await appendTo(
       house.eventLog,
       keyStream(bad),

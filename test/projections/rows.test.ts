@@ -83,7 +83,7 @@ type Plan = {
   readonly Plans?: readonly Plan[]
 }
 
-/** The rows that all steps of a query read or passed on. */
+/** The number of rows that all steps of a query read or passed on. */
 const rowsRead = (plan: Plan): number =>
   (plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)) * plan['Actual Loops'] +
   (plan.Plans ?? []).reduce((sum, below) => sum + rowsRead(below), 0)
@@ -193,7 +193,7 @@ describe('batches', () => {
   })
 })
 
-/** Without the fields that rows do not store: when the last event was recorded, and whether it was a correction. */
+/** The account without the fields that rows do not store: when the last event was recorded, and whether it was a correction. */
 const asInRows = (account: Account): Account => ({
   ...account,
   recordedAtMs: 0,

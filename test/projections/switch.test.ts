@@ -156,11 +156,11 @@ describe('a rebuild that ends before its switch', () => {
   const leftRows = async (): Promise<number> =>
     (await house.pool.query<{ n: number }>(`select count(*)::integer as n from ${next}`)).rows[0]?.n ?? 0
 
-  // Each test leaves rows that equal the log, and no others.
+  // Each test leaves exactly the rows that follow from the log.
   beforeAll(async () => {
     await open()
     house.start()
-    // More than the rebuild folds while the live projector waits for the switch.
+    // Makes more calls than the rebuild folds while the live projector waits for the switch.
     await calls('before', 1_500)
     await untilProjected(house)
   })
