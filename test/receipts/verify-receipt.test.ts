@@ -1,6 +1,6 @@
 /**
- * The script that partners download. The trees, proofs and checkpoints follow the definitions in RFC 6962 and C2SP, without the
- * service's own code.
+ * Tests the script that partners download. The trees, proofs and checkpoints are made by the definitions in RFC 6962 and C2SP,
+ * without the service's own code.
  */
 import { createHash, generateKeyPairSync, sign } from 'node:crypto'
 import fc from 'fast-check'
@@ -111,7 +111,7 @@ describe('a receipt is invalid', () => {
         const at = place % text.length
         const other = text[at] === 'x' ? 'y' : 'x'
         const changed = `${text.slice(0, at)}${other}${text.slice(at + 1)}`
-        // The last bits of a base64 text may have no meaning, and another signer's line is ignored.
+        // Two changes have no effect: the last bits of a base64 text may have no meaning, and another signer's line is ignored.
         if (name === 'proof' && Buffer.from(changed, 'base64').equals(Buffer.from(text, 'base64'))) return
         const events = receipt.events.map((event, i) => (i === n ? { ...event, [name]: changed } : event))
         expect(() => verifyReceipt({ ...receipt, events }, key.verifierKey)).toThrow()
