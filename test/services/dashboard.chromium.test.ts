@@ -1,4 +1,4 @@
-/** Every page of the dashboard in a real Chromium: no console errors, no axe findings, nothing wider than the window. */
+/** Every page of the dashboard in a real Chromium has no console errors, no axe findings, and nothing wider than the window. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -47,7 +47,7 @@ afterAll(async () => {
 type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>
 let signedInCookies: Cookies | undefined
 
-/** Uses the form once, and its cookies for later windows, because an address can sign in only ten times a minute. */
+/** Signs in with the form once and reuses the cookies in later windows, because an address can sign in only ten times a minute. */
 const signIn = async (window: Window): Promise<void> => {
   const context = window.page.context()
   if (signedInCookies === undefined) {
@@ -59,7 +59,7 @@ const signIn = async (window: Window): Promise<void> => {
   await window.page.goto('/')
 }
 
-/** The routes in the table that have no name here: `GET /users/:user/disable` as `users-user-disable`. */
+/** Names for the routes in the table that `named` lacks: `GET /users/:user/disable` gets `users-user-disable`. */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
   const known = new Set(Object.values(named).map((path) => path.split('?')[0]))
   const pages = pageRoutes.map((route): [string, string] => [

@@ -16,7 +16,7 @@ afterAll(async () => {
   await hosts?.close()
 })
 
-/** Instances that belong to a single test, so that tests share neither sessions nor memory. */
+/** Instances of the validation that belong to a single test, so that tests share neither sessions nor memory. */
 const own: Validation[] = []
 const openOwn = async (options: Partial<Parameters<typeof openValidation>[0]> = {}): Promise<Validation> => {
   const opened = await openValidation({ ...hosts, ...options })

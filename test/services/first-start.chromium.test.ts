@@ -54,7 +54,7 @@ test('the first start leads from its password to a call that is plotted, priced 
     await page.goto('/')
     await steps.getByRole('link', { name: 'Issue a key' }).click()
     expect(new URL(page.url()).pathname).toMatch(/^\/organizations\/org_\w+\/key\/issue$/)
-    // Leaving a page interrupts its refresh.
+    // If the browser leaves a page while the page refreshes itself, it reports "Failed to fetch".
     expect(window.complaints().filter((said) => !said.includes('Failed to fetch'))).toEqual([])
   } finally {
     await chromium.close()

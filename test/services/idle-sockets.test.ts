@@ -1,4 +1,4 @@
-/** A stranger opens as many silent connections as a machine can, and other clients do not notice. */
+/** Other clients are served normally while a stranger opens as many silent connections as a machine can. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'

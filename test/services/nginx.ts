@@ -8,7 +8,7 @@ import { accepts, freePort, startProcess } from './mail/process.ts'
 export type Nginx = {
   /** nginx with TLS, directly in front of the service. */
   readonly secure: string
-  /** The same without TLS. */
+  /** nginx without TLS, directly in front of the service. */
   readonly plain: string
   /** nginx with TLS, in front of another nginx, which is in front of the service. */
   readonly twoHops: string

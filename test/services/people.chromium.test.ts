@@ -51,7 +51,7 @@ const wrongWith = async (page: Page, complaints: () => string[]) => {
   return found.said.length > 0 || found.beyond > 0 || found.axe.length > 0 ? found : null
 }
 
-// Must come before the first user, because after that the page no longer shows the commands to visitors.
+// Must run before the first user is created, because the page then no longer shows the commands to visitors.
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
   test('the sign-in page with first steps and a provider, an invitation and an invalid link are complete and without faults', async () => {
     const { page, complaints, close } = await chromium.open({ scheme, width })

@@ -1,4 +1,4 @@
-/** The reverse proxies in the deployment guide, with its exact configuration: the process to which each proxy sends a key's calls. */
+/** The process to which each reverse proxy in the deployment guide sends a key's calls, with the guide's exact configuration. */
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'

@@ -31,7 +31,7 @@ beforeAll(async () => {
   )
   boundKey = key.api_key
   await cliJson(['user', 'create', user], environment)
-  // As if the person had replaced the initial password.
+  // Simulates that the person has replaced the initial password.
   const pool = new pg.Pool({ connectionString: database.url, max: 1 })
   await putUser(pool, { name: user, password })
   await pool.end()
@@ -124,7 +124,7 @@ describe('the dashboard', () => {
   )
 
   test('without TLS shows no page and sets no cookie, even if the client claims HTTPS', async () => {
-    // All requests come from this machine, so the host name makes this one look remote.
+    // All requests come from this machine. The host name makes this request look as if it were for a remote machine.
     const host = 'dashboard.example.com'
     for (const headers of [{ host }, { host, 'x-forwarded-proto': 'https' }]) {
       const answer = await ask(`${pages.plain}/login`, client, { headers })

@@ -130,11 +130,11 @@ describe('while Redis is slow', () => {
     const limiter = await open(redis.url, 50)
     redis.freeze()
     try {
-      // The process's own counters decide every call, whether or not the call waited a moment for Redis.
+      // The process's own counters decide every call, including calls that waited a moment for Redis.
       expect(await passing(limiter, keyOf(10, 1_000), 30)).toBe(10)
       expect(limiter.shared()).toBe(false)
       expect(limiter.degradations()).toBe(1)
-      // Longer than a connection can be silent, so the connection is replaced in the meantime.
+      // The wait is longer than a connection can be silent, so the connection is replaced in the meantime.
       await sleep(6_000)
       expect(limiter.shared()).toBe(false)
     } finally {
@@ -206,7 +206,7 @@ describe('two real processes under load', () => {
     expect(passed).toBeGreaterThan(0.6 * perMinute)
     expect(passed).toBeLessThan(1.4 * perMinute)
   }
-  /** The shared limit that was used before, and one more limit in each of the two processes. */
+  /** Expects the shared limit that was used before, and one more limit in each of the two processes. */
   const expectOneLimitEach = (passed: number): void => {
     expect(passed).toBeGreaterThan(2 * perMinute)
     expect(passed).toBeLessThanOrEqual(3 * perMinute)
@@ -247,7 +247,7 @@ describe('two real processes under load', () => {
     return api_key
   }
 
-  /** Callers on both processes until stopped, and the answers from each process. */
+  /** Starts callers on both processes, which run until stopped, and counts the answers from each process. */
   const load = (apiKey: string) => {
     let stopped = false
     const statuses = services.map(() => new Map<number, number>())

@@ -12,7 +12,7 @@ import { type Person, signInFirst } from './chromium/people.ts'
 let house: Installation
 let chromium: Chromium
 let organization = ''
-/** How ada signs in after her first time. */
+/** Ada, with the password that she chose when she first signed in. */
 let ada: Person | undefined
 
 beforeAll(async () => {
@@ -26,7 +26,7 @@ afterAll(async () => {
 })
 
 const storyMs = 180_000
-/** The longest wait: more than any step takes, even on a busy machine. */
+/** The longest wait for a step, even on a busy machine. */
 const eventualMs = 30_000
 
 const link = (page: Page, name: string | RegExp) =>
@@ -57,7 +57,7 @@ const saved = async (page: Page, name: string): Promise<string> => {
   return file
 }
 
-/** People with an initial password choose their own. */
+/** Opens a window and signs the person in. A person with an initial password chooses a new one. */
 const open = async (person: Person): Promise<Window & { person: Person }> => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await window.page.context().grantPermissions(['clipboard-read', 'clipboard-write'])

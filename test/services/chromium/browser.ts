@@ -7,7 +7,10 @@ import { type BrowserContext, chromium, type Page } from 'playwright-core'
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 export type Screen = { readonly scheme: 'light' | 'dark'; readonly width: number }
-/** Two of the four combinations, because colours depend only on the scheme and the layout depends only on the width. */
+/**
+ * Two of the four combinations of scheme and width are enough, because colours depend only on the scheme and the layout only on
+ * the width.
+ */
 export const screens: readonly Screen[] = [
   { scheme: 'light', width: 1280 },
   { scheme: 'dark', width: 390 },
@@ -33,8 +36,6 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
   const contexts: BrowserContext[] = []
   return {
     open: async ({ scheme, width, script = true }) => {
-      // The browser inserts axe into pages despite their policy. axe has a separate context, so this one still shows what a
-      // page's policy refuses.
       const context = await browser.newContext({
         ...{ baseURL, colorScheme: scheme, viewport: { width, height: 900 } },
         javaScriptEnabled: script,
@@ -69,7 +70,7 @@ type Finding = { readonly id: string; readonly impact: string | null; readonly w
 
 /** The problems that axe finds on the current page. */
 export const axeFindings = async (page: Page): Promise<Finding[]> => {
-  // `evaluate` runs in the page despite its policy; an added script would not.
+  // `evaluate` runs code in the page despite the page's Content-Security-Policy; an added script would be blocked.
   await page.evaluate(axe)
   const findings =
     await page.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>

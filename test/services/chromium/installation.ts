@@ -28,7 +28,7 @@ export type Installation = {
   close(): Promise<void>
 }
 
-/** Another organization has so many events that a rebuild shows its progress while someone looks. */
+/** The events of a second organization. They are so many that a rebuild takes long enough to show its progress. */
 const eventsElsewhere = 60_000
 
 export const openInstallation = async (): Promise<Installation> => {
@@ -48,7 +48,7 @@ export const openInstallation = async (): Promise<Installation> => {
   }
 }
 
-/** The history before the service starts. Its own functions make it, so that calls can be in past months. */
+/** Writes the history before the service starts. It uses the service's own functions, so that calls can be in past months. */
 const peopled = async (variables: Readonly<Record<string, string>>) => {
   const logger = pino({ level: 'silent' })
   const foundation = await openFoundation(parseConfig(variables), { logger })

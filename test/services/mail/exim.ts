@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { greets, type ServerProcess, startProcess } from './process.ts'
 
-/** `configuration` is added to the settings for addresses and paths that every test's server needs. */
+/** Starts Exim. `configuration` is added to the settings for addresses and paths, which every test's server needs. */
 export const startExim = async ({
   address,
   port,

@@ -25,9 +25,9 @@ export const known = 'known'
 export const knownMax = 25
 /** Postgrey defers a client for this long. */
 export const greylistedSeconds = 1
-/** Longer than clients wait for a reply. */
+/** The delay of replies, which is longer than clients wait. */
 const tarpitSeconds = 20
-/** More MX records than fit into a datagram. */
+/** The number of MX records of one domain: more than fit into a datagram. */
 const exchangersMany = 60
 
 const zone = 'example.net'
@@ -67,7 +67,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('tarpit', recipients(`sleep ${tarpitSeconds}`, ours)),
     server('slow-greeting', { smtpd_delay_reject: 'no', smtpd_client_restrictions: 'sleep 3' }),
     server('tls-only', { smtpd_tls_security_level: 'encrypt' }),
-    // An obsolete version that clients no longer use.
+    // TLS in an obsolete version that clients no longer use.
     server('tls-only-old', { smtpd_tls_security_level: 'encrypt', smtpd_tls_mandatory_protocols: 'TLSv1' }),
     server('tls-old', { smtpd_tls_security_level: 'may', smtpd_tls_protocols: 'TLSv1' }),
     server('ascii', { smtputf8_enable: 'no' }),
@@ -172,7 +172,7 @@ const zoneRecords = (hosts: readonly string[], addressOf: AddressOf): string[] =
 /** Starts all servers. If one fails, stops the others and throws. */
 export const startMailHosts = async (): Promise<MailHosts> => {
   const port = await freePort()
-  // Another run of this test on the same machine needs a different network.
+  // The network is random, because a simultaneous run of this test on this machine needs a different one.
   const network = `127.${randomInt(16, 240)}.${randomInt(1, 250)}`
   const inNetwork: string[] = []
   const addressOf: AddressOf = (host) => {

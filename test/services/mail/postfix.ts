@@ -20,7 +20,7 @@ export type Postfix = ServerProcess & {
   connections(name: string): Promise<number>
 }
 
-/** `settings` apply to all servers. Needs root, because Postfix changes to its own user and others. */
+/** Starts Postfix. `settings` apply to all servers. Needs root, because Postfix switches to other users. */
 export const startPostfix = async ({
   port,
   resolver,
@@ -38,7 +38,7 @@ export const startPostfix = async ({
   try {
     const logFile = await layOut(directory, { port, resolver, settings, servers })
     const first = servers.find(({ postscreen }) => postscreen !== true)
-    // Not `start-fg`, because its master is not a child of this process and has its own process group.
+    // `start-fg` is not used, because its master is not a child of this process and has its own process group.
     run('postfix', ['-c', join(directory, 'etc'), 'check'])
     const postfix = await startProcess({
       command: join(run('postconf', ['-c', join(directory, 'etc'), '-h', 'daemon_directory']), 'master'),
@@ -86,14 +86,14 @@ const layOut = async (
   for (const each of [etc, spool, data, join(spool, 'etc')]) await mkdir(each, { mode: 0o755 })
   const { uid, gid } = userNamed('postfix')
   await chown(data, uid, gid)
-  // Its servers use this directory as their root, and so this resolver instead of the machine's.
+  // Postfix's servers use this directory as their root, so they use this resolver instead of the machine's.
   await writeFile(join(spool, 'etc', 'resolv.conf'), `nameserver ${resolver}\n`)
   await writeFile(join(spool, 'etc', 'hosts'), '127.0.0.1 localhost\n')
   const certificate = makeCertificate(etc)
   const logFile = join(directory, 'log')
   const main = {
     compatibility_level: '3.6',
-    // Otherwise each accepted recipient would wait a second for a queue manager that does not run.
+    // With a delay, each accepted recipient would wait a second for a queue manager that does not run.
     in_flow_delay: '0s',
     queue_directory: spool,
     data_directory: data,

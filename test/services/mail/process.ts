@@ -8,7 +8,7 @@ import { delimiter, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export type ServerProcess = {
-  /** Its output, from its standard streams and its log. */
+  /** The server's output, from its standard streams and its log. */
   log(): Promise<string>
   /** Ends the process and its children. Can be called twice. */
   close(): Promise<void>
@@ -17,10 +17,10 @@ export type ServerProcess = {
 const startDeadlineMs = 15_000
 const endDeadlineMs = 5_000
 const greetingDeadlineMs = 8_000
-/** The limit for its standard streams. If a server writes more, the rest is not needed. */
+/** The limit on the output kept of a server's standard streams. */
 const outputCharactersMax = 1_000_000
 
-/** Includes the folders for servers in Debian, because a test's PATH might lack them. */
+/** PATH with the folders for servers in Debian, which a test's PATH might lack. */
 const path = [process.env.PATH, '/usr/sbin', '/sbin'].join(delimiter)
 
 /** The full path of a command. A full path is returned unchanged. */
@@ -37,7 +37,7 @@ export const pathOf = (command: string): string => {
 
 /**
  * Starts a server in the foreground and in its own process group, and resolves once `ready` no longer throws. Throws an Error
- * with the server's log if the server ends before that, or takes longer than 15 s.
+ * with the server's log if the server ends first, or takes longer than 15 s.
  */
 export const startProcess = async ({
   command,

@@ -37,7 +37,7 @@ export type Judged = {
 
 export type Validation = {
   ask(email: string): Promise<Judged>
-  /** Runs the jobs that were requested so far. Returns whether each job learned something. */
+  /** Runs the retry jobs that were requested so far. Returns for each job whether it got a result. */
   runRetries(): Promise<boolean[]>
   status(): MailboxStatus
   close(): Promise<void>
