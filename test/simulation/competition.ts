@@ -18,7 +18,7 @@ const callsFromAfar = 10
 
 type Competing = {
   readonly seed: number
-  /** The distant process cannot notify the near one that it keeps losing. */
+  /** The distant process cannot notify the near process that its appends are in conflict again and again. */
   readonly untold?: boolean
   /** The near process never pauses long enough for the distant one. */
   readonly shortPauses?: boolean

@@ -46,7 +46,7 @@ const chosen = process.env.SIM_SEED
 const wide = process.env.SIM_SEEDS
 const operations = process.env.SIM_OPERATIONS
 const shorter: Simulated = operations === undefined ? {} : { operationsMax: Number(operations) }
-/** Each of these two has every kind of fault. Fences are rare: only about one seed in six has any. */
+/** Each of these two seeds has every kind of fault and a fence. Only about one seed in six has a fence. */
 const completeSeeds = [12, 22]
 const seedsOf = (): number[] => {
   const first = Number(chosen ?? 1)
@@ -126,7 +126,7 @@ describe('a process far from the log, next to a busy one', () => {
 
 /** A mistake must be found within this number of seeds. */
 const seedsMax = 100
-/** A small number, because the typical mistakes need no long history. */
+/** The operations per seed. The number is small, because the typical mistakes need no long history. */
 const operationsOfMistake = 400
 
 describe('a typical mistake is found', { shuffle: false }, () => {

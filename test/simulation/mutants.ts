@@ -6,7 +6,7 @@ import type { Mutant } from './simulation.ts'
 type Mistake = {
   readonly name: string
   readonly mutant: Mutant
-  /** The message of the check that finds it. */
+  /** The message of the check that finds the mistake. */
   readonly caughtBy: RegExp
 }
 
@@ -15,7 +15,7 @@ export const mistakes: readonly Mistake[] = [
     name: 'appends again at the new revision without looking for its own commands in the earlier events',
     caughtBy: /is charged at most once|no event id occurs twice/,
     mutant: {
-      // When pages of events are read for folding or searching, their events do not look as if they belong to a command.
+      // When pages of events are read for folding or searching, the events lose the ids by which they belong to a command.
       eventLog: (eventLog) => ({
         ...eventLog,
         read: async (stream, options) => {
@@ -96,7 +96,7 @@ export const mistakes: readonly Mistake[] = [
   },
   {
     name: 'believes that every successful append is its own',
-    // It continues with bytes that the ledger does not contain, and so concludes that the log was replaced.
+    // The ledger continues from bytes that are not in its stream, and so concludes that the log was replaced.
     caughtBy:
       /has the events that its caller got|was charged the amount that its caller got|the ledger verifies|comes to rest: .*(?:the event log is not|the ledger cannot be)/,
     mutant: {

@@ -1,6 +1,6 @@
 /**
  * A projector in the simulation: the real fold for key usage, over rows in memory. Rows and checkpoint are written in one step.
- * As a mistake, they are written one after the other, with an occasional crash in between.
+ * With the mistake `checkpointApart`, they are written one after the other, with an occasional crash in between.
  */
 
 import { keyUsage } from '../../projections/key-usage.ts'

@@ -1,7 +1,7 @@
 /**
  * The ledger protocol under a simulated network. Several processes use one log, with lost replies, lost requests, late and
- * duplicate arrivals, outages, crashes, and callers who retry. One seed determines time, randomness and every interleaving.
- * A failure prints the seed: SIM_SEED=<seed> plays it again.
+ * duplicate arrivals, outages, crashes, and callers who retry. The seed determines time, randomness and every interleaving. A
+ * failure prints the seed: SIM_SEED=<seed> plays it again.
  */
 import { hash } from 'node:crypto'
 import { type Logger, pino } from 'pino'
@@ -54,14 +54,14 @@ type Process = {
   readonly name: string
   readonly ledger: Ledger
   readonly eventLog: EventLog
-  /** Until then, the process neither sends nor receives. */
+  /** The time until which the process neither sends nor receives. */
   frozenUntilMs: number
   alive: boolean
   /** Whether it was shut down normally. It then logged the request ids of the calls that it still had to reverse. */
   stopped: boolean
   readonly owed: Set<string>
   outageUntilMs: number
-  /** During its outage, the network delays appends until some time afterwards. */
+  /** Whether the network delays the process's appends during an outage until some time after it. */
   held: boolean
   /** Callers that wait for the process, with a command or a query. */
   readonly waiting: Set<{ readonly command: boolean }>
@@ -269,10 +269,7 @@ export const simulate = async (
   }
 
   const processes = Array.from({ length: 2 + random.integer(3) }, startProcess)
-  /**
-   * The first organization is busy, the second is not. In the third, so little happens that a late append still finds its
-   * revision free.
-   */
+  /** The first organization is busy, the second is not. The third gets so few calls that a late append still finds its revision free. */
   const anyOrganization = (): string => {
     const [busy = '', calm = '', quiet = ''] = organizationIds
     const draw = random.next()
@@ -282,7 +279,7 @@ export const simulate = async (
 
   let longestMs = 0
   let overdueMs = 0
-  /** A process's answer, which arrives in bounded time unless the process is frozen or crashes. */
+  /** Waits for a process's answer, which arrives in bounded time unless the process is frozen or crashes. */
   const answered = async <Value>(
     process: Process,
     asked: Promise<Value>,
@@ -319,7 +316,7 @@ export const simulate = async (
     }
   }
 
-  /** The check before a call with a key is recorded. The append then requires that the call is paid if it was paid here. */
+  /** The check before a call with a key is recorded. If the check finds that the call can be paid, the append requires that it is paid. */
   const demandOf = async (
     process: Process,
     organizationId: string,
