@@ -103,7 +103,8 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     const events = (await house.eventsOf(partner.organizationId)).slice(before)
     const unpaid = events.filter(({ type, data }) => type === 'KeyUsed' && data.code === 'CREDIT_001')
     expect(unpaid.length).toBeGreaterThanOrEqual(60)
-    // More than 60 calls were refused in this minute, so further ones are only counted, and recorded together when the minute is over.
+    // More than 60 calls were refused in this minute, so further refusals are counted, and recorded in one event when the minute
+    // is over.
     for (let n = 0; n < 5; n++) expect((await house.lookup(partner, { ip: '81.2.69.1' })).status).toBe(402)
     const later = (await house.eventsOf(partner.organizationId)).slice(before + events.length)
     if (minute() === begunIn) expect(later).toEqual([])
@@ -179,7 +180,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
       effective_from: new Date(Date.now() + hourMs).toISOString(),
       rules: withPrice('1.000001'),
     })
-    // Processes receive books in order, so a process that prices calls by this book also has the later one.
+    // Processes receive books in the order of publication, so a process that prices calls by this book has also received `later`.
     const now = await house.publishPriceBook({
       effective_from: new Date(Date.now() - hourMs).toISOString(),
       rules: withPrice('1'),

@@ -41,7 +41,7 @@ const brokenLog = async (): Promise<() => Promise<void>> => {
   return once
 }
 
-/** Sends a lookup, and can show whether its answer has arrived yet. */
+/** Sends a lookup. The result tells whether its answer has arrived yet. */
 const watched = (partner: Partner, ip: string, headers: Record<string, string> = {}) => {
   const state: { answer: Answer | undefined } = { answer: undefined }
   const answer = send(`${house.apiUrl}/v1/ip/lookup`, {
@@ -70,7 +70,7 @@ describe('while the event log accepts nothing', () => {
     const log = await blockedLog()
     const calls = [places.london, '10.0.0.1', 'nonsense'].map((ip) => watched(partner, ip))
     await log.waiting()
-    // These answers show that the calls queued before them have had their turn.
+    // The answers to these calls show that the calls queued before them have been processed.
     for (let i = 0; i < 5; i++)
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': 'nobody' }, body: {} }),

@@ -1,4 +1,4 @@
-/** Decision 21, and mailboxes whose servers deferred us: where addresses are stored, and where they never are. */
+/** Decision 21, and mailboxes whose servers deferred us: the places where addresses are stored, and where they are never stored. */
 import pino from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
@@ -180,7 +180,7 @@ describe('decision 21: an address', () => {
       const headers = { 'idempotency-key': `address-${n}` }
       expect((await validate(house, partner, address, { headers })).status).toBe(200)
     }
-    // The fault is in the rest of the body. The refusal must not leak the address either.
+    // The fault is not in the address but elsewhere in the body. The refusal of this body must not leak the address either.
     await house.post(partner, path, { email, include_company_data: localPart })
     const poor = await emailPartner(house, { credits: '0' })
     expect((await validate(house, poor, email)).status).toBe(402)

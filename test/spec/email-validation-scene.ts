@@ -65,7 +65,7 @@ const openMailWorld = async (): Promise<MailWorld> => {
   }
 }
 
-/** SMTP_PORT is the same for all servers, so each server has its own address. */
+/** Forwards connections from an address and port to a server. SMTP_PORT is the same for all servers, so each server has its own address. */
 const openDoor = async ({ host, port, to }: { host: string; port: number; to: number }): Promise<Server> => {
   const door = createServer((socket) => {
     const inside = connect(to, '127.0.0.1')
@@ -103,7 +103,7 @@ export const mailHouse = (
   })
 }
 
-/** Accepts only these local parts. */
+/** A script for a mail server that accepts only these local parts. */
 export const mailboxes =
   (...known: string[]): NonNullable<SmtpScript['recipient']> =>
   (mailbox) =>

@@ -39,7 +39,7 @@ const only = (answers: readonly Answer[]): Answer => {
   return answer
 }
 
-/** Expects an error object, and no event in any ledger. */
+/** Expects an error object, and that no ledger got an event. */
 const expectUncalled = async (
   refusal: Parameters<typeof expectErrorObject>[1],
   request: () => Promise<Answer>,
@@ -374,7 +374,8 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and no
   })
 
   test.each([
-    // Node.js parses some of these although Fastify does not route them; others belong to other protocols or cannot be parsed.
+    // Node.js parses some of these methods although Fastify does not route them. The rest belong to other protocols or cannot be
+    // parsed.
     ...['TRACE', 'QUERY', 'DESCRIBE', 'BREW', 'get', 'X-_~!'],
   ])('%s is treated as a method too', async (method) => {
     const answer = only(
@@ -417,7 +418,7 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
       ),
     )
     expectErrorObject(answer, unreadable(400))
-    // The fact may be recorded after the answer, so a later call makes sure that it is in the log.
+    // The fact may be recorded after the answer. Once a later call is answered, the fact is in the log.
     expect((await house.whoami(own)).headers.get('credits-remaining')).toBe('1000')
     const events = await house.eventsOf(own.organizationId)
     expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])

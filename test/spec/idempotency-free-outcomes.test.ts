@@ -1,6 +1,6 @@
 /**
  * Decision 15: only a charge uses up an Idempotency-Key, so a free call can be repeated. A charged call is never charged again,
- * and buys one answer, not a subscription.
+ * but its key returns only the answer that was paid for, never newer data.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, until } from '../support/house.ts'
@@ -58,7 +58,7 @@ const known = (headline: string): UpstreamAnswer => ({
   body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
 })
 const nobody: UpstreamAnswer = { status: 404 }
-/** This is not a connection failure, so the service keeps asking the source. */
+/** An invalid answer. It is not a connection failure, so the service continues to send requests to the source. */
 const nonsense: UpstreamAnswer = { body: 'nonsense' }
 
 const headlineOf = ({ body }: AnswerAndFacts): unknown => Object(body.result).headline

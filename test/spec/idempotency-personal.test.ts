@@ -1,6 +1,6 @@
 /**
- * Decision 15 for answers with personal data, which are not stored. A repeated call returns only the person its Idempotency-Key
- * paid for, and free answers about that person use up no key.
+ * Decision 15 for answers with personal data, which are not stored. A repeated call returns only the person for whom its
+ * Idempotency-Key was charged. Free answers about that person use up no key.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -15,7 +15,7 @@ const dayMs = 24 * hourMs
 
 let upstream: ProfileUpstream
 let house: House
-/** This partner's calls change the cache. */
+/** A second partner, whose calls change the cache. */
 let bystander: Partner
 let people = 0
 let lid = ''
@@ -54,7 +54,7 @@ const aPartner = (credits: string): Promise<Partner> =>
 
 const urnOf = (of: string): string => `urn:profnet:person:${of}`
 
-/** Also waits until no fetch is running. */
+/** Requests a profile, and waits until no fetch is running. */
 const ask = async (
   partner: Partner,
   { id = lid, cached = false, key }: { id?: string; cached?: boolean; key?: string } = {},
@@ -160,7 +160,7 @@ describe('a call that was charged before its process died, and whose repetition 
     upstream.answers(() => known('Bought'))
     await ask(partner, { key: 'later' })
     await loseAnswers(house, partner)
-    // For a while, the purchased data cannot be read.
+    // Makes the purchased data unreadable for a while.
     await house.query(`update profile_keys set subject_id = 'away ' || subject_id`)
     expectNobody(await ask(partner, { key: 'later' }), '15')
     await house.query(`update profile_keys set subject_id = replace(subject_id, 'away ', '')`)
@@ -174,7 +174,7 @@ describe('a charge for a person’s data', () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Who was paid for'))
     expectCredits(await ask(partner, { key: 'bought' }), '5', '15')
-    // An hour later, within the same day, the name leads to another person.
+    // An hour later, on the same day, the name leads to another person.
     house.moveClock(hourMs)
     const other = String(Number(number) + 1_000_000)
     upstream.answers(() => known('Somebody else', { urn: other }))

@@ -98,7 +98,7 @@ describe('the same key and body repeated', () => {
         ),
         column,
       ).toEqual([{ different: 2 }])
-    // Simulates a row that was copied over the other organization's row.
+    // Simulates that one organization's row was copied over the row of another.
     await house.query(
       `update idempotent_calls set answer = (select answer from idempotent_calls where organization_id = $1)
         where organization_id = $2`,

@@ -48,7 +48,7 @@ export const rerate = (
   })
 }
 
-/** The refusal of a call that the balance does not cover. */
+/** The expected refusal of a call that the balance does not cover. */
 export const unpaid = (required: string, available: string): ExpectedRefusal => ({
   status: 402,
   error: 'payment_required',
@@ -56,7 +56,7 @@ export const unpaid = (required: string, available: string): ExpectedRefusal => 
   details: { required, available },
 })
 
-/** The refusal of a call because an outside system failed. */
+/** The expected refusal of a call because an outside system failed. */
 export const unavailable: ExpectedRefusal = {
   status: 503,
   error: 'service_unavailable',

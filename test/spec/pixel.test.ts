@@ -20,7 +20,7 @@ import { type Bare, bare, expectCredits, expectErrorObject, rateLimitsOf, ulid }
 let house: House
 beforeAll(async () => {
   house = await openHouse({ clock: 'movable' })
-  // This is far from the end of a day or month, so no period ends during a test.
+  // The time is far from the end of a day or month, so no period ends during a test.
   moveTo('2031-05-14T12:00:00.000Z')
 })
 afterAll(() => house?.close())

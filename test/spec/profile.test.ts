@@ -64,7 +64,7 @@ const aPartner = (options: PartnerOptions = {}): Promise<Partner> =>
     ...options,
   })
 
-/** The upstream's answers, by lid and by number. */
+/** The upstream's answers, by `lid` and by number. */
 const answers = new Map<string, () => UpstreamAnswer | Promise<UpstreamAnswer>>()
 let people = 0
 
@@ -90,11 +90,11 @@ const timesAsked = (id: string): number =>
 const ask = (by: Partner, body: unknown, headers?: Readonly<Record<string, string>>) =>
   house.post(by, path, body, headers)
 
-/** Afterwards, fetched data are in the cache and the next call joins no fetch. */
+/** Resolves when fetched data are in the cache and no fetch is running that the next call could join. */
 const settled = (): Promise<void> =>
   until('no fetch is running', async () => (await house.query('select 1 from profile_fetches')).length === 0)
 
-/** A person in the upstream's format, with dates as precise as they are known. */
+/** A person in the upstream's format, in which some dates lack the day or month. */
 const person = {
   firstname: 'Zorvina',
   lastname: 'Quillfeather',

@@ -1,4 +1,4 @@
-/** Behind a proxy, the client's address counts for a key's allow-list. Connections come from several loopback addresses. */
+/** Behind a proxy, a key's allow-list is compared with the client's address. Connections come from several loopback addresses. */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'

@@ -39,7 +39,7 @@ const expectDenied = (
   expect(state).toMatchObject({ limit, remaining: 0 })
   expect(answer.headers.get('retry-after')).toBe(String(state.resetSeconds))
   expect(answer.headers.get('credits-charged')).toBe('0')
-  // The refusal is counted, and recorded later with the others in its minute.
+  // The refusal is counted, and recorded later together with the other refusals in its minute.
   expect(answer.events).toEqual([])
   return state.resetSeconds
 }

@@ -1,4 +1,7 @@
-/** Log, read models and tariff agree about every call. After a change in one of them, reconciliation names the request. */
+/**
+ * The event log, the read models and the tariff agree about every call. After a change in one of them, reconciliation names the
+ * affected request.
+ */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'

@@ -1,4 +1,7 @@
-/** Decision 13 and ledger protocol rule 8, when a refusal would reveal something: only a caller who can pay learns whether a mailbox exists. */
+/**
+ * Decision 13 and ledger protocol rule 8: a refusal must not reveal a result, so only a caller who can pay learns whether a
+ * mailbox exists.
+ */
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
@@ -135,7 +138,7 @@ describe('the balance must cover the highest possible price of the call', () => 
   test('if the verdict is already unknown, no company is looked up, and no balance for it is needed', async () => {
     world.dns.set('servfail-widgets.com', 'MX', 'servfail')
     const partner = await emailPartner(house, { credits: '1' })
-    // A lookup would make the call fail.
+    // If the call looked up a company, it would fail.
     const giveBack = await takeCompaniesAway(house)
     try {
       const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 type Answer = { status: number; cookies: string[]; text: string }
 
-/** The client trusts only this certificate, under its name. */
+/** Sends a request. The client trusts only the certificate `ca`, under its name. */
 const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
   new Promise((resolve, reject) => {
     get(url, { ca, servername: 'pinned.test', agent: false }, (response) => {

@@ -47,7 +47,7 @@ test('an invalid header is ignored, and the answer is the same as without a head
   for (const broken of ['nonsense', `${traceparent}-more`, `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, '"']) {
     const answer = await house.lookup(partner, { ip: places.london }, { traceparent: broken })
     expect([answer.status, traces(answer.events)]).toEqual([200, [null, null]])
-    // The member is absent, so the bytes are the same as in earlier releases.
+    // Without a `traceparent` the member is absent, so the event has the same bytes as in earlier releases.
     for (const { metadata } of answer.events) expect(Object.keys(metadata)).not.toContain('trace_id')
   }
 })
