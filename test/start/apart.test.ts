@@ -1,4 +1,4 @@
-/** Processes that count rate limits separately are reported by name, with the remedy. */
+/** If processes count rate limits separately, a warning names them and the remedy. */
 import { expect, test, vi } from 'vitest'
 import { countingApart } from '../../src/administration/checks/database.ts'
 import { warnOfApart } from '../../src/start/app.ts'

@@ -268,7 +268,7 @@ describe('networks', () => {
     expect(networksOf(service('edge'))).toEqual(['edge'])
     expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
     expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
-    // Only the dashboard contacts an identity provider, so that file adds nothing else.
+    // Only the dashboard contacts an identity provider, so `docker-compose.oidc.yml` changes only the dashboard.
     expect(parse(read('src/dashboard/docker-compose.oidc.yml'))).toEqual({
       services: { dashboard: { networks: ['outside'] } },
     })
@@ -320,13 +320,13 @@ describe('networks', () => {
 })
 
 describe('the configuration', () => {
-  /** Read from the source, because zod does not show an object's members through `parseConfig`. */
+  /** The names are read from the source, because `parseConfig` does not expose the members of the zod schema. */
   const variables = [...read('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )
   /** Variables that Compose replaces with its own setup. */
   const elsewhere = [
-    // The ports inside are fixed, and Caddy serves TLS.
+    // The ports inside the containers are fixed, and Caddy serves TLS.
     ...['API_PORT', 'DASHBOARD_PORT', 'TLS_CERT', 'TLS_KEY'],
     // These files would have to be mounted.
     ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
