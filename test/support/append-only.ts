@@ -38,7 +38,7 @@ export const expectAppendOnly = async (service: string): Promise<void> => {
   await asking(service, async (client) => {
     for (const [statement, reason] of refused)
       await expect(client.query(statement), statement).rejects.toThrow(reason)
-    // The log owner's function must not write to a table that someone else put in place of the log's.
+    // A function that runs with the log owner's rights must not write to a temporary table that hides `log_head`.
     await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
     await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
     const { rows } = await client.query(

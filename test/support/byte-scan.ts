@@ -1,6 +1,6 @@
 /**
- * What an attacker can decrypt with every byte of a data directory, SECRET_KEY (and so the installation key), the remaining epoch
- * keys and the identifiers of the person they look for. Every text that might be sealed is tried with every key they can derive.
+ * Finds out what an attacker can decrypt who has a data directory, SECRET_KEY, the remaining epoch keys, and the identifiers of
+ * one person. Every text that might be sealed is tried with every key that the attacker can derive.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -26,12 +26,12 @@ const filesIn = async (dir: string): Promise<{ path: string; bytes: Buffer }[]> 
   return files
 }
 
-/** 32 bytes as base64url, sealed: a nonce, 43 characters, a tag, as base64url. */
+/** The length in base64url of a sealed 32-byte key: a nonce, the key's 43 characters and a tag. */
 const sealedKeyLength = 95
 
 /**
  * Returns the names of the targets that can be decrypted, plus `profile` if a profile in the event log contains `mark`. The keys
- * of `payloads` are contexts.
+ * of the map `payloads` are contexts.
  */
 export const openable = async (
   dir: string,
@@ -83,7 +83,7 @@ export const openable = async (
     for (const [run] of text.matchAll(/[\w-]{50,}/g)) {
       if (seen.has(run)) continue
       seen.add(run)
-      // In a page, the characters next to a value can look like part of it.
+      // In a database page, the bytes next to a value can look like part of the value.
       for (let at = 0; at + sealedKeyLength <= run.length && at < 64; at++)
         open(run.slice(at, at + sealedKeyLength), profileKeys, contexts, (payloadKey, context) => {
           const bytes = Buffer.from(payloadKey, 'base64url')

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { CallDocument } from '../../src/call/form.ts'
 
-/** For calls that exist only in a test. */
+/** Documents a call that exists only in a test. */
 export const someDocument: CallDocument = {
   operationId: 'someCall',
   summary: 'A call of a test',

@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A second throw-away certificate for the name `pinned.test`, with a different key. It is its own authority. */
+/** A second throw-away certificate for the name `pinned.test`, with a different key. It is self-signed. */
 export const renewedCertificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBmjCCAUGgAwIBAgIUQ6CI8ppJLMMgY+Lsftufdwi0dRYwCgYIKoZIzj0EAwIw

@@ -22,13 +22,16 @@ export type ZoneAnswer =
   | 'refused'
   | 'silence'
 
-/** By name, then type. Other names are NXDOMAIN, and other types have no data. A single answer applies to all types. */
+/**
+ * Answers by name, then by type. A name that is not listed is NXDOMAIN; a type that is not listed has no data. A single answer
+ * applies to all types of its name.
+ */
 export type Zones = Readonly<Record<string, ZoneAnswer | Readonly<Partial<Record<RecordType, ZoneAnswer>>>>>
 
 export type DnsServerDouble = {
-  /** `127.0.0.1:port`, as in DNS_SERVERS. */
+  /** The server's address as in DNS_SERVERS: `127.0.0.1:port`. */
   readonly address: string
-  /** All queries so far, in order, such as `MX example.test`; or only those equal to `only`. */
+  /** Returns all queries so far, in order, such as `MX example.test`. With `only`, returns those equal to it. */
   queries(only?: string): string[]
   /** Changes one answer for later queries. */
   set(name: string, type: RecordType, answer: ZoneAnswer): void
@@ -38,10 +41,10 @@ export type DnsServerDouble = {
 export type DnsServerOptions = {
   /** The TTL of records that have none of their own. */
   readonly ttlSeconds?: number
-  /** In the SOA of a negative answer. Null sends no SOA. */
+  /** The TTL in the SOA record of a negative answer. Null: the answer has no SOA record. */
   readonly negativeTtlSeconds?: number | null
   readonly delayMs?: number
-  /** UDP queries get a truncated answer, so the client retries over TCP. */
+  /** Whether UDP queries get a truncated answer, so that the client retries over TCP. */
   readonly truncate?: boolean
 }
 

@@ -6,7 +6,7 @@ import { type EpochKeys, openEpochKeys } from '../../src/guard/secrets/epoch-key
 
 export const secretKey = 'the secret key of a test, long enough to be one'
 
-/** The keys as one process sees them. */
+/** The key directory of one process. */
 export const processKeys = ({
   pool,
   dir,

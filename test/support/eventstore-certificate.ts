@@ -1,7 +1,4 @@
-/**
- * The throw-away certificate of the EventStoreDB double, valid for 127.0.0.1 and localhost for a hundred years. It is its own
- * authority.
- */
+/** The throw-away certificate of the EventStoreDB double, valid for 127.0.0.1 and localhost for a hundred years. It is self-signed. */
 export const doubleCertificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBrDCCAVGgAwIBAgIUGvlxY7CDAgEbZVvZrILqH4pdjR8wCgYIKoZIzj0EAwIw

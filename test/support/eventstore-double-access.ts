@@ -9,7 +9,7 @@ import type {
 import usersPb from '@eventstore/db-client/generated/users_pb.js'
 import type { handleUnaryCall, Metadata, Server, ServerWritableStream } from '@grpc/grpc-js'
 
-/** gRPC status codes. */
+/** The gRPC status codes that the double uses. */
 export const permissionDenied = 7
 export const unauthenticated = 16
 const notFound = 5

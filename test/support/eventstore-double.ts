@@ -40,7 +40,7 @@ import type {
 import { doubleCertificate } from './eventstore-certificate.ts'
 import { createAccess, type Users, unauthenticated } from './eventstore-double-access.ts'
 
-// The client's own copy of gRPC and of the Any type. They can be reached only through the client.
+// gRPC and the Any type are dependencies of the client package, so they are resolved from there.
 const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
 const grpc: typeof import('@grpc/grpc-js') = clientRequire('@grpc/grpc-js')
 const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = clientRequire(
@@ -79,10 +79,10 @@ type Committed =
  * - `lose-request`: not written, and no reply.
  * - `end-call`: written, and the call ends cleanly, with OK and without a reply.
  * - `cut`: written, and every connection is cut before the reply.
- * - `not-ready`, `busy`, `no-leader`: not handled, and reported as such.
+ * - `not-ready`, `busy`, `no-leader`: not handled, and the answer gives this reason.
  * - `server-timeout`: written, and answered with a timeout.
  * - `deny`: refused.
- * - `bad-request`: not written, and answered as unreadable.
+ * - `bad-request`: not written, and the answer says that the request is invalid.
  * - `hide-actual`: if the append conflicts, the server does not report the actual revision.
  * - a number: written, and answered after that many milliseconds.
  */
@@ -100,7 +100,7 @@ export type DoubleAppendFault =
   | 'hide-actual'
   | number
 
-/** Probabilities per append, and intervals. The same seed makes the same choices. */
+/** The probabilities of faults per append, and the intervals between faults. A seed always produces the same choices. */
 export type RandomFaults = {
   readonly seed: number
   readonly dropReplies?: number
@@ -121,16 +121,16 @@ export type EventStoreDoubleOptions = {
   readonly port?: number
   /** 23.10 answers "Error" for every position without an event. 24.10, the default, answers "Error" for some and "InvalidPosition" for others. */
   readonly version?: '23.10' | '24.10'
-  /** The server writes one of its own events after this many others; 0 for none. */
+  /** The server writes an event of its own after this many events of clients; 0 for none. */
   readonly systemEventEvery?: number
   /** Servers before 23.10 never report that a subscription has caught up. */
   readonly saysCaughtUp?: boolean
   readonly maxAppendSize?: number
-  /** How long it takes to replicate a write. Only then is the write answered. Default: one turn of the event loop. */
+  /** The time to replicate a write, after which the write is answered. Default: one turn of the event loop. */
   readonly replicationMs?: number
   /** The server abandons a write after this time, and answers "timeout". */
   readonly writeTimeoutMs?: number
-  /** How long the very first append takes on a server that has just started. */
+  /** The duration of the first append after the server has started. */
   readonly coldMs?: number
   readonly random?: RandomFaults
   /**
@@ -179,17 +179,17 @@ export type EventStoreDouble = {
    */
   alter(stream: string, revision: number, part: 'data' | 'metadata', change: (text: string) => string): void
   cutConnections(): void
-  /** Ends all faults: random ones, and those of `onAppend` and `troubleAt`. */
+  /** Ends all faults: random faults, and those that `onAppend` and `troubleAt` cause. */
   calm(): void
   /** Ends every subscription normally, with OK. */
   endSubscriptions(): void
   /** Closes all connections and accepts no new ones. */
   refuse(): Promise<void>
   accept(): Promise<void>
-  /** The server stays connected and receives everything, but does not work or answer until `speak`. */
+  /** The server stays connected and receives requests, but does not process or answer them until `speak`. */
   silence(): void
   speak(): void
-  /** Cuts every connection and clears the recently seen ids, which are not on disk. */
+  /** Cuts every connection and clears the recently seen ids, which a real server does not write to disk. */
   restart(): Promise<void>
   /** Stops, is restored from a copy made when the log ended at `position`, and starts again. */
   restore(position: bigint): Promise<void>
@@ -263,7 +263,7 @@ export const startEventStoreDouble = async (
     if (outcome.kind === 'written') {
       const place = `${append.stream}@${outcome.revision}`
       if (outcome.again === true && replicating.has(place)) {
-        // The server logs: "Dropping idempotent write, since the original write has not yet been replicated".
+        // A real server logs: "Dropping idempotent write, since the original write has not yet been replicated".
         await sleep(writeTimeoutMs)
         return reply.say('server-timeout', false)
       }
@@ -347,7 +347,7 @@ export const startEventStoreDouble = async (
     const send = async (response: ReadResp): Promise<void> => {
       if (silent) await spoken.promise
       if (call.cancelled || call.destroyed) return
-      // The gRPC call would buffer sixteen messages of any size; a real server does not.
+      // The Node.js gRPC library would buffer sixteen messages of any size, but a real server does not.
       const large = (response.getEvent()?.getEvent()?.getData_asU8().length ?? 0) > largeBytes
       const written = Promise.withResolvers<void>()
       if (call.write(response, large ? () => written.resolve() : undefined) && !large) return
@@ -378,7 +378,7 @@ export const startEventStoreDouble = async (
     const position = place === undefined ? null : BigInt(place.getCommitPosition())
     if (double.troubleAt?.(position) === true) return 'Error'
     if (position === null || log.isPlace(position)) return undefined
-    // For some positions without an event 24.10 reports "InvalidPosition", for others "Error", depending on the bytes there.
+    // For a position without an event, 24.10 reports "InvalidPosition" or "Error", depending on the bytes at that position.
     return version === '23.10' || position % 3n === 0n ? 'Error' : 'InvalidPosition'
   }
 
@@ -459,7 +459,7 @@ export const startEventStoreDouble = async (
     socket.setNoDelay(true)
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.delete(socket))
-    // A plain HTTP client, such as a health check.
+    // The client uses plain HTTP, for example for a health check.
     if (socket instanceof TLSSocket && socket.alpnProtocol === 'http/1.1')
       return void socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
     injector.injectConnection(socket)
@@ -633,7 +633,7 @@ const createLog = ({
   }
   if (systemEventEvery > 0 && all.length === 0) for (let n = 0; n < 3; n++) writeSystemEvent()
 
-  /** Decides as the server's index writer does. */
+  /** Decides whether to write, by the rules of the server's index writer. */
   const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
     const size = events.reduce(
       (sum, { type, data, metadata }) => sum + 2 * type.length + data.length + metadata.length,
@@ -658,7 +658,7 @@ const createLog = ({
         const repeated = events.length > 0 && events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
         return repeated ? known(at + events.length) : { kind: 'wrong', current }
       }
-      // At the current revision, the server does not compare ids.
+      // If the expected revision is the current one, the server does not compare ids.
     }
     const last = write(stream, events).at(-1)
     sinceSystemEvent += events.length
@@ -739,7 +739,7 @@ const createLog = ({
     },
     at: (index: number): StoredEvent | undefined => all[index],
     isPlace: (position: bigint): boolean => all[indexAt(position)]?.position === position,
-    /** The existing events that a read requests. */
+    /** Returns the existing events that a read requests. */
     find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' => {
       const toFront = asked.getReadDirection() === 1
       const stream = asked.getStream()
@@ -789,7 +789,7 @@ const proposed = (message: BatchAppendReq.ProposedMessage | AppendReq.ProposedMe
   id: message.getId()?.getString() ?? '',
   type: message.getMetadataMap().get('type') ?? '',
   contentType: message.getMetadataMap().get('content-type') ?? '',
-  // Copied, because the bytes are a view of the whole request.
+  // The bytes are copied, because they are a view of the whole request.
   data: Uint8Array.from(message.getData_asU8()),
   metadata: Uint8Array.from(message.getCustomMetadata_asU8()),
 })
@@ -945,7 +945,7 @@ const filtered = (filter: ReadReq.Options.FilterOptions, event: StoredEvent): bo
     : new RegExp(regex).test(text)
 }
 
-/** Emits the error, because the client would wait forever if the call were destroyed. */
+/** Fails the call by emitting an error. If the call were destroyed, the client would wait forever. */
 const fail = (
   call: ServerWritableStream<ReadReq, ReadResp>,
   code: number,
@@ -992,7 +992,7 @@ const addDiscovery = (
   })
 }
 
-/** Mulberry32: small, fast, and the same on every platform. */
+/** The random generator Mulberry32: small, fast, and with the same results on every platform. */
 const seeded = (seed: number) => {
   let state = seed >>> 0
   return (): number => {

@@ -137,7 +137,7 @@ const askErrors = async ({ house, tester, recording }: Asking): Promise<Answer> 
   const once = { 'idempotency-key': 'order-1881' }
   await house.lookup(tester, { ip: '192.0.2.1' }, once)
   await post('IDEMP_001', lookup, { ip: '192.0.2.2' }, tester, once)
-  // On a fast machine, the tester has already made its ten validations for this second.
+  // On a fast machine, the test key has already used its ten validations for this second.
   const quick = await house.key(organizationId, {
     permissions: ['email_validation'],
     limits: { email_validations_per_second: 1_000 },

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { cli } from './service.ts'
 import { type Call, get, type Hosts, make, post, type Use, type Variables } from './used-installation.ts'
 
-/** Expectations that hold for a used installation (`used-installation.ts`), wherever it was moved and however old it is. */
+/** Expectations for a used installation (`used-installation.ts`), even after it was moved or upgraded. */
 
 /** Every verification command succeeds. */
 export const expectProved = async (variables: Variables): Promise<void> => {
@@ -22,8 +22,8 @@ const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
 /**
- * Keys, repeated calls, the erased person, the user and the token still work as before. Data that expires is checked only before
- * its expiry: answers are kept for 24 hours, a rotated key works for 89 days.
+ * Keys, repeated calls, the user and the token still work as before, and the erased person is still erased. Data that expires is
+ * checked only before its expiry: answers are kept for 24 hours, and a rotated key works for 89 days.
  */
 export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use): Promise<void> => {
   const ageMs = Date.now() - Date.parse(use.endedAt)
@@ -43,7 +43,7 @@ export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use)
   expect(await statusOf(use.revokedKey, get('/whoami', 'dashboard'))).toBe(401)
   const gone = await make(hosts, use.apiKey, post('/v1/profnet/profile', { id: use.erasedPerson }))
   expect(JSON.stringify(gone.answer)).not.toContain('Quillfeather')
-  // The command line acts as the token's owner. An unknown token would be refused first.
+  // The command line acts as the token's owner. A command with an unknown token would be refused.
   const asAda = await cli(['credits', 'grant', use.otherId, '1', '--dry-run'], {
     ...variables,
     OPERATOR_TOKEN: use.operatorToken,

@@ -1,8 +1,8 @@
-/** A browser without scripts, over HTTP: it stores cookies and submits the dashboard's forms. */
+/** An HTTP client that acts like a browser without scripts: it stores cookies and submits the dashboard's forms. */
 export type Forms = {
-  /** The header with all its cookies. */
+  /** Returns a Cookie header with all stored cookies. */
   cookie(): string
-  /** Opens a page and submits a form of it to `path`. Throws unless the answer leads to another page. */
+  /** Opens a page and submits its form for `path`. Throws unless the answer is a redirect. */
   submit(page: string, path: string, fields: Readonly<Record<string, string>>): Promise<void>
 }
 

@@ -1,6 +1,6 @@
 /**
- * One PostgreSQL server for the whole run, in memory if there is enough, fast instead of durable. It contains the template
- * databases that tests clone.
+ * One PostgreSQL server for the whole test run, with the template databases that tests clone. Its settings make it fast but not
+ * durable, and its files are in memory if there is enough of it.
  */
 import { existsSync } from 'node:fs'
 import { access, constants, mkdtemp, readdir, readFile, rm, stat, statfs } from 'node:fs/promises'
@@ -15,7 +15,7 @@ import { prepareProjections } from '../../src/projector/tables.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Superuser connection to the run's server. Tests do not use its database `enrichment`. */
+    /** The URL of the run's server, for a superuser. Tests do not use its database `enrichment`. */
     postgresUrl: string
     /** The databases that tests clone. They accept no connections. */
     postgresTemplates: Templates
@@ -31,7 +31,7 @@ export type Templates = {
   readonly separated: string
 }
 
-/** Loses data only on a power failure, which ends the test run anyway. */
+/** With these settings, data is lost only on a power failure, which ends the test run anyway. */
 const fast = {
   fsync: 'off',
   synchronous_commit: 'off',
@@ -58,14 +58,17 @@ const templates: Templates = {
 /** The service's role, if a test separates it from the owner. Migrations grant it rights, so it must exist. */
 const serviceRole = 'test_service'
 
-/** Linux stores files here in memory. In a container the default size is 64 MB, which is too small. */
+/** Linux keeps the files of this directory in memory. In a container its default size is 64 MB, which is too small. */
 const memoryDir = '/dev/shm'
 export const prefix = 'enrichment-test-'
 const memoryBytesMin = 4 * 1024 ** 3
 
 const leftAfterMs = 3_600_000
 
-/** Files that a killed run left in memory would stay until a reboot. The files of a running server are not removed. */
+/**
+ * Removes the files that killed runs left in memory, because they would stay until a reboot. The files of a running server are
+ * not removed.
+ */
 const removeLeft = async (): Promise<void> => {
   for (const name of await readdir(memoryDir)) {
     if (!name.startsWith(prefix)) continue
@@ -78,7 +81,7 @@ const removeLeft = async (): Promise<void> => {
   }
 }
 
-/** Creating a database is several times faster in memory, and the tests create hundreds. */
+/** Returns the fastest directory for database files. The tests create hundreds of databases, which is several times faster in memory. */
 export const fastestDir = async (): Promise<string> => {
   try {
     await access(memoryDir, constants.W_OK)

@@ -1,6 +1,6 @@
 /**
- * The whole service in this process: its own database, both hosts on free ports over real sockets, and every partner's ledger as
- * read from the event log.
+ * The whole service in this process: its own database, both hosts listening on free ports, and every partner's ledger as read
+ * from the event log.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
@@ -70,7 +70,7 @@ export type AnswerAndFacts = Answer & {
 export type Question = {
   readonly method?: string
   readonly path?: string
-  /** Default: the API host. */
+  /** The host that gets the request. Default: the API host. */
   readonly on?: 'api' | 'dashboard'
   readonly headers?: Readonly<Record<string, string>>
   /** Text is sent unchanged, other values as JSON. */
@@ -84,7 +84,7 @@ export type House = {
   readonly foundation: Foundation
   readonly config: Config
   readonly app: App
-  /** Simulates a second process of this installation: an API process over the same foundation, except for the given parts. */
+  /** Simulates a second process of this installation: an API process that shares the foundation, except for the given parts. */
   another(own?: {
     readonly config?: Partial<Config>
     readonly foundation?: Partial<Foundation>
@@ -94,7 +94,7 @@ export type House = {
   /** Another key for the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
-  /** Every event of the log, in all streams. */
+  /** Returns every event of the log, from all streams. */
   recorded(): Promise<RecordedEvent[]>
   /** Sends a request with the partner's key. If calls of one organization overlap, their `events` are mixed. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
@@ -113,9 +113,9 @@ export type House = {
   projected(): Promise<void>
   /** Advances all clocks of this process; only with `clock: 'movable'`. A negative value sets the time of day back. */
   moveClock(ms: number): void
-  /** Sets the time of day this much later (or earlier, if negative), as if no time had passed. */
+  /** Changes the time of day by this much, without letting time pass for other clocks. A negative value sets it back. */
   setClock(ms: number): void
-  /** Blocks appends only. */
+  /** Blocks appends, but not reads. */
   blockLog(): Promise<BlockedLog>
   /** Makes appends fail, as with a full disk, until the returned function is called. */
   breakLog(): Promise<() => Promise<void>>
@@ -126,7 +126,7 @@ export type House = {
 }
 
 export type BlockedLog = {
-  /** Resolves when an append is blocked. */
+  /** Resolves when an append is waiting for the block to end. */
   waiting(): Promise<void>
   /** Cuts the connection of the blocked append, so its writer cannot know the outcome. */
   cut(): Promise<void>
@@ -156,7 +156,7 @@ const munich: MmdbValue = {
   postal: { code: '80331' },
   subdivisions: [{ iso_code: 'BY', names: { en: 'Bavaria' } }],
 }
-/** Every string is empty. Only the country is known. */
+/** A record in which only the country is known; every other string is empty. */
 const canadaOnly: MmdbValue = {
   city: { names: { en: '' } },
   continent: { code: '', names: { en: '' } },
@@ -171,18 +171,18 @@ export const places = {
   london: '81.2.69.142',
   munich: '5.1.80.7',
   countryOnly: '24.48.0.1',
-  /** In the file, without a country. */
+  /** An address with a record that has no country. */
   nowhere: '62.1.1.1',
-  /** Not in the file. */
+  /** An address without a record. */
   unknown: '9.9.9.9',
-  /** Private, and yet in the file. */
+  /** A private address that has a record. */
   private: '10.1.2.3',
   londonIPv6: '2a02:c7c:1::7',
 } as const
 
 /**
- * The networks are wide, because a start looks for a thousand addresses of each family that have a record. With few records, that
- * search takes almost half of the processor time of a start.
+ * The networks are wide, because at its start the service searches for a thousand addresses of each family with a record. If few
+ * addresses had a record, that search would take almost half of the processor time of a start.
  */
 const fixture = (): Buffer =>
   writeMmdb({
@@ -203,7 +203,7 @@ const fixture = (): Buffer =>
     },
   })
 
-/** Writes a small file of locations to the directory. Opening the package's own file takes half a second of processor time. */
+/** Writes a small location database to the directory, because opening the package's own file takes half a second of processor time. */
 export const writeCityFile = async (directory: string): Promise<string> => {
   const path = join(directory, 'city.mmdb')
   await writeFile(path, fixture())
@@ -251,7 +251,7 @@ export const send = async (
   const response = await fetch(url, {
     method,
     headers: { ...headers },
-    // Bytes, because fetch adds a content type to a string.
+    // The body is sent as bytes, because fetch adds a content type to a string.
     body: text === null ? null : new TextEncoder().encode(text),
   })
   const answered = await response.text()
@@ -280,7 +280,8 @@ export const openRaw = (url: string): RawConnection => {
     ended ??= true
     look()
   })
-  // If a server closes before it has read everything, the connection is reset. The bytes it has sent still count.
+  // If a server closes before it has read everything, the connection is reset. The bytes that the server sent before are still
+  // used.
   socket.on('error', (error) => {
     ended ??= error
     look()
@@ -317,7 +318,7 @@ export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): P
   }
 }
 
-/** The complete answers in the received text. Our service does not send chunked answers; a chunked answer would have an empty text. */
+/** The complete answers in the received text. A chunked answer would get an empty text, but our service sends none. */
 const answersIn = (received: string): Answer[] => {
   const answers: Answer[] = []
   for (let rest = received; ; ) {
@@ -351,13 +352,13 @@ export const openHouse = async ({
 }: {
   clock?: 'real' | 'movable'
   host?: string
-  /** Additional variables, or replacements for defaults. */
+  /** Environment variables that are added to the defaults or replace them. */
   environment?: Readonly<Record<string, string>>
   logger?: Logger
   /** Replacements for the service's own capabilities. */
   capabilities?: readonly AnyCapability[]
 } = {}): Promise<House> => {
-  // Must run before any module stores a reference to Date.
+  // This must run before any module stores a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
   const database = await preparedDatabase({ separated: true })
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
@@ -422,7 +423,7 @@ const createHouse = ({
       throw error
     })
 
-  /** Assertions wait even on a busy machine; only requests have deadlines. */
+  /** Retries while the log is unavailable, so that assertions also succeed on a busy machine. */
   const read = async (organizationId: string, options: ReadOptions): Promise<RecordedEvent[]> => {
     for (const end = performance.now() + conditionDeadlineMs; ; ) {
       try {

@@ -6,7 +6,10 @@ import Provider from 'oidc-provider'
 
 export type TestProvider = {
   readonly issuer: string
-  /** Signs a person in and consents, starting from the address to which the dashboard redirected the browser. Returns the redirect back. */
+  /**
+   * Signs a person in and consents, starting from the address to which the dashboard redirected the browser. Returns the address
+   * of the redirect back to the dashboard.
+   */
   signIn(authorizationUrl: string, account: string): Promise<URL>
   close(): Promise<void>
 }

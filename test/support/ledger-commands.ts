@@ -29,7 +29,7 @@ export const command = <Asked extends Instruction>(
   ...more,
 })
 
-/** Costs one credit if the IP was located. */
+/** A call that costs one credit if the IP address was located. */
 export const call = (key: string, more: Partial<Envelope> = {}, facts: CallFacts = located) =>
   command(
     key,
@@ -37,7 +37,7 @@ export const call = (key: string, more: Partial<Envelope> = {}, facts: CallFacts
     more,
   )
 
-/** Grants credits that do not expire. */
+/** A command that grants credits without an expiry. */
 export const grantOf = (credits: string) =>
   ({ kind: 'grant', amount: parseCredits(credits), priority: 100, expiresAt: null, reason: 'test' }) as const
 

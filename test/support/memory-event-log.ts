@@ -1,6 +1,6 @@
 /**
- * A double of the event log that fulfils the port's guarantees in memory and fails on demand. It tests code that uses the port,
- * never an engine. One double is one log. Each process under test gets its own client, with its own faults.
+ * A double of the event log that fulfils the port's guarantees in memory and fails on demand. It is for testing code that uses
+ * the port, never for testing an engine. Each process under test gets its own client of the double, with its own faults.
  */
 import {
   AppendConflict,
@@ -30,8 +30,8 @@ export type AppendAttempt = {
  * The outcome of one append.
  * - `lose-reply`: written, but no reply arrives.
  * - `lose-request`: not written, and no reply arrives.
- * - `late`: no reply arrives, and a copy is still on its way: `deliverLate` lets it arrive.
- * - `duplicate`: written and answered, and a second copy is still on its way.
+ * - `late`: not written, and no reply arrives. The request is still on its way until `deliverLate`.
+ * - `duplicate`: written and answered. A second copy of the request is still on its way until `deliverLate`.
  * - `unavailable`: refused, not written.
  */
 export type AppendFault = 'lose-reply' | 'lose-request' | 'late' | 'duplicate' | 'unavailable'
@@ -46,13 +46,13 @@ export type ClientFaults = {
 }
 
 export type MemoryEventLog = {
-  /** A new client, for one process. */
+  /** Returns a new client, for one process. */
   client(name: string, faults?: ClientFaults): EventLog
   /** Every append by any client, in order. */
   readonly attempts: readonly AppendAttempt[]
-  /** Appends whose copy is still on its way. */
+  /** Appends with a request that is still on its way. */
   readonly late: readonly AppendAttempt[]
-  /** Delivers the oldest copy, or the given one. Returns whether this delivery wrote it. */
+  /** Delivers the oldest late request, or the given one. Returns whether this delivery wrote the events. */
   deliverLate(attempt?: AppendAttempt): boolean
   /** Restores the log from a copy made when it had this many events. Later events are lost. */
   restore(count: number): void
@@ -70,8 +70,8 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
   const waiting = new Set<() => void>()
 
   /**
-   * The engine itself: it appends all events or none, and only at the expected revision. Repeating the same ids at the same
-   * revision always succeeds.
+   * The engine itself: it appends all events or none, and only at the expected revision. Repeating an append with the same ids at
+   * the same revision always succeeds.
    */
   const place = ({ stream, expected, events }: AppendAttempt): { revision: number; written: boolean } => {
     const standing = streams.get(stream) ?? []
@@ -133,7 +133,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         try {
           place(attempt)
         } catch {
-          // Refused, but the caller never receives the refusal.
+          // The append was refused, but the caller never receives the refusal.
         }
         throw new UnknownOutcome(`${name}: the reply was lost`)
       }

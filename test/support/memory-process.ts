@@ -1,4 +1,4 @@
-/** A process of the service, reduced to its ledgers: a client of a log in memory, and its own ledger. */
+/** A process of the service, reduced to a client of a log in memory and its own ledger. */
 import { pino } from 'pino'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { EventLog } from '../../src/event-log/port.ts'

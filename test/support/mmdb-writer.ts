@@ -1,7 +1,7 @@
 /**
  * Writes small MaxMind DB files, so that tests define the records they need instead of shipping binaries.
  *
- * Numbers become doubles, like coordinates; equal record objects share one place in the data section.
+ * All numbers are written as doubles. A record object that several networks use is written to the data section once.
  * Format: maxmind.github.io/MaxMind-DB.
  */
 
@@ -9,13 +9,13 @@ export type MmdbValue = string | number | boolean | MmdbValue[] | { [key: string
 
 export type MmdbSource = {
   ipVersion: 4 | 6
-  /** Address and prefix length, `81.2.69.0/24`; IPv4 networks in an IPv6 file go below `::/96`. */
+  /** Records by network, such as `81.2.69.0/24`. In an IPv6 file, IPv4 networks are placed below `::/96`. */
   networks: Record<string, MmdbValue>
   /** Networks that get a node without any record, as some writers create for reserved networks. */
   barren?: string[]
   recordSize?: 24 | 28 | 32
   databaseType?: string
-  /** Seconds since the epoch. */
+  /** The build time in seconds since 1970. */
   buildEpoch?: number
 }
 
@@ -176,7 +176,7 @@ function uint(type: number, value: number): Buffer {
   return Buffer.concat([control(type, bytes.length), bytes])
 }
 
-/** The control byte or bytes of a value of `type`, for sizes below 65,821. */
+/** The control bytes of a value of `type`, for sizes below 65,821. */
 function control(type: number, size: number): Buffer {
   const short = size < 29 ? size : size < 285 ? 29 : 30
   const head = type > 7 ? [short, type - 7] : [(type << 5) | short]

@@ -29,7 +29,7 @@ export type OtlpReceiver = {
   /** The request bodies, concatenated in order. */
   text(): string
   readonly requests: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
-  /** Accepts requests but no longer answers them. */
+  /** From now on, accepts requests but does not answer them. */
   hang(): void
   close(): Promise<void>
 }

@@ -10,9 +10,9 @@ import { keyDirOf } from './key-dir.ts'
 import { cutLog } from './segments.ts'
 
 export type TestDatabase = {
-  /** Superuser connection to the caller's own database. */
+  /** The URL of the caller's own database, for a superuser. */
   url: string
-  /** The same database as the service's role, once a foundation has been opened with both URLs. */
+  /** The URL of the database for the service's role. It works once a foundation has been opened with both URLs. */
   serviceUrl: string
   /** The directory of the keys for sealed data. It is created with the first key. */
   keyDir: string
@@ -21,16 +21,16 @@ export type TestDatabase = {
 }
 
 /**
- * A fresh database with every migration applied and no rows. Creating it takes some tens of milliseconds; usually one per test
- * file. Throws if the run was started without `test/vitest.config.ts`, whose global setup starts the server.
+ * A fresh database with every migration applied and no rows. Creating it takes a few dozen milliseconds; most test files create
+ * one. Throws if the run was started without `test/vitest.config.ts`, whose global setup starts the server.
  */
 export async function testDatabase(): Promise<TestDatabase> {
   return await createTestDatabase(inject('postgresTemplates').migrated)
 }
 
 /**
- * A database that also has the tables of the read models, as after the first start of a service, either as the superuser or with
- * a role of its own. Starts without those tables are tested with `testDatabase()`.
+ * A database that also has the tables of the read models, as after the first start of a service. With `separated`, the service
+ * has its own role; otherwise it is the superuser. Starts without those tables are tested with `testDatabase()`.
  */
 export async function preparedDatabase({ separated = false } = {}): Promise<TestDatabase> {
   const templates = inject('postgresTemplates')
@@ -45,7 +45,7 @@ export async function emptyDatabase(): Promise<TestDatabase> {
 async function createTestDatabase(template: string): Promise<TestDatabase> {
   const admin = asAdmin()
   const name = `test_${process.pid}_${randomBytes(4).toString('hex')}`
-  // Copying the files costs a fifth of the alternative, which writes every page to the write-ahead log.
+  // Copying the files takes a fifth of the time of the default strategy, which writes every page to the write-ahead log.
   await admin.query(`create database ${name} template ${template} strategy file_copy`)
   // A clone does not inherit its template's settings. A foundation would set the same values.
   if (template !== 'template0')
@@ -70,7 +70,7 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
 
 /**
  * The server closes connections shortly after their pool has ended. If the database were dropped earlier, they would fail with an
- * error that no code handles. Connections that remain after the wait are ended by force.
+ * error that no code handles. Connections that remain after this wait are ended by force.
  */
 async function left(admin: pg.Pool, name: string): Promise<void> {
   for (const until = performance.now() + leavingMs; performance.now() < until; await sleep(10)) {
@@ -89,7 +89,7 @@ function asAdmin(): pg.Pool {
   if (url === undefined) throw new Error('No test server. Run: vitest run --config test/vitest.config.ts')
   if (admin === undefined) {
     admin = new pg.Pool({ connectionString: url, max: 2, idleTimeoutMillis: 0, allowExitOnIdle: true })
-    // The server stops before this process does.
+    // The server stops before this process ends, so this connection breaks.
     admin.on('error', () => undefined)
   }
   return admin

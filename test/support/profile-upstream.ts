@@ -1,4 +1,4 @@
-/** A source of profiles on the loopback with scripted answers, including misbehaviour. */
+/** A source of profiles on the loopback with scripted answers, including invalid ones. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
@@ -17,7 +17,7 @@ export type UpstreamAnswer =
   | 'endless'
 
 export type ProfileUpstream = {
-  /** Without a trailing slash. */
+  /** The address of the source, without a trailing slash. */
   readonly url: string
   readonly requests: readonly UpstreamRequest[]
   /** Sets the answers. The n-th request after this call, counted from 0, gets the n-th answer of the function. */

@@ -67,7 +67,7 @@ export const createRecomputation = () => {
   const give = (id: string, amount: bigint, expires: string | null): void => {
     lots.set(id, { left: (lots.get(id)?.left ?? 0n) + amount, expires })
   }
-  /** Deducts the parts from their lots. The rest, which they do not cover, is overdraft. */
+  /** Deducts the parts from their lots. The amount that the parts do not cover is overdraft. */
   const take = (amount: bigint, parts: Read[]): void => {
     totals.overdrawn += amount - sumOf(parts)
     for (const { grant_id: id, amount: part } of parts) {

@@ -21,7 +21,7 @@ const rowsWhere = async (database: Database, where: string, values: unknown[]): 
 export const recordedEvents = async (database: Database): Promise<RecordedEvent[]> =>
   (await rowsWhere(database, 'true', [])).flatMap(openSegment)
 
-/** Replaces the events of a row. The row's last revision and position are set to those of the last event. */
+/** Replaces the events of a row, and sets the row's last revision and position to those of the last event. */
 const rewrite = async (
   database: Database,
   row: SegmentRow,

@@ -18,13 +18,13 @@ import { runTyped } from './processes/command-lines.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 const startDeadlineMs = 60_000
-/** The deadline for a command and for a call. It is far longer than any needs, so a test that hangs is reported. */
+/** The deadlines for a command and for a call. They are far longer than needed, and only end tests that hang. */
 const commandDeadlineMs = 120_000
 const answerDeadlineMs = 60_000
 
 export type Service = {
   readonly apiUrl: string
-  /** Empty if its ROLES do not include the dashboard. */
+  /** The dashboard's URL, or an empty text if ROLES does not include the dashboard. */
   readonly dashboardUrl: string
   readonly metricsUrl: string
 } & ServiceProcess
@@ -116,13 +116,13 @@ export const startEventStore = async (): Promise<Child & { readonly url: string 
 
 export type ServiceProcess = Pick<Child, 'child' | 'output' | 'end'>
 
-/** How to run the service, if not with `serviceCommand` in this working copy. */
+/** How to run the service. Default: `serviceCommand` in this working copy. */
 export type Launch = {
   readonly command?: readonly [string, ...string[]]
   readonly cwd?: string
-  /** Runs in its own process group, so a signal reaches all its processes. */
+  /** Whether the service gets its own process group, so that a signal reaches all its processes. */
   readonly ownGroup?: boolean
-  /** The embedded default with its own data and without a demo organization, so it prints no sample call. */
+  /** Whether the embedded default runs without a demo organization. It then prints no sample call. */
   readonly withoutDemo?: boolean
 }
 
@@ -138,7 +138,7 @@ const spawnService = (
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
   })
 
-/** A process without a host. It never prints that it is ready, but its work shows in the database. */
+/** Starts a process without a host. It never prints that it is ready, but its work is visible in the database. */
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
   spawnService({ ROLES: 'projector', ...variables })
 
@@ -197,7 +197,7 @@ export const cli = async (
   variables: Readonly<Record<string, string>>,
 ): Promise<CliResult> => {
   const { code, out, err } =
-    // This command ends its own process.
+    // `doctor` ends its own process.
     args[0] === 'doctor'
       ? await startCli(args, variables).ended
       : await runTyped({ words: [...args], environment: environmentOf(variables) }, commandDeadlineMs)
@@ -219,8 +219,8 @@ export const cliJson = async <Answer>(
 export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
 
 /**
- * An organization with credits, and a key whose limits no test reaches. Created in this process, because each command would cost
- * the start of a process; other tests cover the commands.
+ * An organization with credits, and a key whose limits no test reaches. Both are created in this process, because each command
+ * would have to start one; other tests cover the commands.
  */
 export const createPartner = async (
   credits: string,
@@ -300,7 +300,7 @@ export const exportLedger = async (
     .map((line) => JSON.parse(line) as ExportedEvent)
 }
 
-/** The longest wait: more than anything takes, even on a busy machine. */
+/** The longest wait for a condition, even on a busy machine. */
 const eventualMs = 30_000
 
 /** Polls every 20 ms. Resolves when `check` returns something other than undefined. */

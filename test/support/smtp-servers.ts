@@ -1,4 +1,4 @@
-/** A scripted mail server on loopback: well-behaved by default, and as hostile as a test needs. */
+/** A scripted mail server on loopback. It follows the protocol unless a test makes it misbehave. */
 import { createRequire } from 'node:module'
 import { createServer, type Server, type Socket } from 'node:net'
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
@@ -29,7 +29,7 @@ export type SmtpScript = {
   readonly recipient?: (mailbox: string, conversation: Conversation) => string
   /** The reply to any command, with line ends; null for silence; undefined for the default reply. */
   readonly reply?: (command: string, conversation: Conversation) => string | null | undefined
-  /** The result of STARTTLS: TLS, octets that are not TLS, or a reply followed by injected plain text. */
+  /** What follows STARTTLS: TLS, octets that are not TLS, or a reply with injected plain text. */
   readonly tls?: 'works' | 'broken' | 'injected'
   /** How octets are written. Default: in one piece. */
   readonly write?: (socket: Socket, text: string) => void
@@ -138,7 +138,7 @@ const converse = (socket: Socket, conversation: Conversation, script: SmtpScript
         startTls(socket, conversation, script, text)
         return
       }
-      // Replies to commands that arrive together are sent together.
+      // If several commands arrive together, their replies are sent together.
       together += text ?? ''
       if (line.toUpperCase() === 'QUIT' && text !== null) {
         conversation.open = false
@@ -206,7 +206,7 @@ const offersOf = ({ secure }: Conversation, script: SmtpScript): string => {
   return lines.map((text, i) => `250${i === lines.length - 1 ? ' ' : '-'}${text}\r\n`).join('')
 }
 
-/** The test package made it for its own tests, for `localhost`. Its private key is public. */
+/** The certificate for `localhost` comes from the test package, so its private key is public. */
 const testContext = (): SecureContext => {
   const load = createRequire(import.meta.url)
   const defaults: unknown = load('smtp-server/lib/tls-options.js')

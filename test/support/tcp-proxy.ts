@@ -1,4 +1,4 @@
-/** A proxy between a client and its server that misbehaves like a network when told to. */
+/** A proxy between a client and its server that can cause network faults. */
 import { connect, createServer, type Socket } from 'node:net'
 
 export type TcpProxy = {
@@ -7,7 +7,7 @@ export type TcpProxy = {
   freeze(): void
   /** Cuts all connections, and every new one immediately, until `thaw`. */
   refuse(): void
-  /** Delivers the data that was held back. */
+  /** Ends `freeze` or `refuse`, and delivers the data that was held back. */
   thaw(): void
   /**
    * Discards the server's next bytes and cuts their connection, so the request arrives but its reply is lost. Resolves when that

@@ -1,9 +1,9 @@
 import { cli, cliJson, eventually } from './service.ts'
 
 /**
- * An installation that people have used: calls of every capability, prices, corrections, people imported and erased, users,
- * tokens, webhooks, keys. The record of this use is plain data, so a process in another place or of a later release can be
- * checked against it.
+ * Uses an installation as people would: calls of every capability, prices, corrections, people imported and erased, users,
+ * tokens, webhooks and keys. The record of this use is plain data, so that the installation can be checked against it after a
+ * move or an upgrade.
  */
 
 export type Variables = Readonly<Record<string, string>>
@@ -29,7 +29,7 @@ export type Use = {
   readonly operatorToken: string
   readonly webhookSecret: string
   readonly erasedPerson: string
-  /** Calls with their answers. The same Idempotency-Key gets the same answer again. */
+  /** Calls with their answers. Repeating a call with its Idempotency-Key returns its answer again. */
   readonly calls: readonly AnsweredCall[]
   readonly months: readonly string[]
   readonly endedAt: string
@@ -84,7 +84,7 @@ export const people = (): string =>
 export const companies = (): string =>
   `${JSON.stringify({ name: 'Glimmerhurst “Lamps” & Söhne', website: 'glimmerhurst.com', industry: 'lighting', size: '11-50', locality: 'leeds', country: 'united kingdom', founded: '1987' })}\n`
 
-/** Every capability, including its refusals. Calls that can be repeated have a key. */
+/** Calls of every capability, including refused calls. Calls that can be repeated have an Idempotency-Key. */
 const calls = (): Call[] => [
   post('/v1/ip/lookup', { ip: '8.8.8.8' }, 'lookup-1'),
   post('/v1/ip/lookup', { ip: '10.0.0.1' }, 'lookup-2'),
@@ -119,7 +119,7 @@ const money = async (
   run: <Answer>(...args: string[]) => Promise<Answer>,
   { organizationId, requestId, file }: { organizationId: string; requestId: string; file: string },
 ): Promise<void> => {
-  // Late enough even for a copy that is stored for years.
+  // This date is in the future even for a copy that is stored for years.
   const soon = '2099-01-01T00:00:00.000Z'
   const begin = new Date(Date.now() - 3_600_000).toISOString()
   await run(
@@ -168,7 +168,7 @@ const money = async (
   await run('rerate', 'abandon', left, '--reason', 'a mistake')
 }
 
-/** Runs all of it. `variables` are the command line's, in an installation with TWO_PERSON off. */
+/** Uses every part of an installation that has TWO_PERSON off. `variables` is the environment of the command line. */
 export const useInstallation = async (hosts: Hosts, variables: Variables, files: Files): Promise<Use> => {
   const run = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>([...args, '--yes'], variables)
   const monthNow = (): string => new Date().toISOString().slice(0, 7)
@@ -258,7 +258,7 @@ export const observe = async (
     statements,
     prices: await run('price', 'show'),
     overrides: await run('price', 'overrides'),
-    // Sorted, because the order differs between releases.
+    // The re-rates are sorted, because their order differs between releases.
     rerates: ((await run('rerate', 'list')) as { run: string }[]).toSorted((a, b) =>
       a.run < b.run ? -1 : 1,
     ),

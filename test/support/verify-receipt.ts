@@ -3,14 +3,14 @@
  *
  *   node verify-receipt.ts receipt.json [verifier key]
  *
- * A receipt proves that the call's events are in the event log that a signed checkpoint covers. Pass the verifier key as it
- * was published when you began to trust the service. Without one, the script only checks that the receipt agrees with itself.
+ * A receipt proves that the call's events are in the event log that a signed checkpoint covers. Pass the verifier key as it was
+ * published when you began to trust the service. Without this key, the script checks only that the parts of the receipt agree.
  * Formats: RFC 6962 §2.1, c2sp.org/tlog-proof, c2sp.org/tlog-checkpoint.
  */
 import { createHash, createPublicKey, verify } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-/** Metadata and data are exact texts, because the digest covers their bytes. */
+/** Metadata and data are stored as exact texts, because the digest covers their bytes. */
 type ReceiptEvent = { readonly revision: number } & {
   readonly [Text in
     | 'stream'
@@ -36,7 +36,10 @@ const assert = (holds: boolean, fault: string): void => {
   if (!holds) throw new Error(fault)
 }
 
-/** Covers the previous event's digest, the stream and revision, the id, the type, the metadata before the digest, and the data. */
+/**
+ * The digest covers the previous event's digest, the stream and revision, the id, the type, the metadata except the digest
+ * itself, and the data.
+ */
 const digestOf = (event: ReceiptEvent): string => {
   const { previous_digest, stream, revision, event_id, type, metadata, data } = event
   const at = metadata.lastIndexOf(',"digest":"')

@@ -102,7 +102,7 @@ export const startLoad = (options: LoadOptions): Load => {
   }
 }
 
-/** A 402 releases the key, so the next request with that key counts as the first. */
+/** After a 402, the Idempotency-Key can be used for a new call, so the next request with that key counts as the first. */
 const isOver = ({ tries }: MadeCall): boolean =>
   tries.some(({ end }) => end.kind === 'answered' && [200, 402].includes(end.status))
 
@@ -128,7 +128,7 @@ const nextCall = (
   }
 }
 
-/** Like a load balancer: callers who retry use a process that answers. */
+/** Callers that retry choose a process that is up, like a load balancer. */
 const isUp = ({ url, down }: Place): boolean =>
   url !== null && (down.at(-1)?.toMs ?? 0) < Number.POSITIVE_INFINITY
 
@@ -139,7 +139,7 @@ type Making = Pick<LoadOptions, 'places'> & {
   readonly send: Send
 }
 
-/** A call with a key is retried at other processes until one answers. Some are sent twice in parallel, or again after the answer. */
+/** A call with a key is retried at other processes until one answers. Some calls are sent twice in parallel, or again after the answer. */
 const make = async (call: MadeCall, { places, place, random, send }: Making): Promise<void> => {
   if (call.key === null) {
     await send(call, place)
@@ -159,7 +159,7 @@ const make = async (call: MadeCall, { places, place, random, send }: Making): Pr
   if (manner > 0.95) await send(call, elsewhere())
 }
 
-/** Reused connections, one per caller and process. */
+/** Creates connections that are reused, one per caller and process. */
 const createLines = () => {
   const agents = new Map<string, Agent>()
   const agentOf = (name: string): Agent => {

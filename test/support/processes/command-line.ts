@@ -1,6 +1,6 @@
 /**
- * Runs commands one after the other, as src/cli.ts runs one. Each command has its own environment. After each, its exit code is
- * written to both outputs.
+ * Runs commands one after the other, as src/cli.ts runs one. Each command has its own environment. After each command, its exit
+ * code is written to stdout and stderr.
  */
 import { overviewFor } from '../../../src/cli/overview.ts'
 import { runCommandLine } from '../../../src/cli/run.ts'

@@ -13,7 +13,7 @@ export type Read = {
   readonly organizationId: string
   readonly calls: ReadonlyMap<string, number>
   readonly chargesOfRequest: ReadonlyMap<string, readonly Charge[]>
-  /** The keys are the ids of the calls' events. */
+  /** Charges by the event id of their call. */
   readonly chargesOfCall: ReadonlyMap<string, readonly Charge[]>
   readonly reversed: ReadonlySet<string>
   readonly grants: ReadonlyMap<string, number>
@@ -129,12 +129,12 @@ const judgeCall = (
 const nameOf = ({ path, body, key, tries }: MadeCall): string =>
   `${path} ${body} ${key ?? ''} ${JSON.stringify(tries, (_, value) => (typeof value === 'bigint' ? String(value) : value))}`
 
-/** The caller knows the outcome. */
+/** Whether the caller knows the outcome. */
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
 /**
- * The caller got no answer; or the answer was "outcome unknown", and either the call has a key and can be repeated, or the
- * process ended before it could reverse the charge. Any other refusal is final.
+ * Whether a call without a 200 may have been charged. This is so if the caller got no answer. After the answer "outcome unknown"
+ * it is so if the call can be repeated with its key, or if the process ended before it could reverse the charge.
  */
 const mayBeCharged = (
   { end, place, run }: Try,
@@ -162,7 +162,7 @@ const unexplained = (calls: readonly MadeCall[], read: Read, { unexplained: faul
     faults.push(`${unanswered.length} charges of requests without an answer, but ${cut} were interrupted`)
 }
 
-/** The longest part of a span without any of these instants and outside all windows. */
+/** The longest part of a span that contains none of the given instants and lies outside all windows. */
 export const longestGap = (
   instants: readonly number[],
   { fromMs, toMs }: Window,

@@ -16,7 +16,7 @@ export type Place = {
   /** The number of processes that have served this address. */
   run: number
   pid: number
-  /** When no answers are expected: killed, drained, frozen or starting. */
+  /** The times when no answers are expected, because the process was killed, drained, frozen or starting. */
   readonly down: Window[]
   service: Service | null
 }
@@ -35,7 +35,7 @@ export type Installation = {
   readonly dataDir: string
   start(place: Place): Promise<void>
   kill(place: Place): Promise<void>
-  /** Callers continue to use it, like a load balancer that has not noticed yet. Resolves with the exit code. */
+  /** Ends the process with SIGTERM while callers still send calls to it, as before a load balancer notices. Resolves with the exit code. */
   drain(place: Place): Promise<number | string>
   freeze(place: Place): void
   thaw(place: Place): void
@@ -139,7 +139,7 @@ const isUp = ({ down }: Place): void => {
 const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figures> => {
   const response = await fetch(`${metricsUrl}/metrics`, { signal: AbortSignal.timeout(5_000) }).catch(
     (cause: unknown) => {
-      // This suite looks for processes that end unexpectedly. Their last output shows the reason.
+      // Processes that end unexpectedly are what this suite looks for. Their last output shows the reason.
       const { exitCode, signalCode } = child
       throw new Error(
         `no metrics of a process (${exitCode ?? signalCode ?? 'running'}):\n${output().slice(-4_000)}`,
