@@ -177,7 +177,7 @@ describe('commands in the guides', () => {
 
 describe('configuration in the guide', () => {
   const defaults: Readonly<Record<string, unknown>> = parseConfig({})
-  /** Read from the source, because zod does not show an object's members through `parseConfig`. */
+  /** The names are read from the source, because `parseConfig` does not expose the members of the zod schema. */
   const variables = [...readText('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )

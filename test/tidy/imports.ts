@@ -7,14 +7,14 @@ import { allPaths, folderOf, importsOf, sources, targetOf } from './source.ts'
 const pure = ['events', 'billing', 'keys', 'projections']
 const engine = ['event-log', 'ledger', 'guard', 'projector']
 const belowFoundation = [...pure, ...engine, 'config']
-/** Everything except the inside of a capability. */
+/** The folders that do not belong to a capability. */
 const outer = [
   ...belowFoundation,
   ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
   ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'start', 'webhooks'],
 ]
 
-/** A word is a folder, or the list of capabilities (`capabilities`), or `config`. A path is that one file. */
+/** An entry without a slash is a folder, the list of capabilities (`capabilities`), or `config`. An entry with a slash is a single file. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   events: [],
   billing: ['events'],
@@ -26,12 +26,12 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   projector: [...pure, 'event-log', 'tracing'],
   // `call` needs the type of the parts that capabilities get from egress.
   call: [...pure, ...engine, 'tracing', 'src/egress/outside.ts'],
-  // The checks of a process are those of operations.
+  // The health checks of a process use the checks in `administration`.
   metrics: [...pure, ...engine, 'call', 'administration'],
   concurrency: [],
   tracing: [],
   egress: [],
-  // A capability calls, reads projections, follows the event log, hashes personal data, and sends requests outside.
+  // A capability answers calls, reads projections, follows the event log, hashes personal data, and sends requests outside.
   capability: [
     ...['call', 'egress', 'events', 'projections', 'src/guard/secrets/secrets.ts'],
     ...[
@@ -43,7 +43,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'stored-event',
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),
-    // These declare commands and queries about data that a capability stores.
+    // These files declare commands and queries about data that a capability stores.
     ...['declare', 'fields', 'input'].map((name) => `src/administration/${name}.ts`),
   ],
   webhooks: [...pure, ...engine, 'egress'],

@@ -7,7 +7,7 @@ const migrations = filesUnder('migrations')
   .filter((path) => path.endsWith('.sql'))
   .map((path) => ({ path, sql: readText(path) }))
 
-/** Without comments and the bodies of functions, which change nothing when they are created. */
+/** The statements without comments and without the bodies of functions, which change nothing when they are created. */
 const statementsOf = (sql: string): string =>
   sql
     .replaceAll(/(\$\w*\$)[\s\S]*?\1/g, "''")

@@ -16,7 +16,10 @@ import {
 
 const pureFolders = ['events', 'billing', 'keys', 'projections']
 const pureName = /^(decide|document|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
-/** The comment at the top of a file describes the file; one directly above a declaration describes only that. */
+/**
+ * Matches the comment at the top of a file, which describes the file. A comment directly above a declaration describes only the
+ * declaration.
+ */
 const header = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/(?=\n(?:\n|import ))/
 
 const claimsPurity = ({ text }: Source): boolean => /\bPure\b/.test(header.exec(text)?.[0] ?? '')
@@ -26,7 +29,7 @@ const isPure = (source: Source): boolean =>
 
 const pureSources = sources.filter(isPure)
 
-/** Imports whose use has no effect: schemas, lists, and functions of their arguments. */
+/** Imports without side effects: schemas, lists, and functions that depend only on their arguments. */
 const harmless: Readonly<Record<string, readonly string[]>> = {
   zod: ['*'],
   tldts: ['*'],
@@ -70,7 +73,7 @@ const impurityOf = (node: Syntax): string | null => {
   return null
 }
 
-/** Names that are used as values; a member or a key with that name is something else. */
+/** Forbidden names that are used as values. A member or a key with such a name is allowed. */
 const forbiddenUses = (source: Source): string[] => {
   const elsewhere = new Set<Syntax>()
   const found: string[] = []

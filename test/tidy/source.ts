@@ -10,7 +10,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url))
 
 export const readText = (path: string): string => readFileSync(join(root, path), 'utf8')
 
-/** Relative to the repository, with slashes. */
+/** A path relative to the repository, with slashes. */
 export const filesUnder = (folder: string): string[] =>
   readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -21,9 +21,9 @@ export type Source = {
   /** Relative to the repository, with slashes. */
   readonly path: string
   readonly text: string
-  /** Without comments, but with whole strings. */
+  /** The text without comments, but with strings. */
   readonly code: string
-  /** Without comments and the content of strings and regular expressions. */
+  /** The text without comments and without the content of strings and regular expressions. */
   readonly bare: string
   /** The syntax tree without types. Positions are those of `text`. */
   readonly program: Syntax
@@ -121,7 +121,7 @@ export const allPaths: readonly string[] = [...filesUnder('src'), ...filesUnder(
 export type Import = {
   readonly specifier: string
   readonly typeOnly: boolean
-  /** Names as the other file exports them; `*` for all of them. */
+  /** The imported names as the target file exports them; `*` for all of them. */
   readonly names: readonly string[]
 }
 
