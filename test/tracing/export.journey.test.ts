@@ -8,7 +8,7 @@ import { eventually, lookup, type Service, startService } from '../support/servi
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const parent = '00f067aa0ba902b7'
-/** The SDK anchors each span at the millisecond in which it began, so two spans agree only to a millisecond. */
+/** The SDK rounds the start of each span to a millisecond, so the times of two spans can be compared only to a millisecond. */
 const spanClockNs = 1_000_000n
 const email = 'mary.shelley@geneva.example'
 

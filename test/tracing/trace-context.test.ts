@@ -10,7 +10,7 @@ test('names the trace, the span, and whether the partner records it', () => {
   const named = { traceId: trace, spanId: span }
   expect(traceContextOf(whole)).toEqual({ ...named, sampled: true })
   expect(traceContextOf(`00-${trace}-${span}-00`)).toEqual({ ...named, sampled: false })
-  // Only the lowest flag means `sampled`; the others are for later versions.
+  // Only the lowest flag means `sampled`; the other flags are for later versions.
   expect(traceContextOf(`00-${trace}-${span}-fe`)).toEqual({ ...named, sampled: false })
   expect(traceContextOf(`00-${trace}-${span}-ff`)).toEqual({ ...named, sampled: true })
 })
@@ -42,7 +42,7 @@ describe('is ignored', () => {
     ` ${whole}`,
     `${whole}\n`,
     `${whole}\0`,
-    // Two headers arrive in this form.
+    // Node.js joins two headers in this form.
     `${whole}, ${whole}`,
     `00-${trace.slice(1)}"-${span}-01`,
   ])('%j', (header) => {
