@@ -1,6 +1,6 @@
 /**
- * A whole installation in one file: its tables, including derived ones, its keys and secret, the operations done in it and its
- * observed state. A release writes this file, and every later release must be able to run on it. The schema `pgboss` is not
+ * A whole installation in one file: its tables, including those of projections, its keys and secret, the record of its use, and
+ * its observed state. A release writes this file, and every later release must be able to run on it. The schema `pgboss` is not
  * included, because the queue's library creates and migrates its own tables.
  */
 import { readdirSync, readFileSync } from 'node:fs'
