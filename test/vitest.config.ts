@@ -34,7 +34,7 @@ const include = globSync('test/**/*.test.ts', {
 /** These files must not run in a process where another file has already loaded the replaced modules. */
 const replacesModules = (file: string): boolean => readFileSync(join(root, file), 'utf8').includes('vi.mock(')
 
-/** In this folder because the top level of the repository holds only the configuration that tools require there. */
+/** This file is not at the top level of the repository, which holds only the configuration that tools require there. */
 export default defineConfig({
   root,
   test: {
