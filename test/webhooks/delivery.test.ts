@@ -1,4 +1,4 @@
-/** From an event to a receiver: which messages are stored, when they are sent, and that each is created only once. */
+/** From an event to a receiver: which messages are stored, and when they are sent. Each message is created only once. */
 import { createHmac } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
@@ -353,7 +353,7 @@ describe('a message', () => {
     const { sending } = sendingTo(post)
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
     expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
-    // Messages that wait here are not the receiver's fault.
+    // Messages of a paused webhook do not count, because they do not wait for the receiver.
     expect(await pendingDeliveries(pool)).toMatchObject({ count: 0, oldestSeconds: 0 })
     await pool.query('update webhook_endpoints set paused_at = null')
     expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })

@@ -49,7 +49,7 @@ const eventOf = (step: Step, n: number) => {
   )
 }
 
-/** The crossings by definition: places where the balance is below the threshold and the previous balance was not. */
+/** The crossings by definition: the steps at which the balance is below the threshold and the previous balance was not. */
 const crossings = (all: readonly Step[]): string[] => {
   let balance = 0n
   let threshold: bigint | null = null

@@ -1,7 +1,7 @@
 /**
  * The whole path through the running service: a webhook is created, an event happens, and a receiver on loopback gets the
- * message. A second receiver never answers. Partners' webhooks are never sent to loopback, so these are the operator's own,
- * which `EGRESS_ALLOW` permits.
+ * message. A second receiver never answers. Partners' webhooks are never sent to loopback, so the webhooks in this test belong to
+ * the operator, whose messages may be sent to addresses in `EGRESS_ALLOW`.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
@@ -110,7 +110,7 @@ describe('a webhook', { shuffle: false }, () => {
       expect(messages.find(({ type }) => type === 'balance.low')?.data).toEqual({
         ...{ organization_id: organizationId, balance: '99', threshold: '100' },
       })
-      // The message has the form in the event log, so that it can be stored elsewhere.
+      // The message contains the checkpoint exactly as in the event log, so that it can be stored elsewhere.
       const [last] = await foundation.eventLog.read('checkpoint', { direction: 'backwards', max: 1 })
       const { note, size } = JSON.parse(last?.data ?? '')
       expect(messages.find(({ type }) => type === 'checkpoint')?.data).toEqual({
@@ -122,7 +122,7 @@ describe('a webhook', { shuffle: false }, () => {
       expect(headers).toMatchObject(signedHeaders(good.secret, { id, atMs, body }))
       const statesOf = async (webhookId: string) =>
         (await listDeliveries(foundation, { webhookId, state: null })).map(({ state }) => state)
-      // This state is stored after the receiver has got the message.
+      // The delivery's state is stored after the receiver has got the message.
       await eventually(async () =>
         (await statesOf(good.webhookId)).join() === 'delivered,delivered' ? true : undefined,
       )
