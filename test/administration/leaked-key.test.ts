@@ -366,10 +366,7 @@ class Ended extends Error {
   override name = 'Ended'
 }
 
-/**
- * A process that ends at its n-th access to log, ledger or database, either before the access, or after it and before the answer
- * arrives.
- */
+/** A process that ends at its n-th access to the log, ledger or database: before the access, or after it but before the answer arrives. */
 const endingAt = (step: number, when: 'before' | 'after') => {
   let steps = 0
   const counted =

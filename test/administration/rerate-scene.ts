@@ -107,7 +107,7 @@ export const refund = (
 
 export const instant = (afterMs: number): string => new Date(startMs + afterMs).toISOString()
 
-/** Located look-ups cost `located` credits each, and others cost `other`. */
+/** Prices at which a located look-up costs `located` credits and a look-up without a location costs `other`. */
 export const prices = (located: string, other = '0') =>
   defaultPriceBook.rules.map((rule) =>
     rule.rule === 'ip_lookup.located'
