@@ -15,7 +15,7 @@ import { keepBusy, withFoundation } from './store.ts'
 
 const width = 256
 const streams = 4_096
-/** The pool size of a service on such a machine. Larger pools were slower here. */
+/** The pool size of a service on this kind of machine. Larger pools were slower in this benchmark. */
 const poolMax = 16
 
 const data = {
@@ -37,7 +37,7 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
     const { rounds, seconds, begin, report } = options
     const { url, migrationUrl } = foundation
     const eventLog = openPostgresEventLog({ url, logger })
-    // The other contenders create their own tables, which needs the owner's rights.
+    // The simple log and Emmett's store create their own tables, which needs the owner's rights.
     const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
     const emmett = getPostgreSQLEventStore(await emmettDatabase(migrationUrl))
     await naiveSchema(pool)
@@ -167,7 +167,7 @@ const naiveAppend = async (pool: pg.Pool, stream: string): Promise<void> => {
   })
 }
 
-/** A separate database, because its tables might have the same names as ours. */
+/** Creates a separate database, because Emmett's tables might have the same names as ours. */
 const emmettDatabase = async (url: string): Promise<string> => {
   const client = new pg.Client({ connectionString: url })
   await client.connect()

@@ -6,7 +6,7 @@ import { bundledGeoPaths } from '../../src/capabilities/ip-lookup/geo-database.t
 
 /**
  * The baseline for `call`: the same answer from Fastify and maxmind as in their documentation, without API key, limit, price or
- * record. Runs as a separate process and prints its address.
+ * record. The route runs in a separate process, which prints its address.
  */
 
 type FlatRecord = {

@@ -140,7 +140,7 @@ const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Reco
   }
 }
 
-/** Reads pages in turn, at a person's pace and not in step with other readers, until aborted. Resolves with their number. */
+/** Reads pages in turn, at a person's pace and not in step with other readers, until aborted. Resolves with the number of pages read. */
 const read = async (
   url: string,
   paths: readonly string[],

@@ -9,7 +9,7 @@ import { randomOf } from './random.ts'
  * service or wait for it.
  */
 
-/** Latencies are counted in steps of 10 microseconds, up to 10 s. Longer ones count as 10 s. */
+/** Latencies are counted in steps of 10 microseconds, up to 10 s. Longer latencies count as 10 s. */
 const stepUs = 10
 const steps = 1_000_000
 const lateAnswersMs = 10_000

@@ -12,8 +12,8 @@ import { type Store, withFoundation } from './store.ts'
  * Measures the effect of more processes on one partner's calls. Several API processes share one database, and 64 connections are
  * spread evenly over them, without a load balancer that routes by key. Processes that write one ledger compete for it. A load of
  * many organizations is also measured with processes that each serve their own organizations. No projector runs while calls are
- * measured. The projections catch up before each set of processes starts, so these load accounts as they would with a running
- * projector. Processes are restarted for every figure, in turns.
+ * measured. The projections catch up before each set of processes starts, so the processes load accounts as they would with a
+ * running projector. For every figure, the processes are started again.
  */
 
 const connections = 64
