@@ -11,7 +11,7 @@ import { expectCredits } from '../spec/wire.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 
 let house: House
-/** Another process with the same database, which has not loaded any account. */
+/** A second process, which uses the house's database and has not loaded any account. */
 let fresh: App
 const releases: (() => Promise<void>)[] = []
 
