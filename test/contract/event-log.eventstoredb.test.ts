@@ -305,7 +305,7 @@ describe('the event log in EventStoreDB, over the double', () => {
         double.stallSubscriptions = true
         const events = newEvents(3)
         await eventLog.append('ledger-a', 'none', events)
-        // After resuming, the subscription catches up as far as it can, and stalls again.
+        // After resuming, the subscription delivers the events that were written in the meantime, and stalls again.
         await reader.until((now) => now.events().length === 3)
         await reader.stop()
         expect(reader.events().map(asWritten)).toEqual(events)

@@ -376,7 +376,7 @@ describe('the event log in PostgreSQL', () => {
 
   test('37 if a writer locks the head too long, appends fail as unavailable and are certainly not written', async () => {
     const url = new URL(log.url)
-    // The server's timeout, shortened from eight seconds. The mechanism is the same.
+    // The server's timeout, shortened from eight seconds.
     url.searchParams.set('statement_timeout', '300')
     const own = openPostgresEventLog({ url: url.href, logger })
     const stream = freshStream()

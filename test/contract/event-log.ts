@@ -39,7 +39,7 @@ import { uuidV5 } from '../../src/event-log/stored-event.ts'
 
 export type LogUnderTest = {
   readonly eventLog: EventLog
-  /** Another client of the same log, as another process would have. */
+  /** Opens another client of the log, as a second process would. */
   reopen(): Promise<EventLog>
   /** Restores the log, under its clients, from a copy made when the log ended at `position`. Absent if this log cannot do that. */
   restore?(position: Position): Promise<void>
@@ -925,7 +925,8 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             ({ kind }) => kind !== 'idle',
           )
           expect([item?.kind, more]).toEqual(['caught-up', []])
-          // After its head, the log can contain events that are not delivered here: the engine's own, or those of other logs.
+          // After the last delivered event, the log can contain events that are not delivered: the engine's own, or those of
+          // other logs.
           expect(item?.position).toBeGreaterThanOrEqual(await fresh.eventLog.head())
         })
       })
