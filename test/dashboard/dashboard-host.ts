@@ -308,7 +308,7 @@ export const userWhoChose = async (
   return { name, password }
 }
 
-/** A browser with a signed-in user. A user with a generated password replaces it first, always with the same password. */
+/** A browser with a signed-in user. A user with a generated password first replaces it with a password that is derived from it. */
 export const signedIn = async (
   { host }: DashboardHost,
   { name, password }: { name: string; password: string },

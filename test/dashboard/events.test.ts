@@ -252,7 +252,7 @@ describe('a broken chain', () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Damaged' })
     const own = ledgerStream(organizationId)
     const bad = Number(await room.foundation.eventLog.lastRevision(own)) + 2
-    // Appended one after the other, so that each is in a separate row.
+    // The events are appended one after the other, so that each is in a separate row.
     for (const reason of ['before', 'damaged', 'after'])
       await grant(room.foundation, {
         ...{ organizationId, reason, priority: 1, expiresAt: null, actor: 'cli:setup' },

@@ -155,7 +155,7 @@ describe('sample calls with a key', () => {
     ])
     expect(stdout).toContain('ok: true')
     server.close()
-    // The browser tests copy the other samples in a real browser and run them with a real key.
+    // This test runs only the TypeScript sample. The browser tests copy the rest in a real browser and run them with a real key.
     const call = { key: 'enl_live_x', url: '/v1/ip/lookup', body: '{"ip":"8.8.8.8"}' }
     expect(seen).toEqual([call])
   })

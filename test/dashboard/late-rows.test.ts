@@ -110,7 +110,7 @@ describe('a page', () => {
       // Pages that show no rows of projections have no warning.
       for (const path of ['/events', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
-      // The delay is a time, because positions count events in one log and bytes in the other.
+      // The delay is shown as a time, because positions count events in PostgreSQL and bytes in EventStoreDB.
       for (const path of ['/operations']) {
         const { body: listed } = await ada.get(path)
         expect([path, listed]).toEqual([

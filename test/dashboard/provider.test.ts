@@ -152,7 +152,7 @@ describe("the provider's answer", () => {
     const back = await there(browser, name)
     const other = openBrowser(room.host)
     expect((await other.get(back)).statusCode).toBe(400)
-    // The other browser has begun its own sign-in.
+    // The second browser has begun its own sign-in.
     await other.get('/login/provider')
     expect((await other.get(back)).statusCode).toBe(401)
     expect((await other.get('/')).headers.location).toBe('/login')
