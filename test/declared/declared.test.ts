@@ -185,7 +185,7 @@ const ofScenes = new Set<string | undefined>(['organization', 'key', 'id', 'docu
 
 describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, declared) => {
   const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)
-  /** Names of fields that refer to an object of the scene. A command without any of them cannot change these objects. */
+  /** Whether the command can change an object of the scene. It cannot if no field refers to such an object. */
   const changesScene =
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
   const ownScene = async () => (changesScene ? sceneFor(declared) : still)

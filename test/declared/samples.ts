@@ -32,7 +32,7 @@ export type Things = Scene & {
   readonly deliveryId: string
 }
 
-/** The input, for a scene. Each interface gets its own scene, and all scenes have the same history. */
+/** Returns the input for a scene. Each interface gets its own scene, and the scenes have equal histories. */
 type Sample = (scene: Things & { readonly foundation: Foundation }) => Given | Promise<Given>
 
 const actor = 'cli:setup'
@@ -63,7 +63,7 @@ const withdrawn = async (foundation: Foundation): Promise<void> => {
     await withdrawPrices(foundation, { name, reason: 'again', twoPerson: false, ...other })
 }
 
-/** A re-rate of the calls of the last days. It is planned and, if requested, approved by other people. */
+/** A re-rate of the calls of the last days. One person plans it. If requested, a second person approves it. */
 const planned = async (
   { organizationId }: Scene,
   foundation: Foundation,
