@@ -1,4 +1,4 @@
-/** Every authentication failure is distinguished here, but they all look the same to the caller. */
+/** The service distinguishes the reasons for a failed authentication, but the caller always gets one answer. */
 import { describe, expect, test } from 'vitest'
 import { type AuthenticationFailure, authenticate } from '../../src/guard/authenticate.ts'
 import type { DirectoryKey, KeyDirectory } from '../../src/guard/key-directory.ts'

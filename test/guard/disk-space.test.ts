@@ -1,4 +1,4 @@
-/** When a disk counts as low or full, when it recovers, and what is logged. */
+/** The limits at which a disk counts as low, full or recovered, and the log lines about it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
