@@ -1,4 +1,4 @@
-/** Mulberry32 with the draws that tests need: the same numbers in every run. */
+/** The random generator Mulberry32, which draws equal numbers in every run. */
 export type SeededRandom = {
   /** A float in [0, 1). */
   next(): number
