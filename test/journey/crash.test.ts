@@ -114,7 +114,7 @@ test.each(grounds)(
     const [environment = {}] = processes
     const services: Service[] = []
     cleanUp.push(() => Promise.all(services.map((service) => service.end('SIGTERM'))))
-    // Started one after the other, because the first one prepares the database.
+    // The processes are started one after the other, because the first one prepares the database.
     for (const variables of processes) services.push(await startService(variables))
     const partner = await createPartner('1000000', environment)
 

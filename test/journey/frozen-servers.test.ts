@@ -20,8 +20,8 @@ import {
  */
 
 /**
- * The time from the freeze to the first immediate refusal: a second without finished work and two for the probe; longer on a busy
- * machine.
+ * The time from the freeze to the first immediate refusal: one second without finished work, and two seconds for the probe. It is
+ * longer on a busy machine.
  */
 const noticedWithinMs = 15_000
 const refusedWithinMs = 500

@@ -59,7 +59,7 @@ beforeAll(async () => {
   installation = await openInstallation({ count: 3, databaseUrl: database.url, variables })
   foundation = await openFoundation(parseConfig({ ...variables, DATABASE_URL: database.url }), { logger })
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  // Started one after the other, because the first one prepares the database.
+  // The processes are started one after the other, because the first one prepares the database.
   const [first, ...others] = installation.places
   if (first !== undefined) await installation.start(first)
   await Promise.all(others.map(installation.start))

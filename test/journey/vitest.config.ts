@@ -10,7 +10,7 @@ export default defineConfig({
     // Journeys outside this folder share code with the other tests in their folder.
     include: ['test/journey/**/*.test.ts', 'test/**/*.journey.test.ts'],
     isolate: false,
-    // Each journey has several processes, which mostly start, are killed and wait for each other.
+    // Three journeys run at a time. Each has several processes, which spend most of their time waiting.
     maxWorkers: 3,
   },
 })
