@@ -82,7 +82,7 @@ describe('a snapshot', () => {
       const ledger = processOf('a', { snapshot: generous(change) })
       await expect(ledger.lastSeen(org)).rejects.toThrow(LedgerUnavailable)
       expect(await make(ledger, 15)).toEqual({ paid: 0, refused: 15 })
-      // Only this organization is affected; other ledgers can be intact.
+      // Only this organization's ledger fails, because other ledgers can be intact.
       expect(ledger.failure()).toBeNull()
     },
   )

@@ -77,7 +77,7 @@ const chargeUnder = async (
     let requests = 0
     const submit = async (ledger: Ledger, key: string): Promise<boolean> => {
       try {
-        // A second attempt, or the same call at another process, is a new request with the same key, as a partner would retry.
+        // A second attempt, and the same call at another process, are new requests with the call's key, like a partner's retries.
         const requestId = `${key}/${requests++}`
         const committed = await ledger.submit(
           org,
