@@ -12,7 +12,7 @@ import { runInNewContext } from 'node:vm'
 import { check } from 'recheck'
 import { type Expression, expressionsIn } from './expressions.ts'
 
-/** Pure JavaScript is the same on every machine, and starts no other program. */
+/** The checker in pure JavaScript works alike on every machine, and starts no other program. */
 process.env.RECHECK_BACKEND = 'pure'
 
 const checkMaxMs = 60_000
