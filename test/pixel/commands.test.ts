@@ -1,4 +1,4 @@
-/** The pixel commands use the same rules, counters and events as the dashboard and the API. */
+/** The pixel commands share their rules, counters and events with the dashboard and the API. */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
