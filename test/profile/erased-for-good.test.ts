@@ -77,7 +77,7 @@ afterAll(async () => {
 
 const sealerFor = (purpose: string) => foundation.epochKeys.sealer(purpose)
 
-/** Stores data about one person in every place where we store such data. */
+/** Stores data about one person in every place where the service stores personal data. */
 const leaveTraces = async (): Promise<void> => {
   const { pool, eventLog, keyedEvents, secrets, url } = foundation
   const retrieval = createRetrieval({

@@ -1,4 +1,4 @@
-/** If a person is fetched by name and by number at the same time, the data recorded last is readable. */
+/** If a person is fetched by name and by number at the same time, the data that are recorded last can be read. */
 import { describe, expect, test } from 'vitest'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
