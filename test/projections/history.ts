@@ -62,7 +62,7 @@ export type House = {
 
 const silent = pino({ level: 'silent' })
 
-/** Shorter versions of the projector's own waits. Everything else works in the same way. */
+/** Shorter waits than the projector's defaults. */
 const brief = { leaseRetryMs: 50, failurePauseMs: 25, batchIntervalMs: 10, revivalCheckMs: 100 }
 
 /** A logger that collects its messages. */
