@@ -220,7 +220,8 @@ describe('many simultaneous addresses at one host', () => {
       async () => (await endings()).length === (await hosts.postfix.connections(name)),
     )
     return (await endings()).map((line) => {
-      // Postfix logs both numbers if it refused some recipients, and neither in a session without recipients.
+      // Postfix logs the accepted and the requested recipients if it refused some, and no numbers for a session without
+      // recipients.
       const [, accepted = 0, asked = accepted] = / rcpt=(\d+)(?:\/(\d+))?/.exec(line) ?? []
       return Number(asked) - Number(accepted)
     })
