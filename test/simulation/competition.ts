@@ -1,4 +1,4 @@
-/** Two processes write to the same ledger: a busy one next to the log, and a distant one with one call per second. */
+/** Two processes write to the same ledger: a busy process next to the log, and a distant process with one call per second. */
 import { pino } from 'pino'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'

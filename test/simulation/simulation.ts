@@ -395,9 +395,9 @@ export const simulate = async (
     call.told.push(told)
   }
 
-  /** One partner's call, repeated with the same key until the partner gives up. */
+  /** Makes one partner's call. A call with an Idempotency-Key is repeated until the partner gives up. */
   const makeCall = async (): Promise<void> => {
-    // A call without an Idempotency-Key is never repeated with the same key.
+    // A call without an Idempotency-Key is made only once.
     const keyed = chance(0.5)
     const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, told: [] }
     calls.push(call)
@@ -431,7 +431,7 @@ export const simulate = async (
       grants.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
   }
 
-  /** All workers find the same expired lots, and use the same key for each. */
+  /** All workers find the same expired lots, and derive the command's key from the lot. */
   const sweep = async (): Promise<void> => {
     if (grants.length === 0) return
     const { organizationId, grantId } = random.pick(grants)
@@ -712,7 +712,7 @@ type Probe = {
   readonly reversed: ReadonlyMap<string, MicroCredits>
 }
 
-/** Sums the events' amounts without lots, tariff or account, as an independent way to the same figures. */
+/** Sums the events' amounts without lots, tariff or account, to check the ledger's figures independently. */
 const probeOf = (recorded: readonly Recorded[]): Probe => {
   let sum = 0n
   let lowest = 0n
