@@ -46,7 +46,7 @@ const named = (chosen: (one: Service) => boolean): string[] =>
 const networksOf = ({ networks = [] }: Service): string[] =>
   (Array.isArray(networks) ? [...networks] : Object.keys(networks)).sort()
 
-/** Expands variables as Compose does, with only the given ones set. Throws if a required one is missing. */
+/** Expands variables as Compose does, with only the given variables set. Throws if a required variable is missing. */
 const filled = (value: string, variables: Readonly<Record<string, string>>): string => {
   for (let before = ''; before !== value; ) {
     before = value
