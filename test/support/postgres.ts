@@ -1,4 +1,4 @@
-/** Databases for tests: real PostgreSQL, migrated, one per caller, independent of each other. */
+/** Databases for tests in a real PostgreSQL. Each caller gets its own migrated database. */
 import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -47,7 +47,7 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
   const name = `test_${process.pid}_${randomBytes(4).toString('hex')}`
   // Copying the files takes a fifth of the time of the default strategy, which writes every page to the write-ahead log.
   await admin.query(`create database ${name} template ${template} strategy file_copy`)
-  // A clone does not inherit its template's settings. A foundation would set the same values.
+  // A clone does not inherit its template's settings. Opening a foundation would set these values.
   if (template !== 'template0')
     await admin.query(`alter database ${name} set search_path = projections, public`)
   const url = new URL(inject('postgresUrl'))

@@ -10,7 +10,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-// biome-ignore lint/suspicious/noExplicitAny: the export is parsed as it is; recomputing it is the check.
+// biome-ignore lint/suspicious/noExplicitAny: the export is not checked while it is parsed, but by recomputing it.
 type Read = any
 const digestOf = (...lines: unknown[]): string =>
   createHash('sha256').update(lines.join('\n')).digest('base64url')

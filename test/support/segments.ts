@@ -44,7 +44,7 @@ const rewrite = async (
   )
 }
 
-/** Changes one event in place. Throws if the event does not exist or if the text is the same. */
+/** Changes one event in place. Throws if the event does not exist or its text does not change. */
 export const changeEvent = async (
   database: Database,
   { stream, revision }: { readonly stream: string; readonly revision: number },

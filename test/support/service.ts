@@ -32,7 +32,7 @@ export type Service = {
 /** Node's compile cache, shared by the hundreds of processes that tests start. They spend most of their time compiling. */
 export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
 
-/** The environment of a child process: PATH, and none of the other variables of the test run. */
+/** The environment of a child process: the given variables, and only PATH and HOME of the test run. */
 const environmentOf = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',

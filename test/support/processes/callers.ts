@@ -46,7 +46,7 @@ export type Load = {
 
 type LoadOptions = {
   readonly places: readonly Place[]
-  /** The first partner is called as often as all others together. */
+  /** The partners. The first one makes half of the calls. */
   readonly partners: readonly CallingPartner[]
   readonly profiles: readonly string[]
   readonly callersPerPlace: number
