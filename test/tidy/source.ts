@@ -71,7 +71,7 @@ const blanked = (text: string, ranges: readonly Range[]): string => {
   return result + text.slice(at)
 }
 
-/** Node replaces types with blanks, so every position stays the same for acorn. */
+/** Node replaces types with blanks, so positions in acorn's tree are those of the text. */
 const parsed = (path: string): Source => {
   const text = readText(path)
   const script = stripTypeScriptTypes(text)
