@@ -12,7 +12,7 @@ process.env.NODE_COMPILE_CACHE ??= join(root, 'node_modules/.cache/compiled')
 export const common = {
   pool: 'forks' as const,
   globalSetup: ['test/support/global-setup.ts'],
-  // Node loads the modules, as it does in production. Vite would transform each of them first.
+  // Node loads the modules, as in production. Vite would first transform each module.
   experimental: { viteModuleRunner: false },
   // These end tests that hang. A busy machine is several times slower than a quiet one.
   testTimeout: 180_000,
