@@ -18,7 +18,7 @@ const lineCounts = [10_000, 1_000_000] as const
 /** Seven of eight calls are charged. A charge is an event, but not a line. */
 const eventsPerLine = 15 / 8
 
-/** The same load on a short and on a long ledger in turn, with all roles in one process. */
+/** Runs equal loads on a short and on a long ledger in turn, with all roles in one process. */
 async function keyedInOldLedgers({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> {
   const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openLoadGenerator()

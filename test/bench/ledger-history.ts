@@ -54,7 +54,7 @@ export const openHistories = (url: string, organizationIds: readonly string[]) =
   const ledgers = organizationIds.map((organizationId) => ({ organizationId, at: 0 }))
   const histories = new Map<string, ReturnType<typeof history>>()
   return {
-    /** Adds `events` to each ledger. `from` is the time of its first call; `to` is the end of its last one, exclusive. */
+    /** Adds `events` to each ledger. `from` is the time of the first added call; all added calls are before `to`. */
     grow: (events: number, { from, to }: { readonly from: number; readonly to: number }): Promise<number> =>
       written(url, async (client) => {
         const everyMs = Math.floor((to - from) / events)

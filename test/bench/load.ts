@@ -40,7 +40,7 @@ export type LoadGenerator = { run(load: Load): Promise<LoadResult>; stop(): Prom
 
 const spareMs = 30_000
 
-/** One service and one key as the only target. */
+/** A target that consists of one service and one key. */
 export const onOne = ({ port, apiKey }: { port: number; apiKey: string }): Pick<Load, 'places'> => ({
   places: [{ port, apiKeys: [apiKey] }],
 })

@@ -44,7 +44,7 @@ type Measured = {
   readonly perSecond: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** Processor time of the service and PostgreSQL. */
+  /** The processor time of the service and of PostgreSQL, in microseconds. */
   readonly processorUs: number
   readonly postgresUs: number
   readonly logUs: number

@@ -50,7 +50,7 @@ export const startMeasured = async ({
   readonly nodeArgs?: readonly string[]
   /** Default: the log in the service's PostgreSQL. */
   readonly eventLogUrl?: string | undefined
-  /** Variables in addition to those that all benchmarks set. */
+  /** Environment variables in addition to those that all benchmarks set. */
   readonly environment?: Readonly<Record<string, string>>
 }): Promise<MeasuredService> => {
   const store = await openStore(eventLogUrl)
