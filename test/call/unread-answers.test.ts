@@ -86,7 +86,7 @@ test('a connection is not read further while many of its requests wait', async (
   if (taken === undefined) throw new Error('no connection')
   const paused = once(taken, 'pause')
   for (let i = 0; i < 64; i++) socket.write(get('/none').repeat(1_000))
-  // The service reads one piece of the requests; the rest fills the kernels' buffers.
+  // The service reads only one more piece of the requests. The kernels' buffers hold more.
   await paused
   await sendRaw(url, get('/none'))
   expect(taken.bytesRead).toBeLessThan(256 * 1024)
