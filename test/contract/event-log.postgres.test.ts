@@ -207,7 +207,8 @@ describe('the event log in PostgreSQL', () => {
         await own.eventLog.append('profile-a', 'none', events)
         const reader = await readToEnd(own.eventLog, { prefixes: ['profile-'] })
         expect(reader.items.map(({ kind }) => kind)).toEqual(['idle', 'idle', 'events', 'caught-up'])
-        // A window ends at the end of an append. An append that extends beyond it is read as a whole by the next window.
+        // Each read window ends at the end of an append. An append that extends beyond a window is read as a whole by the next
+        // window.
         expect(reader.items.map(({ position }) => position)).toEqual([49_001n, 99_001n, 120_003n, 120_003n])
         expect(reader.events().map(asWritten)).toEqual(events)
       } finally {

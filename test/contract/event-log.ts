@@ -1084,7 +1084,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         while ((await take()).kind !== 'caught-up');
         await eventLog.append(first ?? '', 'none', newEvents(1))
         while (sizes.length === 0) await take()
-        // One read of the log would have found all of these.
+        // All these events would fit into one read of the log.
         for (const stream of waiting)
           for (let revision = 0; revision < 200; revision += 20)
             await eventLog.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(20))
