@@ -96,7 +96,7 @@ const eventsOf = async (keyId: string) =>
 const whoami = async (apiKey: string): Promise<number> =>
   (await openBrowser(room.host).get('/whoami', { 'x-api-key': apiKey })).statusCode
 
-/** The text that a person reads: without tags, with collapsed white space. */
+/** The text that a person reads on a page, without tags and with collapsed white space. */
 const textOf = (page: string): string =>
   page
     .replaceAll(/<[^>]+>/g, ' ')

@@ -198,7 +198,7 @@ describe('a partner', () => {
   })
 })
 
-// An admin can open every page.
+// The role `admin` is left out, because an admin can open every page.
 const restricted = roles.filter((role) => role !== 'admin')
 
 test.each(restricted)('no hit leads to a page that the role %s cannot open', async (role) => {
