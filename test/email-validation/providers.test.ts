@@ -1,4 +1,4 @@
-/** How reliable the RCPT reply is at large providers. */
+/** The reliability of RCPT replies at large providers. */
 import { expect, test } from 'vitest'
 import { providerOf } from '../../src/capabilities/email-validation/dns/mail-providers.ts'
 import {

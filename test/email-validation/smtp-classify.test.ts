@@ -88,7 +88,7 @@ describe('replies found in public', () => {
     const invalid = ({ reply }: Found): boolean =>
       ['mailbox_not_found', 'mailbox_disabled'].includes(classifyReply('rcpt', reply).outcome)
     const wronglyInvalid = others.filter(invalid)
-    // If the server accepted the mailbox, a random recipient refused as unknown makes it valid.
+    // If the server accepted the mailbox and refuses a random recipient as unknown, the mailbox is valid.
     const wronglyValid = others.filter(({ reply }) => catchAllOf(reply) === false)
     expect(wronglyInvalid.length / others.length, textsOf(wronglyInvalid)).toBeLessThanOrEqual(shareMax)
     expect(wronglyValid.length / others.length, textsOf(wronglyValid)).toBeLessThanOrEqual(shareMax)
