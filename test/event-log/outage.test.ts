@@ -15,7 +15,7 @@ const scene = () => {
   return {
     logged,
     outage,
-    /** Fails four times a second. */
+    /** Reports four failures a second. */
     failFor: (seconds: number) => {
       for (const end = nowMs + seconds * 1_000; nowMs < end; nowMs += 250) outage.failed(new Error('away'))
     },

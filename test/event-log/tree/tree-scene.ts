@@ -28,7 +28,7 @@ export type TreeScene = {
   readonly keyDir: string
   /** The checkpoints as in a new process. */
   checkpoints(keyDir?: string): Checkpoints
-  /** Appends events to an operator stream, some at a time. */
+  /** Appends events to an operator stream, several per append. */
   write(count: number, stream?: string): Promise<void>
   close(): Promise<void>
 }
