@@ -1,4 +1,4 @@
-/** The caller's address for limits, and the address block that one customer of a network has. */
+/** The caller's address that counts for limits, and the address block that a network assigns to one customer. */
 import { describe, expect, test } from 'vitest'
 import {
   addressBlock,
