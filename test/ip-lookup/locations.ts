@@ -1,4 +1,4 @@
-/** Locations with the names of the wire (Spec §2.3): one without any data, and one with all of them. */
+/** Locations with the field names of the wire (Spec §2.3): one without any data, and one with data in every field. */
 
 export const nowhere = {
   continent: null,
