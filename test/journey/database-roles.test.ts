@@ -61,7 +61,7 @@ describe('a service with its own role', () => {
     const urls = await twoRoles()
     const environment = environmentOf(urls)
     expect((await cli(['migrate'], environment)).code).toBe(0)
-    // As in production: running processes do not have the owner's password.
+    // Running processes do not have the owner's password, as in production.
     const { DATABASE_MIGRATION_URL: _, ...running } = environment
     const service = await startService(running)
     cleanUp.push(() => service.end('SIGTERM'))

@@ -188,7 +188,7 @@ const netCharges = async (): Promise<Map<string, number>> => {
   return net
 }
 
-/** Longer than callers wait for an append. */
+/** The duration of the freeze, which is longer than callers wait for an append. */
 const frozenMs = 12_000
 
 /** Makes the claims of a killed process older than a minute, so that they are no longer valid. */

@@ -19,8 +19,8 @@ import {
 import { type Receipt, verifyReceipt } from '../support/verify-receipt.ts'
 
 /**
- * A price changes, and past calls are re-rated, over HTTP and the command line, with real processes, one of which is killed.
- * Every figure is computed a second time here, from the output of `ledger export` and without the service's own code.
+ * A price changes, and past calls are re-rated, over HTTP and the command line. The processes are real, and one of them is
+ * killed. Every figure is computed a second time here, from the output of `ledger export` and without the service's own code.
  */
 
 type Environment = Record<string, string>

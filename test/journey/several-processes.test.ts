@@ -120,7 +120,7 @@ const grantTo = (organizationId: string, credits: string): ReturnType<typeof gra
 
 type Granting = { readonly granted: string[]; readonly asked: () => number; stop(): Promise<void> }
 
-/** Grants credits from a process that does not answer calls, like the command line. */
+/** Grants credits, like the command line, from a process that does not answer calls. */
 const startGranting = (organizationId: string): Granting => {
   const granted: string[] = []
   let asked = 0
