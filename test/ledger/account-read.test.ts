@@ -1,4 +1,4 @@
-/** How many events are read for an account in a process that appends nothing itself. */
+/** The number of events that a process reads for an account to which it appends nothing itself. */
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import type { Instruction } from '../../src/ledger/command.ts'
