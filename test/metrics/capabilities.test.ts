@@ -1,4 +1,4 @@
-/** Metrics for mailboxes, profile sources, pixel counters and DNS, which identify no one. */
+/** Metrics for mailboxes, profile sources, pixel counters and DNS. They identify no one. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { meterSource, observerOf } from '../../src/capabilities/profile/index.ts'
