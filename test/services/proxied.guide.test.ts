@@ -33,7 +33,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-/** The guide's block that begins with this line, with the test's ports in it. */
+/** The guide's configuration block that begins with `firstLine`, with the test's ports. */
 const configuration = (firstLine: string, listenAt: number): string => {
   const [, text = ''] = guide.split(`\`\`\`\n${firstLine}\n`)
   const block = text.split('```', 1)[0] ?? ''

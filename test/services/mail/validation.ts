@@ -25,7 +25,7 @@ export type Judged = {
   /** The row in the decision table. */
   readonly row: number
   readonly verdict: string
-  /** The decisive reply. */
+  /** The reply that decided the verdict. */
   readonly reply: string | null
   /** The resolver's error, if there was no answer. */
   readonly dnsCode: string | null
