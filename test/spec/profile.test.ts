@@ -692,7 +692,7 @@ describe('decision 21: personal data', () => {
     expect([...rows.keys()].map((name) => name.replace(/^(public|projections)\./, ''))).toEqual(
       expect.arrayContaining(['log_segments', 'idempotent_calls', 'profile_keys', 'profile_aliases_v1']),
     )
-    // This proves that the search works.
+    // The search finds a name that must be in the database, so the search works.
     expect(subjects.size).toBe(1)
     expect(rows.get('public.log_segments')).toContain(String([...subjects][0]))
     for (const mark of [...marks, 'brindlemoor', number, 'profnet.example'])
