@@ -44,7 +44,7 @@ type Measured = {
   readonly perSecond: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** The processor time of the service and of PostgreSQL, in microseconds. */
+  /** The processor time of the service and of PostgreSQL per call, in microseconds. */
   readonly processorUs: number
   readonly postgresUs: number
   readonly logUs: number
