@@ -1,12 +1,44 @@
+import { writeSync } from 'node:fs'
 import pino, { type DestinationStream, type Logger } from 'pino'
 import { prettyFactory } from 'pino-pretty'
+import { codeOf } from '../event-log/directory.ts'
 
 /** Logs to standard error: readable lines on a terminal, otherwise one JSON object per line. Standard output is for results. */
 export const createLogger = (level: string): Logger =>
-  pino(
-    { level, serializers: { err: loggedError } },
-    process.stderr.isTTY ? onTerminal() : pino.destination(2),
-  )
+  pino({ level, serializers: { err: loggedError } }, process.stderr.isTTY ? onTerminal() : toDescriptor(2))
+
+const waitingBytesMax = 4 * 1024 * 1024
+const retryMs = 100
+
+/**
+ * Writes lines to a pipe or file, and never waits for its reader. If the reader is slow, up to `waitingBytesMax` wait and further lines are
+ * dropped. If the reader is gone, all lines are dropped. (pino's own destination repeats a failed write forever when it is flushed.)
+ */
+const toDescriptor = (fd: number): DestinationStream => {
+  let waiting: Buffer[] = []
+  let waitingBytes = 0
+  const write = (): void => {
+    for (let [next] = waiting; next !== undefined; [next] = waiting)
+      try {
+        const written = writeSync(fd, next)
+        waitingBytes -= written
+        if (written < next.length) waiting[0] = next.subarray(written)
+        else waiting.shift()
+      } catch (error) {
+        if (codeOf(error) === 'EAGAIN') return void setTimeout(write, retryMs).unref()
+        waiting = []
+        waitingBytes = 0
+      }
+  }
+  return {
+    write: (line) => {
+      const bytes = Buffer.from(line)
+      if (waitingBytes + bytes.length > waitingBytesMax) return
+      waitingBytes += bytes.length
+      if (waiting.push(bytes) === 1) write()
+    },
+  }
+}
 
 const onTerminal = (): DestinationStream => {
   const pretty = prettyLine({ colours: process.stderr.hasColors() })

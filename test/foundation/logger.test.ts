@@ -1,4 +1,6 @@
+import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -77,3 +79,53 @@ test('a refused row is logged with its constraint, without its content', async (
   expect(line).not.toContain(name)
   await client.end()
 })
+
+/** A process that runs the code with a `logger`, after the test has prepared the reader of its log. */
+const loggingProcess = (code: string) => {
+  const path = new URL('../../src/foundation/logger.ts', import.meta.url).href
+  const program = `
+    import { once } from 'node:events'
+    import { createLogger } from ${JSON.stringify(path)}
+    const logger = createLogger('info')
+    await once(process.stdin, 'data')
+    ${code}
+    process.stdout.write('done', () => process.exit(0))`
+  return spawn(process.execPath, ['--input-type=module', '-e', program])
+}
+
+const endOf = async (child: ReturnType<typeof loggingProcess>): Promise<unknown[]> => {
+  let printed = ''
+  child.stdout.on('data', (text: Buffer) => {
+    printed += text
+  })
+  child.stdin.write('go')
+  const timer = setTimeout(() => child.kill('SIGKILL'), 20_000)
+  const [code] = await once(child, 'exit')
+  clearTimeout(timer)
+  return [code, printed]
+}
+
+test('a process whose log is no longer read continues, and ends', async () => {
+  const child = loggingProcess(`
+    logger.info('one')
+    logger.fatal('two')
+    logger.info('three')`)
+  child.stderr.destroy()
+  await once(child.stderr, 'close')
+  expect(await endOf(child)).toEqual([0, 'done'])
+}, 30_000)
+
+test('a process whose log is read too slowly continues, and the lines that are read are complete', async () => {
+  const child = loggingProcess("for (let n = 0; n < 20_000; n++) logger.error('a'.repeat(1_000))")
+  let text = ''
+  child.stderr.on('data', (chunk: Buffer) => {
+    text += chunk
+  })
+  child.stderr.pause()
+  const closed = once(child, 'close')
+  expect(await endOf(child)).toEqual([0, 'done'])
+  await closed
+  const lines = text.slice(0, text.lastIndexOf('\n')).split('\n')
+  expect(lines.length).toBeGreaterThan(10)
+  for (const line of lines) expect(JSON.parse(line)).toMatchObject({ msg: 'a'.repeat(1_000) })
+}, 30_000)
