@@ -1,6 +1,6 @@
 /** Access to the dashboard by role and organization, never for disabled users; and the events for sign-ins. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/keys/api-keys.ts'
+import { defaultKeyLimits, issueKey, keyToChange, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changeRole, setDisabled } from '../../src/administration/users/user-changes.ts'
 import type { KeyLimits } from '../../src/events/keys.ts'
@@ -123,6 +123,35 @@ test("a partner cannot allow its keys to export the ledger, which names the oper
   }
   const operations = await signedIn(room, await person('operations'))
   expect((await operations.submit(path, wanted)).statusCode).toBe(200)
+})
+
+test('a partner cannot issue more than 100 live keys, and an operator can', async () => {
+  const issued = { limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor: 'cli' } as const
+  const { organizationId } = await createOrganization(room.foundation, {
+    ...{ name: 'Many keys', overdraftLimit: 0n, actor: 'cli' },
+  })
+  const keys = await Promise.all(
+    Array.from({ length: 100 }, (_, n) =>
+      issueKey(room.foundation, { ...issued, organizationId, name: `key ${n}`, permissions: ['ip_lookup'] }),
+    ),
+  )
+  await room.caughtUp()
+  const path = `/organizations/${organizationId}/key/issue`
+  const wanted = { name: 'one more', permissions: ['ip_lookup'] }
+  const partner = await signedIn(room, await person('partner', organizationId))
+  for (const more of [{}, { test: 'on' }]) {
+    const refused = await partner.submit(path, { ...wanted, ...more })
+    expect([refused.statusCode, refused.body]).toEqual([
+      422,
+      expect.stringContaining('Your organization already has 100 keys'),
+    ])
+  }
+  const operations = await signedIn(room, await person('operations'))
+  expect((await operations.submit(path, wanted)).statusCode).toBe(200)
+  for (const { keyId } of keys.slice(0, 2))
+    await revoke(room.foundation, { keyId, reason: 'not used', actor: 'cli' })
+  await room.caughtUp()
+  expect((await partner.submit(path, wanted)).statusCode).toBe(200)
 })
 
 describe('a session', () => {

@@ -3,7 +3,9 @@ import { z } from 'zod'
 import type { ApiKeyRow } from '../../../projections/api-keys.ts'
 import { permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
+import { testOrganizationOf } from '../../events/test-organization.ts'
 import { graceDaysMax, type KeyState } from '../../keys/key-state.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { callFields, choiceOf, refundCallsOfKey, refundsJson, refundsSaid } from '../credits/commands.ts'
 import { balance } from '../credits/credits.ts'
 import { chooseCalls, commonReferenceOf, planRefunds, refundChosen } from '../credits/refund-calls.ts'
@@ -94,6 +96,28 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
   }
 }
 
+/**
+ * A partner cannot issue more, but an operator can: each key has its own rate limits, and every process keeps all live keys in memory.
+ * Rows can be late, so a few more are possible.
+ */
+const partnerKeysMax = 100
+
+const checkPartnerKeys = async (
+  { foundation: { pool }, operator }: Context,
+  organizationId: string,
+): Promise<void> => {
+  if (operator.role !== 'partner') return
+  const { rowCount } = await pool.query(
+    `select from api_keys where organization_id = any($1) and revoked_at is null
+        and (expires_at is null or expires_at > $2) limit $3`,
+    [[organizationId, testOrganizationOf(organizationId)], new Date(), partnerKeysMax],
+  )
+  if (rowCount === partnerKeysMax)
+    throw new CommandRefused(
+      `your organization already has ${partnerKeysMax} keys: revoke keys that are no longer used, or ask the operator of the service`,
+    )
+}
+
 const issue = command({
   name: 'key issue',
   action: 'keys.change',
@@ -108,6 +132,7 @@ const issue = command({
   plan: async (context, input) => {
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
     const { name } = await balance(context.foundation, organizationId)
+    await checkPartnerKeys(context, organizationId)
     return {
       says: [
         `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'without expiry' : `until ${expiresAt}`}.`,
@@ -117,6 +142,7 @@ const issue = command({
   run: async (context, input) => {
     const asked = issueOf(context, input)
     const { foundation } = context
+    await checkPartnerKeys(context, asked.organizationId)
     const organizationId = input.test ? await openTestOrganization(foundation, asked) : asked.organizationId
     const { keyId, apiKey } = await issueKey(foundation, { ...asked, organizationId })
     return {
