@@ -79,7 +79,7 @@ test('after that, the terminal shows no commands, and a user signs in with the i
   const page = await at('/me', cookiesOf(answer))
   expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('ada@example.com')])
   expect((await cli(['audit', 'list', '--json'], environment)).out).toContain(
-    'signed in to the dashboard by the identity provider on a new device',
+    'signed in to the dashboard with the identity provider on a new device',
   )
   await service.end('SIGTERM')
   expect(service.output()).not.toContain('Type, with')

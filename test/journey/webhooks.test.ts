@@ -55,7 +55,7 @@ test.each([
     ['<org>', 'https://10.0.0.1/', 'checkpoint'],
     '127.0.0.1',
   ],
-  ['--events: there is no "balance"', ['<org>', 'https://a.test/', 'balance'], ''],
+  ['--events: there is no event "balance"', ['<org>', 'https://a.test/', 'balance'], ''],
   [
     '--events: balance.low concern one organization',
     ['--url', 'https://a.test/', '--events', 'balance.low'],
