@@ -125,33 +125,45 @@ test("a partner cannot allow its keys to export the ledger, which names the oper
   expect((await operations.submit(path, wanted)).statusCode).toBe(200)
 })
 
-test('a partner cannot issue more than 100 live keys, and an operator can', async () => {
+test('a partner cannot issue a key with 100 live keys, or rotate one with 200, and an operator can', async () => {
   const issued = { limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor: 'cli' } as const
   const { organizationId } = await createOrganization(room.foundation, {
     ...{ name: 'Many keys', overdraftLimit: 0n, actor: 'cli' },
   })
   const keys = await Promise.all(
-    Array.from({ length: 100 }, (_, n) =>
+    Array.from({ length: 200 }, (_, n) =>
       issueKey(room.foundation, { ...issued, organizationId, name: `key ${n}`, permissions: ['ip_lookup'] }),
     ),
   )
   await room.caughtUp()
-  const path = `/organizations/${organizationId}/key/issue`
+  const [first] = keys
+  if (first === undefined) throw new Error('there are no keys')
+  const path = `/organizations/${organizationId}/key`
   const wanted = { name: 'one more', permissions: ['ip_lookup'] }
+  const rotation = { key: first.keyId, grace: '0s', confirmed: 'yes' }
   const partner = await signedIn(room, await person('partner', organizationId))
-  for (const more of [{}, { test: 'on' }]) {
-    const refused = await partner.submit(path, { ...wanted, ...more })
+  for (const [command, fields, max] of [
+    ['issue', wanted, 100],
+    ['issue', { ...wanted, test: 'on' }, 100],
+    ['rotate', rotation, 200],
+  ] as const) {
+    const refused = await partner.submit(`${path}/${command}`, fields)
     expect([refused.statusCode, refused.body]).toEqual([
       422,
-      expect.stringContaining('Your organization already has 100 keys'),
+      expect.stringContaining(`Your organization already has ${max} keys`),
     ])
   }
   const operations = await signedIn(room, await person('operations'))
-  expect((await operations.submit(path, wanted)).statusCode).toBe(200)
-  for (const { keyId } of keys.slice(0, 2))
-    await revoke(room.foundation, { keyId, reason: 'not used', actor: 'cli' })
+  expect((await operations.submit(`${path}/issue`, wanted)).statusCode).toBe(200)
+  expect((await operations.submit(`${path}/rotate`, rotation)).statusCode).toBe(200)
+  // Of 202 keys, one ended with its grace period. After this, 99 are live.
+  await Promise.all(
+    keys
+      .slice(1, 103)
+      .map(({ keyId }) => revoke(room.foundation, { keyId, reason: 'not used', actor: 'cli' })),
+  )
   await room.caughtUp()
-  expect((await partner.submit(path, wanted)).statusCode).toBe(200)
+  expect((await partner.submit(`${path}/issue`, wanted)).statusCode).toBe(200)
 })
 
 describe('a session', () => {

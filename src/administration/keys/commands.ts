@@ -97,24 +97,27 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
 }
 
 /**
- * A partner cannot issue more, but an operator can: each key has its own rate limits, and every process keeps all live keys in memory.
- * Rows can be late, so a few more are possible.
+ * A partner cannot have more live keys, but an operator can issue more: each key has its own rate limits, and every process keeps all
+ * live keys in memory. Rotation has a higher limit, so that keys can be rotated when no more can be issued. Rows can be late, so a few
+ * more are possible.
  */
-const partnerKeysMax = 100
+const partnerKeysMax = { issue: 100, rotate: 200 } as const
 
 const checkPartnerKeys = async (
   { foundation: { pool }, operator }: Context,
   organizationId: string,
+  change: keyof typeof partnerKeysMax,
 ): Promise<void> => {
   if (operator.role !== 'partner') return
+  const max = partnerKeysMax[change]
   const { rowCount } = await pool.query(
     `select from api_keys where organization_id = any($1) and revoked_at is null
-        and (expires_at is null or expires_at > $2) limit $3`,
-    [[organizationId, testOrganizationOf(organizationId)], new Date(), partnerKeysMax],
+        and (expires_at is null or expires_at > $2) and (grace_until is null or grace_until > $2) limit $3`,
+    [[organizationId, testOrganizationOf(organizationId)], new Date(), max],
   )
-  if (rowCount === partnerKeysMax)
+  if (rowCount === max)
     throw new CommandRefused(
-      `your organization already has ${partnerKeysMax} keys: revoke keys that are no longer used, or ask the operator of the service`,
+      `your organization already has ${max} keys: revoke keys that are no longer used, or ask the operator of the service`,
     )
 }
 
@@ -132,7 +135,7 @@ const issue = command({
   plan: async (context, input) => {
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
     const { name } = await balance(context.foundation, organizationId)
-    await checkPartnerKeys(context, organizationId)
+    await checkPartnerKeys(context, organizationId, 'issue')
     return {
       says: [
         `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'without expiry' : `until ${expiresAt}`}.`,
@@ -142,7 +145,7 @@ const issue = command({
   run: async (context, input) => {
     const asked = issueOf(context, input)
     const { foundation } = context
-    await checkPartnerKeys(context, asked.organizationId)
+    await checkPartnerKeys(context, asked.organizationId, 'issue')
     const organizationId = input.test ? await openTestOrganization(foundation, asked) : asked.organizationId
     const { keyId, apiKey } = await issueKey(foundation, { ...asked, organizationId })
     return {
@@ -181,17 +184,19 @@ const rotateKey = command({
     asks: 'always',
     left: 'A successor may have been issued without its secret being shown: "key list" shows the key, and "key revoke" revokes it.',
   },
-  plan: async ({ foundation }, { key: keyId, grace, organization: organizationId }) => {
-    const state = await keyToChange(foundation, { keyId, organizationId }, 'rotate')
+  plan: async (context, { key: keyId, grace, organization: organizationId }) => {
+    const state = await keyToChange(context.foundation, { keyId, organizationId }, 'rotate')
+    if (organizationId !== undefined) await checkPartnerKeys(context, organizationId, 'rotate')
     const end = new Date(Date.now() + grace).toISOString()
     return {
       says: [`Issue a successor of ${keyText(keyId, state)}. The old key works until ${end}.`],
       json: { api_key_id: keyId, grace_until: end },
     }
   },
-  run: async ({ foundation, operator }, { key: keyId, grace: graceMs, organization: organizationId }) => {
-    const { actor } = operator
-    const rotated = await rotate(foundation, { keyId, organizationId, graceMs, actor })
+  run: async (context, { key: keyId, grace: graceMs, organization: organizationId }) => {
+    const { actor } = context.operator
+    if (organizationId !== undefined) await checkPartnerKeys(context, organizationId, 'rotate')
+    const rotated = await rotate(context.foundation, { keyId, organizationId, graceMs, actor })
     return {
       json: {
         organization_id: rotated.issued.organization_id,
