@@ -50,13 +50,22 @@ const installation = (variables: () => Promise<Record<string, string>> = async (
   })
 }
 
+/** Does nothing to a process that has ended (ESRCH): a server's child can end at any time. */
+const signal = (pid: number, name: 'SIGSTOP' | 'SIGCONT'): void => {
+  try {
+    process.kill(pid, name)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
 const freeze = (pid: number): void => {
-  process.kill(pid, 'SIGSTOP')
+  signal(pid, 'SIGSTOP')
   frozen.push(pid)
 }
 
 const thaw = (): void => {
-  for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT')
+  for (const pid of frozen.splice(0)) signal(pid, 'SIGCONT')
 }
 
 /** Stops the postmaster first, so that it cannot start new processes, and then all its children. */
@@ -64,13 +73,7 @@ const freezePostgres = async (): Promise<void> => {
   const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   freeze(pid)
   const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
-  for (const child of children.trim().split(/\s+/))
-    try {
-      freeze(Number(child))
-    } catch (error) {
-      // ESRCH: the process has ended in the meantime.
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-    }
+  for (const child of children.trim().split(/\s+/)) freeze(Number(child))
 }
 
 type Told = {
