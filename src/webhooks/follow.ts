@@ -10,10 +10,10 @@ import {
   placeOf,
   type RecordedEvent,
 } from '../event-log/port.ts'
-import { decodeEvent } from '../event-log/stored-event.ts'
-import { organizationOfStream } from '../events/streams.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import { operatorStream, organizationOfStream } from '../events/streams.ts'
 import { createHeldWork, type HeldWork } from '../projector/held-work.ts'
-import { type Balance, type Notice, noticedTypes, noticeOf } from './notices.ts'
+import { type Balance, noticedTypes, noticeOf } from './notices.ts'
 import { putDown } from './outbox.ts'
 
 type Settings = {
@@ -27,7 +27,7 @@ type Settings = {
   readonly put: (webhookIds: readonly string[]) => Promise<void>
 }
 
-const prefixes = ['ledger-', 'pricebook', 'checkpoint'] as const
+const prefixes = ['ledger-', 'pricebook', 'checkpoint', operatorStream] as const
 const batchMax = 2_000
 /** Small batches cost as much as large batches, so notices are collected for this long. */
 const batchIntervalMs = 250
@@ -114,30 +114,42 @@ const takeBatch = async (
     await movePlace(client, from, to)
     const noticed = events.filter(({ type }) => noticedTypes.has(type))
     const balances = await readBalances(client, noticed)
-    const notices = noticed
-      .map((event) => readNotice(event, balances, logger))
-      .filter((notice) => notice !== null)
+    const notices = readEach(noticed, logger, (event) => noticeOf(event, balances))
     await writeBalances(client, balances)
+    const deletions = events.filter(({ type }) => type === 'WebhookDeleted')
+    await deleteAgain(
+      client,
+      readEach(deletions, logger, (event) =>
+        event.type === 'WebhookDeleted' ? event.data.webhook_id : null,
+      ),
+    )
     return putDown(client, notices, clock.now())
   })
   if (webhookIds.length > 0) await put(webhookIds)
   return to
 }
 
-/** An unreadable event causes no notice. */
-const readNotice = (
-  recorded: RecordedEvent,
-  balances: Map<string, Balance>,
-  logger: Logger,
-): Notice | null => {
-  try {
-    return noticeOf(decodeEvent(recorded), balances)
-  } catch (error) {
-    const { stream, revision } = recorded
-    logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and causes no message')
-    return null
-  }
+/** A table from an older backup contains webhooks that were deleted since. The event log decides, so they are deleted again. */
+const deleteAgain = async (client: pg.ClientBase, webhookIds: readonly string[]): Promise<void> => {
+  if (webhookIds.length > 0)
+    await client.query('delete from webhook_endpoints where webhook_id = any ($1)', [webhookIds])
 }
+
+/** The results of events. An unreadable event has none. */
+const readEach = <Result>(
+  events: readonly RecordedEvent[],
+  logger: Logger,
+  read: (event: DecodedEvent) => Result | null,
+): Result[] =>
+  events.flatMap((recorded) => {
+    try {
+      return read(decodeEvent(recorded)) ?? []
+    } catch (error) {
+      const { stream, revision } = recorded
+      logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and is left out')
+      return []
+    }
+  })
 
 const movePlace = async (client: pg.ClientBase, from: LogPlace | undefined, to: LogPlace): Promise<void> => {
   const values = [to.position.toString(), to.eventId, to.digest]

@@ -8,7 +8,7 @@ import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
+import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { expiryNotice } from '../../src/webhooks/expiring-keys.ts'
 import { createWebhookFollower } from '../../src/webhooks/follow.ts'
@@ -189,6 +189,19 @@ describe('events of the log', () => {
       return rows[0]?.balance === '7000000'
     })
     expect(await deliveries()).toHaveLength(1)
+  })
+
+  test('delete webhooks again that a restored table brought back, before they get a message', async () => {
+    const id = await webhook(['price.changed'])
+    const kept = await webhook(['balance.low'])
+    const data = { webhook_id: id, organization_id: organization.id, host: 'a.test' }
+    await append({ type: 'WebhookDeleted', data }, operatorStream)
+    await append({ type: 'PriceBookWithdrawn', data: { version: 3, reason: 'r' } }, 'pricebook')
+    follow()
+    await readUpTo(2)
+    const { rows } = await pool.query('select webhook_id from webhook_endpoints')
+    expect(rows).toEqual([{ webhook_id: kept }])
+    expect(await deliveries()).toEqual([])
   })
 
   test('that cannot be read are left out, and the others create messages', async () => {
