@@ -235,6 +235,22 @@ describe('a webhook', { shuffle: false }, () => {
     ).rejects.toThrow('see "webhook list"')
   })
 
+  test('does not take effect before the event log contains its creation', async () => {
+    const { eventLog } = house.foundation
+    const counted = 'select count(*)::int as webhooks from webhook_endpoints'
+    const before = await house.query(counted)
+    const seen: unknown[] = []
+    const append: typeof eventLog.append = async (...asked) => {
+      seen.push(await house.query(counted))
+      await eventLog.append(...asked)
+      throw new TypeError('this process ends here')
+    }
+    const dying = { ...house.foundation, eventLog: { ...eventLog, append } }
+    const asked = { organizationId: null, url: new URL(base), events: ['checkpoint'] as const, actor: 'cli' }
+    await expect(createWebhook(dying, asked)).rejects.toThrow('ends here')
+    expect([...seen, await house.query(counted)]).toEqual([before, before])
+  })
+
   test('shows in the metrics', async () => {
     const text = await (await fetch(`${house.metricsUrl}/metrics`)).text()
     expect(text).toMatch(/^enrichment_webhook_attempts_total\{outcome="delivered"\} \d+$/m)

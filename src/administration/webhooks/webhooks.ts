@@ -34,21 +34,20 @@ export const createWebhook = async (
   const webhookId = `wh_${ulid()}`
   const secret = secretText(randomBytes(secretBytes))
   const sealed = secrets.sealer(webhookSealPurpose).seal(secret, webhookId)
-  const { rowCount } = await inTransaction(pool, async (client) => {
+  await inTransaction(pool, async (client) => {
     // Concurrent commands would not count each other's webhooks.
     await client.query(`select pg_advisory_xact_lock(hashtext('webhooks of ' || $1))`, [organizationId ?? ''])
-    return client.query(
+    const { rowCount } = await client.query(
       `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
        select $1, $2, $3, $4, $5
         where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
       [webhookId, organizationId, url.href, events, sealed, webhooksMax],
     )
-  })
-  if (rowCount === 0)
-    throw new CommandRefused(
-      `there are already ${webhooksMax} webhooks, the maximum: delete one that is not needed`,
-    )
-  try {
+    if (rowCount === 0)
+      throw new CommandRefused(
+        `there are already ${webhooksMax} webhooks, the maximum: delete one that is not needed`,
+      )
+    // Recorded before the row takes effect, so that no webhook is missing from the event log.
     const data = {
       webhook_id: webhookId,
       organization_id: organizationId,
@@ -56,11 +55,7 @@ export const createWebhook = async (
       events: [...events],
     }
     await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
-  } catch (error) {
-    // The webhook is useless, because its secret has not been shown.
-    await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
-    throw error
-  }
+  })
   return { webhookId, secret }
 }
 
