@@ -3,13 +3,11 @@ import { operatorStream } from '../events/streams.ts'
 
 /** Finds the newest event of each given type in the operators' stream. Each call reads only the events since the previous call. */
 export type Acts = {
-  /** Undefined if there is no recent event of this type. Throws the errors of `read`. */
+  /** Undefined if there is no event of this type. Throws the errors of `read`. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 
 const pageMax = 500
-/** The first call reads this many events back, because operators and the service seldom record more in a month. */
-const lookBackMax = 5_000
 /** The most pages that one call reads. The next call reads the pages after them. */
 const pagesMax = 20
 
@@ -18,10 +16,11 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
   let seen = -1
   let looking: Promise<void> | undefined
 
+  /** Reads back until each type was found, because partners can record any number of acts after the one that is wanted. */
   const lookBack = async (): Promise<void> => {
     let to: number | undefined
     let last = -1
-    for (let left = lookBackMax; left > 0; left -= pageMax) {
+    for (;;) {
       const page = await readPage(eventLog, {
         direction: 'backwards',
         ...(to === undefined ? {} : { from: to }),
