@@ -10,6 +10,7 @@ import {
   endRestore,
   type LoadedBackup,
   type RestoreProgress,
+  removeOldPasswords,
   restoreBackup,
 } from '../administration/backup/restore.ts'
 import type { Answer } from '../administration/declare.ts'
@@ -238,6 +239,7 @@ const proved = async (
       ],
     }
   }
+  const withoutPassword = await removeOldPasswords(foundation, backup)
   await recordRestored(foundation, backup, { ...foundation.operator, since })
   const rebuilt = await rebuild(foundation, {
     projections,
@@ -260,11 +262,19 @@ const proved = async (
       streams,
       rows,
       folded_events: rebuilt.events,
+      without_password: withoutPassword,
       seconds,
     },
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams verified, ${rebuilt.events} folded, in ${seconds} s`,
-      'Later changes are missing: repeat the calls, grants and key revocations since then. Erasures since then are in KEY_DIR, and are applied when the service starts.',
+      manifest.holds_log
+        ? 'Later changes are missing: repeat the calls, grants and key revocations since then. Erasures since then are in KEY_DIR, and are applied when the service starts.'
+        : 'The event log contains later changes, but these tables do not: replace the webhook secrets that were rotated since then, pause again the webhooks that were paused, and invite again the users who were created.',
+      ...(withoutPassword.length === 0
+        ? []
+        : [
+            `These users changed their password since then. Set a new one with "user password": ${withoutPassword.join(', ')}`,
+          ]),
       'Everyone must sign in to the dashboard again. Start the service, then check it with "doctor".',
     ],
   }

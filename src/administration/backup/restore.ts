@@ -2,10 +2,12 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../../config.ts'
 import { type EventLog, logStart, StreamMissing } from '../../event-log/port.ts'
-import { priceBookStream } from '../../events/streams.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import { operatorStream, priceBookStream } from '../../events/streams.ts'
 import { type Closing, openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
 import { beforeMigrations, type Database, openDatabase } from '../../foundation/database.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
 import { removeMark } from '../../foundation/installation-mark.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
 import { openNamed, telling } from '../../foundation/open-event-log.ts'
@@ -13,8 +15,10 @@ import { nameOfEventLog } from '../../foundation/own-event-log.ts'
 import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/secrets/epoch-key-files.ts'
 import { openSlots, type SecretKey } from '../../guard/secrets/installation-key.ts'
+import { pagesOf } from '../../ledger/ledger-calls.ts'
 import { copyEventLog } from '../event-log/copy-event-log.ts'
 import { refuseRunning } from '../event-log/event-logs.ts'
+import { removePasswords } from '../users/users.ts'
 import { type CheckedBackup, checkBackup } from './check.ts'
 import type { Manifest } from './contents.ts'
 import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
@@ -122,6 +126,25 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
   const loaded = loadedTables(copiesLog)
   const rows = Object.fromEntries(Object.entries(backup.rows).filter(([table]) => loaded.includes(table)))
   return { backup, rows, since: mark.since }
+}
+
+/**
+ * Removes the passwords that were changed after the backup, because the table contains the previous ones. The event log can be newer than
+ * the table only if it is not in the backup. Returns the users' names.
+ */
+export const removeOldPasswords = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  { manifest: { head, holds_log } }: CheckedBackup,
+): Promise<string[]> => {
+  if (holds_log) return []
+  const changed: { name: string; createdAt: string }[] = []
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+    for (const recorded of page) {
+      if (recorded.type !== 'UserPasswordChanged' || recorded.position <= BigInt(head.position)) continue
+      const { type, data } = decodeEvent(recorded)
+      if (type === 'UserPasswordChanged') changed.push({ name: data.user, createdAt: data.user_created_at })
+    }
+  return removePasswords(pool, changed)
 }
 
 /** Ends the restore, so that the service can start. */

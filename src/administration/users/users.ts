@@ -156,6 +156,19 @@ export const passwordMax = 1_024
 /** No password has this hash. Unknown users are checked against it, so that checking an unknown user takes the same time. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
+/** Makes the stored passwords invalid, which ends the sessions. Returns the names of the users that exist. */
+export const removePasswords = async (
+  pool: Pick<pg.Pool, 'query'>,
+  users: readonly { readonly name: string; readonly createdAt: string }[],
+): Promise<string[]> => {
+  const { rows } = await pool.query<{ name: string }>(
+    `update users u set password_phc = $3 from unnest($1::text[], $2::timestamptz[]) as n (name, created_at)
+      where u.name = n.name and u.created_at = n.created_at returning u.name`,
+    [users.map(({ name }) => name), users.map(({ createdAt }) => createdAt), matchedByNone],
+  )
+  return rows.map(({ name }) => name).sort()
+}
+
 /** Whether a user with this name and password exists. The user can still be disabled. */
 export const passwordIsRight = async (
   pool: pg.Pool,
