@@ -1,6 +1,6 @@
 import { appendChained } from '../event-log/append-chained.ts'
-import { appendNext } from '../event-log/append-next.ts'
-import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
+import { appendNext, repeatConflicts } from '../event-log/append-next.ts'
+import { type EventLog, StreamMissing } from '../event-log/port.ts'
 import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
@@ -21,7 +21,6 @@ export const recordOperation = async (
 }
 
 const pageMax = 1_000
-const conflictsMax = 8
 
 /**
  * Records an operator's act unless the stream already contains an event with this `once`. Used by work that resumes after an
@@ -34,7 +33,7 @@ export const recordOperationOnce = async (
 ): Promise<void> => {
   const id = eventIdOf(operatorStream, once, 0)
   const own = encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() })
-  for (let conflicts = 0; ; conflicts++) {
+  await repeatConflicts(async () => {
     let revision = -1
     for (let more = true; more; ) {
       const page = await eventLog
@@ -47,11 +46,6 @@ export const recordOperationOnce = async (
       revision = page.at(-1)?.revision ?? revision
       more = page.length === pageMax
     }
-    try {
-      await appendChained(eventLog, operatorStream, revision === -1 ? 'none' : revision, [own])
-      return
-    } catch (error) {
-      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
-    }
-  }
+    await appendChained(eventLog, operatorStream, revision === -1 ? 'none' : revision, [own])
+  })
 }

@@ -1,8 +1,9 @@
 /** Users have the rights of their role. A disabled user has no rights. */
-import crypto from 'node:crypto'
+import crypto, { randomUUID } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { recordOperation } from '../../src/administration/operator-events.ts'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
 import {
   issueOperatorToken,
@@ -78,6 +79,21 @@ const sessions = async (): Promise<number> =>
   (await pool.query('select from dashboard_sessions')).rowCount ?? 0
 
 describe('a user', () => {
+  test('is disabled although others record acts in the operators’ stream all the time', async () => {
+    await make('ada')
+    await make('bob', 'viewer')
+    let acts = 0
+    const append: EventLog['append'] = async (...asked) => {
+      if (acts++ < 20) {
+        const data = { backup_id: randomUUID(), position: '1', bytes: 1, sha256: '0'.repeat(64) }
+        await recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `${acts}` })
+      }
+      return eventLog.append(...asked)
+    }
+    await disable('bob', { ...parts(), eventLog: { ...eventLog, append } })
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+  })
+
   test('the first user is always an admin; all others need a role', async () => {
     expect(await make('ada', null)).toMatchObject({ role: 'admin' })
     await expect(make('bob', null)).rejects.toThrow('users already exist: give the role of this one')

@@ -16,7 +16,7 @@ import {
   standingBooks,
 } from '../../billing/prices.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
-import { AppendConflict } from '../../event-log/port.ts'
+import { repeatConflicts } from '../../event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { PriceBookProposed, PriceBookPublished, PriceBookRule } from '../../events/prices.ts'
 import { priceBookStream } from '../../events/streams.ts'
@@ -154,7 +154,6 @@ export const withdrawPrices = async (
   })
 }
 
-const conflictsMax = 8
 /** Shorter than the notice that a price book needs, so that no append is awaited that would come too late. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
@@ -165,7 +164,7 @@ const decideNext = async <Event extends Exclude<PriceDecision, { refused: string
   decide: (prices: Prices, nowMs: number) => PriceDecision<Event>,
 ): Promise<Event> => {
   const once = randomUUID()
-  for (let conflicts = 0; ; conflicts++) {
+  return repeatConflicts(async () => {
     const { prices, revision } = await readPrices(eventLog)
     const nowMs = Date.now()
     const decision = decide(prices, nowMs)
@@ -178,11 +177,7 @@ const decideNext = async <Event extends Exclude<PriceDecision, { refused: string
       actor,
       effectiveAt: new Date(nowMs).toISOString(),
     })
-    try {
-      await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [event], patience)
-      return decision
-    } catch (error) {
-      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
-    }
-  }
+    await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [event], patience)
+    return decision
+  })
 }

@@ -1,5 +1,6 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
+import { repeatConflicts } from '../../event-log/append-next.ts'
 import { AppendConflict } from '../../event-log/port.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { DomainEvent, LedgerEvent } from '../../events/catalogue.ts'
@@ -17,8 +18,6 @@ import { type ProvedRun, provedRun } from './proof.ts'
 
 type Rerating = Pick<Foundation, 'eventLog' | 'ledger' | 'checkpoints' | 'secrets'>
 
-const conflictsMax = 16
-
 type Changing = { readonly foundation: Rerating; readonly actor: string; found: ProvedRun }
 
 const changing = async (
@@ -32,7 +31,7 @@ const appendToRun = async (
   decide: (found: ProvedRun) => DomainEvent | null,
 ): Promise<ProvedRun> => {
   const { foundation, actor } = run
-  for (let conflicts = 0; ; conflicts++) {
+  return repeatConflicts(async () => {
     const { found } = run
     const event = decide(found)
     if (event === null) return found
@@ -46,14 +45,14 @@ const appendToRun = async (
     })
     try {
       await appendChained(foundation.eventLog, stream, found.revision, [encoded])
-      evolveRun(found, event, { actor, effective_at: effectiveAt })
-      found.revision++
-      return found
     } catch (error) {
-      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
-      run.found = await provedRun(foundation, found.run)
+      if (error instanceof AppendConflict) run.found = await provedRun(foundation, found.run)
+      throw error
     }
-  }
+    evolveRun(found, event, { actor, effective_at: effectiveAt })
+    found.revision++
+    return found
+  })
 }
 
 const refuse = (why: string): never => {

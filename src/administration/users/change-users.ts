@@ -1,8 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { inTransaction } from '../../concurrency/transaction.ts'
-import { chainedTo, lastOf } from '../../event-log/append-chained.ts'
-import { appendUntilKnown } from '../../event-log/append-until-known.ts'
-import { AppendConflict, type EventLog } from '../../event-log/port.ts'
+import { appendChained, lastOf } from '../../event-log/append-chained.ts'
+import { repeatConflicts } from '../../event-log/append-next.ts'
+import type { EventLog } from '../../event-log/port.ts'
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import { ledgerStream, operatorStream } from '../../events/streams.ts'
@@ -48,7 +49,6 @@ type Decided<Done> = {
 /** Any number that no other lock uses. */
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
-const conflictsMax = 8
 const usersMax = 10_000
 
 /** All users, by name. */
@@ -99,29 +99,19 @@ const appendDecided = async <Done>(
   actor: string,
   decide: (state: OperatorState) => Decided<Done>,
 ): Promise<Decided<Done>['writeRow']> => {
+  // Random, so that an equal change by another process is not mistaken for this one.
+  const once = randomUUID()
   let state = noOperators
-  for (let conflicts = 0; ; conflicts++) {
+  return repeatConflicts(async () => {
     state = await operatorsSince(eventLog, state)
-    const last = await lastOf(eventLog, operatorStream)
     const { events, writeRow } = decide(state)
-    const revision = last?.revision ?? -1
-    if (revision !== state.events - 1) {
-      if (conflicts >= conflictsMax) throw new AppendConflict(operatorStream, state.events - 1, revision)
-      continue
-    }
     const effectiveAt = new Date().toISOString()
-    const encoded = events.map((event) => {
-      const once = `user/${event.data.user}/${event.type}/${state.events}`
-      return encodeEvent(event, { id: eventIdOf(operatorStream, once, 0), actor, effectiveAt })
-    })
-    try {
-      const chained = chainedTo(last, operatorStream, encoded)
-      await appendUntilKnown(eventLog, operatorStream, last?.revision ?? 'none', chained)
-      return writeRow
-    } catch (error) {
-      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
-    }
-  }
+    const encoded = events.map((event, n) =>
+      encodeEvent(event, { id: eventIdOf(operatorStream, once, n), actor, effectiveAt }),
+    )
+    await appendChained(eventLog, operatorStream, state.events === 0 ? 'none' : state.events - 1, encoded)
+    return writeRow
+  })
 }
 
 const standingIn = ({ rows, state }: Known, name: string): Standing =>
