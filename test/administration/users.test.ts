@@ -104,6 +104,16 @@ describe('a user', () => {
     ])
   })
 
+  test('keeps name and password when it is one of more than ten thousand', async () => {
+    const { password } = await make('zoe')
+    await pool.query(
+      `insert into users (name, password_phc, role) select 'u' || n, '', 'viewer' from generate_series(1, 10000) n`,
+    )
+    await expect(make('zoe', 'admin')).rejects.toThrow('the user "zoe" already exists')
+    expect(await passwordIsRight(pool, { name: 'zoe', password })).toBe(true)
+    expect(await standing('zoe')).toMatchObject({ kind: 'acts' })
+  })
+
   test('signs in with the generated password, which is not in the event', async () => {
     const { password } = await make('ada')
     expect(await passwordIsRight(pool, { name: 'ada', password })).toBe(true)

@@ -49,15 +49,10 @@ type Decided<Done> = {
 /** Any number that no other lock uses. */
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
-const usersMax = 10_000
 
-/** All users, by name. */
-export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> => {
-  const { rows } = await client.query<UserRow>(`select ${userColumns} from users order by name limit $1`, [
-    usersMax,
-  ])
-  return rows
-}
+/** All users, by name. A user who is left out would count as missing. */
+export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> =>
+  (await client.query<UserRow>(`select ${userColumns} from users order by name`)).rows
 
 export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
 
