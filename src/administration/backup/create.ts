@@ -126,8 +126,8 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // The end of an event store is read before the rows, so that a store restored to this position or later contains every event
-    // that the rows refer to.
+    // The end of an event store is read before the rows, so that a restore finds every change that the rows may lack after this
+    // position.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(
