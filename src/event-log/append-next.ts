@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { within } from '../concurrency/deadline.ts'
 import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
 import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
@@ -8,12 +9,36 @@ const conflictsMaxMs = 10_000
 /** Pauses are random, so that those who were refused together do not try again together. */
 const pauseMaxMs = 50
 
-/** Repeats an append that is decided again after each conflict. Throws `AppendConflict` after several seconds of conflicts. */
-export const repeatConflicts = async <Result>(attempt: () => Promise<Result>): Promise<Result> => {
+/** So that one append without an answer does not delay all later ones. */
+const turnMaxMs = 1_000
+/** The last attempt in this process for each stream. */
+const lastAttempts = new Map<string, Promise<unknown>>()
+
+/** The attempts of one process wait for each other, in order of arrival. Otherwise most of them would conflict. */
+const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): Promise<Result> => {
+  const before = lastAttempts.get(stream)
+  const own = within(before ?? Promise.resolve(), { waitMs: turnMaxMs }, () => undefined).then(attempt)
+  const ended = own.catch(() => undefined)
+  lastAttempts.set(stream, ended)
+  try {
+    return await own
+  } finally {
+    if (lastAttempts.get(stream) === ended) lastAttempts.delete(stream)
+  }
+}
+
+/**
+ * Repeats an append to a stream that is decided again after each conflict. Throws `AppendConflict` after several seconds
+ * of conflicts.
+ */
+export const repeatConflicts = async <Result>(
+  stream: string,
+  attempt: () => Promise<Result>,
+): Promise<Result> => {
   const startedMs = performance.now()
   for (let conflicts = 0; ; conflicts++) {
     try {
-      return await attempt()
+      return await inTurn(stream, attempt)
     } catch (error) {
       if (!(error instanceof AppendConflict) || performance.now() - startedMs >= conflictsMaxMs) throw error
     }
@@ -33,7 +58,7 @@ export const appendNext = (
   stream: string,
   events: readonly NewEvent[],
 ): Promise<{ revision: number }> =>
-  repeatConflicts(async () => {
+  repeatConflicts(stream, async () => {
     const last = await lastOf(eventLog, stream)
     return appendUntilKnown(eventLog, stream, last?.revision ?? 'none', chainedTo(last, stream, events))
   })

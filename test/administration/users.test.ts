@@ -3,7 +3,6 @@ import crypto, { randomUUID } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { recordOperation } from '../../src/administration/operator-events.ts'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
 import {
   issueOperatorToken,
@@ -20,6 +19,7 @@ import {
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { passwordIsRight, putUser } from '../../src/administration/users/users.ts'
 import { requirePermission } from '../../src/cli/run.ts'
+import { appendChained } from '../../src/event-log/append-chained.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
@@ -85,8 +85,13 @@ describe('a user', () => {
     let acts = 0
     const append: EventLog['append'] = async (...asked) => {
       if (acts++ < 20) {
-        const data = { backup_id: randomUUID(), position: '1', bytes: 1, sha256: '0'.repeat(64) }
-        await recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `${acts}` })
+        const id = randomUUID()
+        const data = { backup_id: id, position: '1', bytes: 1, sha256: '0'.repeat(64) }
+        const act = encodeEvent(
+          { type: 'BackupCreated', data },
+          { id, actor, effectiveAt: new Date().toISOString() },
+        )
+        await appendChained(eventLog, 'operator', operations().length - 1, [act])
       }
       return eventLog.append(...asked)
     }

@@ -82,6 +82,21 @@ describe('an append', () => {
     expect(broken(all)).toEqual([])
   })
 
+  test('to the end of a stream waits its turn in a process, but not for an append without an answer', async () => {
+    const log = createMemoryEventLog().client('a')
+    let appends = 0
+    const append: typeof log.append = (...asked) => {
+      appends++
+      return log.append(...asked)
+    }
+    const many = Array.from({ length: 30 }, (_, n) => appendNext({ ...log, append }, stream, [event(n)]))
+    await Promise.all(many)
+    expect(appends).toBe(30)
+    const silent = appendNext({ ...log, append: () => new Promise(() => undefined) }, stream, [event(30)])
+    const next = appendNext(log, stream, [event(31)])
+    expect(await Promise.race([silent, next])).toMatchObject({ revision: 30 })
+  })
+
   test('at a revision other than the last is a conflict', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0)])

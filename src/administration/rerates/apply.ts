@@ -31,7 +31,7 @@ const appendToRun = async (
   decide: (found: ProvedRun) => DomainEvent | null,
 ): Promise<ProvedRun> => {
   const { foundation, actor } = run
-  return repeatConflicts(async () => {
+  return repeatConflicts(rerateStream(run.found.run), async () => {
     const { found } = run
     const event = decide(found)
     if (event === null) return found

@@ -97,7 +97,7 @@ const appendDecided = async <Done>(
   // Random, so that an equal change by another process is not mistaken for this one.
   const once = randomUUID()
   let state = noOperators
-  return repeatConflicts(async () => {
+  return repeatConflicts(operatorStream, async () => {
     state = await operatorsSince(eventLog, state)
     const { events, writeRow } = decide(state)
     const effectiveAt = new Date().toISOString()
