@@ -16,10 +16,13 @@ import {
   checkRestorable,
   checkTarget,
   endRestore,
+  removeOldPasswords,
   restoreBackup,
 } from '../../src/administration/backup/restore.ts'
 import { keptTables, logTables } from '../../src/administration/backup/tables.ts'
 import { rebuild } from '../../src/administration/projections/rebuilds.ts'
+import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
+import { passwordIsRight } from '../../src/administration/users/users.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
 import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { erasureParts } from '../../src/capabilities/profile/storage.ts'
@@ -304,6 +307,21 @@ test('a backup from an earlier release is loaded into its own tables, which are 
 
 const sha256Of = async (bytes: Buffer): Promise<string> =>
   Buffer.from(await crypto.subtle.digest('SHA-256', Uint8Array.from(bytes))).toString('hex')
+
+test('next to a log that is not in the backup, passwords that were changed later are removed, even if the log was copied', async () => {
+  const { foundation } = house
+  const made_at = new Date().toISOString()
+  const names = ['eva', 'ida'] as const
+  for (const name of names)
+    await createUser(foundation, { name, role: 'viewer', organizationId: null, actor: 'cli' })
+  const { password } = await changePassword(foundation, { name: 'ida', actor: 'cli' })
+  const head = { position: String(Number.MAX_SAFE_INTEGER), digest: null }
+  const before = { ...first.manifest, made_at, head }
+  expect(await removeOldPasswords(foundation, { manifest: { ...before, holds_log: true } })).toEqual([])
+  expect(await passwordIsRight(foundation.pool, { name: 'ida', password })).toBe(true)
+  expect(await removeOldPasswords(foundation, { manifest: { ...before, holds_log: false } })).toEqual(['ida'])
+  expect(await passwordIsRight(foundation.pool, { name: 'ida', password })).toBe(false)
+})
 
 test('a person erased after the backup stays erased after a restore', async () => {
   const parts = erasureParts(house.foundation)

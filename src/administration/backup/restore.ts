@@ -134,15 +134,18 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
  */
 export const removeOldPasswords = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
-  { manifest: { head, holds_log } }: CheckedBackup,
+  { manifest: { head, holds_log, made_at } }: Pick<CheckedBackup, 'manifest'>,
 ): Promise<string[]> => {
   if (holds_log) return []
   const changed: { name: string; createdAt: string }[] = []
   for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
     for (const recorded of page) {
-      if (recorded.type !== 'UserPasswordChanged' || recorded.position <= BigInt(head.position)) continue
-      const { type, data } = decodeEvent(recorded)
-      if (type === 'UserPasswordChanged') changed.push({ name: data.user, createdAt: data.user_created_at })
+      if (recorded.type !== 'UserPasswordChanged') continue
+      const { type, data, metadata } = decodeEvent(recorded)
+      // Positions are exact, but a copy of the log has others. Copying keeps the recording times.
+      const isLater = recorded.position > BigInt(head.position) || metadata.recorded_at > made_at
+      if (type === 'UserPasswordChanged' && isLater)
+        changed.push({ name: data.user, createdAt: data.user_created_at })
     }
   return removePasswords(pool, changed)
 }
