@@ -73,9 +73,9 @@ const statements = {
                 ${ofKey} and claimed_at = $3::timestamptz and status is null`,
   reopen: `update idempotent_calls set status = null, answer = null, answered_at = null, claimed_at = now()
            ${ofKey} and claimed_at = $3::timestamptz and status is not null`,
-  release: `delete from idempotent_calls ${ofKey} and status is null`,
-  handBack: `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
-             ${ofKey} and status is null`,
+  release: `delete from idempotent_calls ${ofKey} and body_hash = $3 and status is null`,
+  handBack: `update idempotent_calls set claimed_at = now() - ($4 + 1) * interval '1 s'
+             ${ofKey} and body_hash = $3 and status is null`,
 } as const
 
 /** Inserts rows in the order of the index, so that two processes cannot deadlock. */
@@ -87,20 +87,22 @@ const insertText = `
   on conflict do nothing
   returning organization_id, key_hash`
 
+/** If a process stopped for minutes, its key may belong to another request, which must not get this answer. */
 const finishText = `
   update idempotent_calls c set status = n.status, answer = n.answer, answered_at = now(),
          paid_revision = coalesce(n.paid_revision, c.paid_revision)
-    from unnest($1::text[], $2::bytea[], $3::smallint[], $4::text[], $5::bigint[])
-         as n (organization_id, key_hash, status, answer, paid_revision)
-   where c.organization_id = n.organization_id and c.key_hash = n.key_hash`
+    from unnest($1::text[], $2::bytea[], $3::bytea[], $4::smallint[], $5::text[], $6::bigint[])
+         as n (organization_id, key_hash, body_hash, status, answer, paid_revision)
+   where c.organization_id = n.organization_id and c.key_hash = n.key_hash and c.body_hash = n.body_hash`
 
+/** `bodyHash`: the request that holds the claim. */
 type Inserted = {
   readonly organizationId: string
   readonly keyHash: Buffer
   readonly bodyHash: Buffer
 }
 
-type Finished = Pick<Inserted, 'organizationId' | 'keyHash'> & {
+type Finished = Inserted & {
   readonly status: number
   readonly sealed: string | null
   readonly paidRevision: number | null
@@ -124,6 +126,7 @@ const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<nu
   await pool.query(finishText, [
     claims.map(({ organizationId }) => organizationId),
     claims.map(({ keyHash }) => keyHash),
+    claims.map(({ bodyHash }) => bodyHash),
     claims.map(({ status }) => status),
     claims.map(({ sealed }) => sealed),
     claims.map(({ paidRevision }) => paidRevision),
@@ -151,6 +154,11 @@ export const createClaims = ({
   })
   const keyHashOf = ({ organizationId, key }: KeyedRequest): Buffer =>
     secrets.requestHmac(`key\n${organizationId}\n${key}`)
+  const insertedOf = (request: KeyedRequest): Inserted => ({
+    organizationId: request.organizationId,
+    keyHash: keyHashOf(request),
+    bodyHash: request.fingerprint,
+  })
   const ask = <Result extends pg.QueryResultRow>(
     statement: keyof typeof statements,
     request: KeyedRequest,
@@ -160,12 +168,7 @@ export const createClaims = ({
     (await ask(...asked)).rowCount === 1
 
   return {
-    insert: (request) =>
-      inserts.ask({
-        organizationId: request.organizationId,
-        keyHash: keyHashOf(request),
-        bodyHash: request.fingerprint,
-      }),
+    insert: (request) => inserts.ask(insertedOf(request)),
     read: async (request) => {
       const { rows } = await ask<Row>('read', request, request.fingerprint, claimTtlSeconds)
       return rows[0] === undefined ? undefined : rowOf(rows[0], request, sealer)
@@ -178,11 +181,10 @@ export const createClaims = ({
       // Without a key that can seal the answer, the answer is not stored, and a repeated call is made again. Readiness reports the missing
       // key.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
-      const { organizationId } = request
-      await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })
+      await finishes.ask({ ...insertedOf(request), status, sealed, paidRevision })
     },
-    release: async (request) => void (await ask('release', request)),
-    handBack: async (request) => void (await ask('handBack', request, claimTtlSeconds)),
+    release: async (request) => void (await ask('release', request, request.fingerprint)),
+    handBack: async (request) => void (await ask('handBack', request, request.fingerprint, claimTtlSeconds)),
   }
 }
 

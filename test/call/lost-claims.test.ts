@@ -161,6 +161,28 @@ const fingerprintFor = ({ organizationId }: Partner, ip: string): Buffer =>
     { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
   ).fingerprint
 
+test('a process that stopped for minutes does not give its answer to a later request with its key, and does not end that claim', async () => {
+  const partner = await house.partner()
+  const { organizationId } = partner
+  const { pool, eventLog, secrets, epochKeys } = house.foundation
+  const idempotency = createIdempotency({
+    ...{ pool, eventLog, secrets, sealer: epochKeys.sealer('idempotent-answer') },
+    keyedEvents: createKeyedEvents(eventLog),
+  })
+  const [own, later] = [places.london, places.munich].map((ip) => ({
+    ...{ organizationId, key, fingerprint: fingerprintFor(partner, ip) },
+  }))
+  if (own === undefined || later === undefined) throw new Error('there are no claims')
+  expect(await idempotency.claim(own)).toMatchObject({ kind: 'first' })
+  // Another process has taken the stale claim over, and its call failed.
+  await loseRows(partner)
+  expect(await idempotency.claim(later)).toMatchObject({ kind: 'first' })
+  await idempotency.finish(own, { status: 200, body: '{}', paidRevision: null })
+  await idempotency.release(own)
+  await idempotency.handBack(own)
+  expect(await idempotency.claim(later)).toEqual({ kind: 'in_flight' })
+})
+
 test.each([
   ['another revision', 1],
   ['a revision that the ledger does not have', 1_000_000],
