@@ -1,4 +1,5 @@
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import type { EventLog, RecordedEvent } from '../event-log/port.ts'
+import { pagesOf, readIfAny } from '../event-log/read-stream.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /** Finds the newest event of each given type in the operators' stream. Each call reads only the events since the previous call. */
@@ -8,8 +9,8 @@ export type Acts = {
 }
 
 const pageMax = 500
-/** The most pages that one call reads. The next call reads the pages after them. */
-const pagesMax = 20
+/** The most events that one later call reads. The call after it reads the events after them. */
+const lookOnMax = 10_000
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {
   const found = new Map<string, RecordedEvent>()
@@ -21,9 +22,9 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
     let to: number | undefined
     let last = -1
     for (;;) {
-      const page = await readPage(eventLog, {
-        direction: 'backwards',
-        ...(to === undefined ? {} : { from: to }),
+      const page = await readIfAny(eventLog, operatorStream, {
+        ...{ direction: 'backwards', max: pageMax },
+        ...(to !== undefined && { from: to }),
       })
       last = Math.max(last, page[0]?.revision ?? -1)
       for (const event of page)
@@ -36,14 +37,12 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
   }
 
   const lookOn = async (): Promise<void> => {
-    for (let pages = 0; pages < pagesMax; pages++) {
-      const page = await readPage(eventLog, { from: seen + 1 })
+    const range = { from: seen + 1, upTo: seen + lookOnMax, pageMax }
+    for await (const page of pagesOf(eventLog, operatorStream, range))
       for (const event of page) {
         if (types.includes(event.type)) found.set(event.type, event)
         seen = event.revision
       }
-      if (page.length < pageMax) return
-    }
   }
 
   return {
@@ -54,17 +53,5 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
       await looking
       return found.get(type)
     },
-  }
-}
-
-const readPage = async (
-  eventLog: Pick<EventLog, 'read'>,
-  options: { readonly from?: number; readonly direction?: 'backwards' },
-): Promise<RecordedEvent[]> => {
-  try {
-    return await eventLog.read(operatorStream, { ...options, max: pageMax })
-  } catch (error) {
-    if (error instanceof StreamMissing) return []
-    throw error
   }
 }

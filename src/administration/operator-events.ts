@@ -1,6 +1,7 @@
 import { appendChained } from '../event-log/append-chained.ts'
 import { appendNext, repeatConflicts } from '../event-log/append-next.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { pagesOf } from '../event-log/read-stream.ts'
 import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
@@ -20,8 +21,6 @@ export const recordOperation = async (
   return id
 }
 
-const pageMax = 1_000
-
 /**
  * Records an operator's act unless the stream already contains an event with this `once`. Used by work that resumes after an
  * interruption.
@@ -35,16 +34,9 @@ export const recordOperationOnce = async (
   const own = encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() })
   await repeatConflicts(operatorStream, async () => {
     let revision = -1
-    for (let more = true; more; ) {
-      const page = await eventLog
-        .read(operatorStream, { from: revision + 1, max: pageMax })
-        .catch((error: unknown) => {
-          if (error instanceof StreamMissing) return []
-          throw error
-        })
+    for await (const page of pagesOf(eventLog, operatorStream, { from: 0 })) {
       if (page.some((one) => one.id === id)) return
-      revision = page.at(-1)?.revision ?? revision
-      more = page.length === pageMax
+      revision += page.length
     }
     await appendChained(eventLog, operatorStream, revision === -1 ? 'none' : revision, [own])
   })

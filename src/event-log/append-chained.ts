@@ -8,8 +8,8 @@ import {
   type ExpectedRevision,
   type NewEvent,
   type RecordedEvent,
-  StreamMissing,
 } from './port.ts'
+import { readIfAny } from './read-stream.ts'
 
 type Log = Pick<EventLog, 'append' | 'read'>
 
@@ -41,13 +41,8 @@ export const appendChained = async (
 
 /** The stream's last event, or null. */
 export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEvent | null> => {
-  try {
-    const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
-    return last ?? null
-  } catch (error) {
-    if (error instanceof StreamMissing) return null
-    throw error
-  }
+  const [last] = await readIfAny(eventLog, stream, { direction: 'backwards', max: 1 })
+  return last ?? null
 }
 
 /** The events, chained to `last`. If `last` has no digest, the events start a new chain, and verification reports it. */

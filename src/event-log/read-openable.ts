@@ -1,4 +1,5 @@
-import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from './port.ts'
+import { type EventLog, EventsUnreadable, type RecordedEvent } from './port.ts'
+import { readIfAny } from './read-stream.ts'
 
 type Openable = {
   readonly events: readonly RecordedEvent[]
@@ -13,9 +14,8 @@ export const readOpenable = async (
   { from, max }: { readonly from: number; readonly max: number },
 ): Promise<Openable> => {
   try {
-    return { events: await eventLog.read(stream, { from, max }), unreadable: null }
+    return { events: await readIfAny(eventLog, stream, { from, max }), unreadable: null }
   } catch (error) {
-    if (error instanceof StreamMissing) return { events: [], unreadable: null }
     if (!(error instanceof EventsUnreadable)) throw error
     const before = error.firstRevision - from
     const events = before > 0 ? await eventLog.read(stream, { from, max: before }).catch(nothingOpens) : []

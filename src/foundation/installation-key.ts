@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { ConfigError } from '../config.ts'
 import { appendChained } from '../event-log/append-chained.ts'
-import { AppendConflict, type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
+import { AppendConflict, type EventLog, type ExpectedRevision } from '../event-log/port.ts'
+import { readIfAny } from '../event-log/read-stream.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { type InstallationKeyWrapped, logFormat } from '../events/installation.ts'
@@ -28,7 +29,7 @@ const pageMax = 10
 
 /** Returns the wrapped installation key. Null: the log has none. */
 export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey | null> => {
-  const page = await readOr(eventLog, installationStream, { direction: 'backwards', max: pageMax })
+  const page = await readIfAny(eventLog, installationStream, { direction: 'backwards', max: pageMax })
   for (const recorded of page) {
     const { type, data } = decodeEvent(recorded)
     if (type === 'InstallationKeyWrapped') return { ...data, revision: recorded.revision }
@@ -41,18 +42,6 @@ export const standingKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<W
   const wrapped = await wrappedKeyIn(eventLog)
   if (wrapped === null) throw new Error('the event log has no installation key')
   return wrapped
-}
-
-const readOr = async (
-  eventLog: Pick<EventLog, 'read'>,
-  ...asked: Parameters<EventLog['read']>
-): ReturnType<EventLog['read']> => {
-  try {
-    return await eventLog.read(...asked)
-  } catch (error) {
-    if (error instanceof StreamMissing) return []
-    throw error
-  }
 }
 
 /** Appends the slots; in an empty log, after the first event. Throws `AppendConflict` if another process changed the slots. */
@@ -94,8 +83,8 @@ export const isBegun = async (
   variable = 'EVENT_LOG_URL',
 ): Promise<boolean> => {
   // Prices are read first. Every log gets its first event before prices, so a log that has only prices is from before 1.0.
-  const isUsed = (await readOr(eventLog, priceBookStream, { max: 1 })).length > 0
-  const [first] = await readOr(eventLog, installationStream, { max: 1 })
+  const isUsed = (await readIfAny(eventLog, priceBookStream, { max: 1 })).length > 0
+  const [first] = await readIfAny(eventLog, installationStream, { max: 1 })
   if (first === undefined && !isUsed) return false
   const event = first === undefined ? null : decodeEvent(first)
   if (event?.type !== 'InstallationCreated')

@@ -6,7 +6,8 @@ import { neededRules } from '../billing/tariff.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { appendChained } from '../event-log/append-chained.ts'
 import { appendUntilKnown } from '../event-log/append-until-known.ts'
-import { AppendConflict, type EventLog, LogRewritten, StreamMissing } from '../event-log/port.ts'
+import { AppendConflict, type EventLog, LogRewritten } from '../event-log/port.ts'
+import { readIfAny } from '../event-log/read-stream.ts'
 import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
@@ -147,10 +148,7 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
 
 /** Appends the first price book again, which changes nothing but fails if the user has no right to write. */
 export const mayAppend = async (eventLog: EventLog): Promise<void> => {
-  const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  const [first] = await readIfAny(eventLog, priceBookStream, { max: 1 })
   if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 

@@ -1,12 +1,11 @@
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import type { EventLog, RecordedEvent } from '../event-log/port.ts'
+import { pagesOf } from '../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { guardedKeyEvents, isInstant } from '../events/keys.ts'
 import { keyStream } from '../events/streams.ts'
 import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
 import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
 import { allowList } from './allow-list.ts'
-
-const pageMax = 1_000
 
 /** Reads the events after `known`; returns an empty stream if there are none. Throws `Unavailable` if the log does not answer. */
 export const readKeyStream = async (
@@ -15,16 +14,9 @@ export const readKeyStream = async (
   known: KeyStream = emptyKeyStream,
 ): Promise<KeyStream> => {
   let stream = known
-  for (;;) {
-    const page = await eventLog
-      .read(keyStream(keyId), { from: stream.revision + 1, max: pageMax })
-      .catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
+  for await (const page of pagesOf(eventLog, keyStream(keyId), { from: known.revision + 1 }))
     for (const recorded of page) stream = foldRecorded(stream, recorded)
-    if (page.length < pageMax) return stream
-  }
+  return stream
 }
 
 /** Folds one recorded event of the key's stream. A gap or an unreadable event puts the key in doubt. */

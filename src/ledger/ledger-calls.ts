@@ -1,5 +1,6 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
-import { type EventLog, type Position, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
+import { pagesOf } from '../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import type { DomainEventOf, LedgerEvent } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
@@ -63,7 +64,7 @@ export const walkLedger = async (
     if (pending !== null) walk.call(pending)
     pending = null
   }
-  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, upTo })) {
+  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, upTo, pageMax })) {
     let events = 0
     let last: RecordedEvent | undefined
     for (const recorded of page) {
@@ -135,34 +136,3 @@ const callOf = (
   charge: null,
   charged: 0n,
 })
-
-/** Yields the pages of a stream. The next page is read while the current page is processed. */
-export async function* pagesOf(
-  eventLog: Pick<EventLog, 'read'>,
-  stream: string,
-  { from, upTo }: { readonly from: number; readonly upTo: number },
-): AsyncGenerator<readonly RecordedEvent[]> {
-  const read = (next: number): Promise<readonly RecordedEvent[]> => {
-    const max = Math.min(pageMax, upTo - next + 1)
-    const page =
-      max <= 0
-        ? Promise.resolve([])
-        : eventLog.read(stream, { from: next, max }).catch((error: unknown) => {
-            if (error instanceof StreamMissing) return []
-            throw error
-          })
-    // The page can fail before it is awaited. That must not become an unhandled rejection.
-    page.catch(() => undefined)
-    return page
-  }
-  let next = from
-  let reading = read(next)
-  for (;;) {
-    const page = await reading
-    next += page.length
-    const last = page.length < pageMax
-    if (!last) reading = read(next)
-    if (page.length > 0) yield page
-    if (last) return
-  }
-}

@@ -1,29 +1,16 @@
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import type { EventLog, RecordedEvent } from '../event-log/port.ts'
+import { pagesOf, readIfAny } from '../event-log/read-stream.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 
 type Log = Pick<EventLog, 'read'>
 
-const pageMax = 1_000
-
 /** An organization's events from a revision on, in pages, up to the end of the ledger. Yields nothing if there is no ledger. */
-export async function* ledgerPages(
+export const ledgerPages = (
   eventLog: Log,
   organizationId: string,
   from = 0,
-): AsyncGenerator<readonly RecordedEvent[]> {
-  for (let next = from; ; ) {
-    const page = await eventLog
-      .read(ledgerStream(organizationId), { from: next, max: pageMax })
-      .catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
-    if (page.length > 0) yield page
-    next += page.length
-    if (page.length < pageMax) return
-  }
-}
+): AsyncIterable<readonly RecordedEvent[]> => pagesOf(eventLog, ledgerStream(organizationId), { from })
 
 /** The event at a revision of a ledger; null if the ledger is shorter. */
 export const ledgerEventAt = async (
@@ -31,12 +18,7 @@ export const ledgerEventAt = async (
   organizationId: string,
   revision: number,
 ): Promise<RecordedEvent | null> => {
-  const [recorded] = await eventLog
-    .read(ledgerStream(organizationId), { from: revision, max: 1 })
-    .catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
+  const [recorded] = await readIfAny(eventLog, ledgerStream(organizationId), { from: revision, max: 1 })
   return recorded ?? null
 }
 

@@ -40,6 +40,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'append-next',
       'append-until-known',
       'follow',
+      'read-stream',
       'stored-event',
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),

@@ -1,7 +1,8 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../../config.ts'
-import { type EventLog, logStart, StreamMissing } from '../../event-log/port.ts'
+import { type EventLog, logStart } from '../../event-log/port.ts'
+import { pagesOf, readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { operatorStream, priceBookStream } from '../../events/streams.ts'
 import { type Closing, openingWith } from '../../foundation/closing.ts'
@@ -15,7 +16,6 @@ import { nameOfEventLog } from '../../foundation/own-event-log.ts'
 import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/secrets/epoch-key-files.ts'
 import { openSlots, type SecretKey } from '../../guard/secrets/installation-key.ts'
-import { pagesOf } from '../../ledger/ledger-calls.ts'
 import { copyEventLog } from '../event-log/copy-event-log.ts'
 import { refuseRunning } from '../event-log/event-logs.ts'
 import { removePasswords } from '../users/users.ts'
@@ -138,7 +138,7 @@ export const removeOldPasswords = async (
 ): Promise<string[]> => {
   if (holds_log) return []
   const changed: { name: string; createdAt: string }[] = []
-  for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
     for (const recorded of page) {
       if (recorded.type !== 'UserPasswordChanged') continue
       const { type, data, metadata } = decodeEvent(recorded)
@@ -211,10 +211,7 @@ const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
 }
 
 const firstPriceBook = async (log: EventLog) => {
-  const [first] = await log.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  const [first] = await readIfAny(log, priceBookStream, { max: 1 })
   return first
 }
 

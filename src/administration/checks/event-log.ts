@@ -1,6 +1,7 @@
 import { projections } from '../../../projections/index.ts'
 import type { Config } from '../../config.ts'
-import { type EventLog, logStart, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { type EventLog, logStart } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { signerOf } from '../../event-log/tree/signed-note.ts'
 import { createSigningKeyFiles } from '../../event-log/tree/signing-key.ts'
@@ -306,13 +307,8 @@ function proof({
  * event is a price book whose date lies long before.
  */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
-  const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch(emptyIfMissing)
+  const [first] = await readIfAny(eventLog, priceBookStream, { max: 1 })
   return first?.recordedAtMs ?? null
-}
-
-const emptyIfMissing = (error: unknown): RecordedEvent[] => {
-  if (error instanceof StreamMissing) return []
-  throw error
 }
 
 async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
@@ -342,7 +338,7 @@ async function newestOfCheckpoints(eventLog: Pick<EventLog, 'read'>): Promise<{
 }> {
   const options = { direction: 'backwards', max: checkpointsMax } as const
   let announced: SigningKeyAnnounced | null = null
-  for (const recorded of await eventLog.read(checkpointStream, options).catch(emptyIfMissing)) {
+  for (const recorded of await readIfAny(eventLog, checkpointStream, options)) {
     const { type, data, metadata } = decodeEvent(recorded)
     if (type === 'SigningKeyAnnounced') announced ??= data
     if (type === 'LogCheckpointed') return { announced, checkpoint: { ...data, at: metadata.recorded_at } }

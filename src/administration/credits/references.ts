@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { creditsText, formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
-import { AppendConflict, type EventLog, StreamMissing } from '../../event-log/port.ts'
+import { AppendConflict, type EventLog } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { ReferenceReserved } from '../../events/credits.ts'
@@ -133,16 +134,11 @@ const reservationOf = async (
   { organizationId, reference }: Pick<Referenced, 'organizationId' | 'reference'>,
 ): Promise<ReferenceReserved | null> => {
   const stream = referenceStream(organizationId, reference)
-  try {
-    const [first] = await eventLog.read(stream, { max: 1 })
-    if (first === undefined) return null
-    const { type, data } = decodeEvent(first)
-    if (type === 'ReferenceReserved') return data
-    throw new Error(`${stream} begins with ${type}`)
-  } catch (error) {
-    if (error instanceof StreamMissing) return null
-    throw error
-  }
+  const [first] = await readIfAny(eventLog, stream, { max: 1 })
+  if (first === undefined) return null
+  const { type, data } = decodeEvent(first)
+  if (type === 'ReferenceReserved') return data
+  throw new Error(`${stream} begins with ${type}`)
 }
 
 /**

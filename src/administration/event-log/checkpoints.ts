@@ -1,4 +1,4 @@
-import { StreamMissing } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { CheckpointFault } from '../../event-log/tree/checkpoint-stream.ts'
 import { type Checkpoint, CheckpointRefused } from '../../event-log/tree/checkpoints.ts'
@@ -39,12 +39,7 @@ export const listCheckpoints = async (
   { eventLog }: Pick<Open, 'eventLog'>,
   max: number,
 ): Promise<ListedCheckpoint[]> => {
-  const page = await eventLog
-    .read(checkpointStream, { direction: 'backwards', max })
-    .catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
+  const page = await readIfAny(eventLog, checkpointStream, { direction: 'backwards', max })
   return page
     .map(decodeEvent)
     .flatMap(({ type, data, metadata }) =>

@@ -5,8 +5,8 @@ import {
   logStart,
   type Position,
   type RecordedEvent,
-  StreamMissing,
 } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { hasEnvelope } from '../../event-log/stored-event.ts'
 import { beginCopiedTree } from '../../event-log/tree/begin-copied.ts'
 import { isStreamOfOurs } from '../../events/streams.ts'
@@ -151,9 +151,6 @@ const holds = async (
   to: EventLog,
   { stream, revision, id, data, metadata }: RecordedEvent,
 ): Promise<boolean> => {
-  const [there] = await to.read(stream, { from: revision, max: 1 }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  const [there] = await readIfAny(to, stream, { from: revision, max: 1 })
   return there !== undefined && there.id === id && there.data === data && there.metadata === metadata
 }

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { appendNext } from '../../event-log/append-next.ts'
 import type { EventLog } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import { operatorStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
-import { pagesOf } from '../../ledger/ledger-calls.ts'
 import { createActs } from '../acts.ts'
 
 const ledgersPerEvent = 1_000
@@ -53,7 +53,7 @@ export const recordReconciled = async (
 /** The revision up to which each ledger agreed. */
 export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<Map<string, number>> => {
   const last = new Map<string, number>()
-  for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
     for (const recorded of page) {
       if (recorded.type !== 'LedgersReconciled') continue
       const { type, data } = decodeEvent(recorded)

@@ -1,5 +1,5 @@
 import type { EventLog } from '../../event-log/port.ts'
-import { StreamMissing } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEvent } from '../../events/catalogue.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
@@ -88,8 +88,6 @@ const folded = {
   OperatorTokenRevoked: true,
 } as const
 
-const pageMax = 1_000
-
 /**
  * The current state of the stream, updated from the previous state. Throws if an event about users or tokens cannot be opened, because
  * that event may revoke something, or if the log is unavailable.
@@ -100,11 +98,8 @@ export const operatorsSince = async (
 ): Promise<OperatorState> => {
   const [users, tokens, factors] = [new Map(before.users), new Map(before.tokens), new Map(before.factors)]
   const invitations = new Map(before.invitations)
-  for (let from = before.events; ; ) {
-    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
+  let events = before.events
+  for await (const page of pagesOf(eventLog, operatorStream, { from: events })) {
     for (const recorded of page) {
       // Other acts of operators do not matter here, and can come from a newer release, so they are not decoded.
       if (!Object.hasOwn(folded, recorded.type)) continue
@@ -114,9 +109,9 @@ export const operatorsSince = async (
       foldToken(tokens, event, metadata)
       foldFactor(factors, event, metadata)
     }
-    from += page.length
-    if (page.length < pageMax) return { events: from, users, tokens, invitations, factors }
+    events += page.length
   }
+  return { events, users, tokens, invitations, factors }
 }
 
 const foldUser = (

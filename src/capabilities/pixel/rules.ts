@@ -6,10 +6,10 @@ import {
   AppendConflict,
   type EventLog,
   type RecordedEvent,
-  StreamMissing,
   Unavailable,
   UnknownOutcome,
 } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import { checkEventData, currentVersion } from '../../events/catalogue.ts'
 import { pixelStream } from '../../events/streams.ts'
@@ -67,7 +67,6 @@ const rulesHeldMax = 1_000_000
 const readsTogetherMax = 256
 const readsUnderWayMax = 8
 const readsWaitingMax = 10_000
-const pageMax = 1_000
 
 export const createPixelRules = (
   eventLog: EventLog,
@@ -112,13 +111,7 @@ export const createPixelRules = (
 }
 
 const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRules): Promise<void> => {
-  for (;;) {
-    const page = await eventLog
-      .read(pixelStream(organizationId), { from: live.revision + 1, max: pageMax })
-      .catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
+  for await (const page of pagesOf(eventLog, pixelStream(organizationId), { from: live.revision + 1 }))
     for (const recorded of page) {
       const { revision } = recorded
       // Another read of these rules may already have applied this event.
@@ -127,8 +120,6 @@ const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRul
       const { actor = '', effective_at: at = '' } = event?.metadata ?? {}
       applyPixelEvent(live, event, { revision, actor, at })
     }
-    if (page.length < pageMax) return
-  }
 }
 
 /** Returns the event if it is complete, because a JSON text may lack members. */

@@ -9,7 +9,7 @@ import {
 import type { DataSource } from '../../call/data-source.ts'
 import type { Caller, CapabilityForm, PaidCall, Unaffordable } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
-import { StreamMissing } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import { type ProfileFacts, profileFacts } from '../../events/profile.ts'
@@ -107,12 +107,7 @@ const recognizePerson = (
   const verdictOn = async (subjectId: string): Promise<InputVerdict> => {
     erased ??= vaultOf(storage).suppressed([hmac])
     if (await erased) return { verdict: 'cannot_be_told', why: 'the person with this identifier was erased' }
-    const events = await storage.eventLog
-      .read(profileStream(subjectId), { max: eventsMax })
-      .catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
+    const events = await readIfAny(storage.eventLog, profileStream(subjectId), { max: eventsMax })
     if (events.length === 0)
       return { verdict: 'cannot_be_told', why: 'no data about this person is recorded' }
     const aliases = events.map(decodeEvent).flatMap((event) => {

@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto'
 import type { LogCheckpointed, SigningKeyAnnounced } from '../../events/checkpoints.ts'
 import { checkpointStream } from '../../events/streams.ts'
-import { type EventLog, type RecordedEvent, StreamMissing } from '../port.ts'
+import type { EventLog, RecordedEvent } from '../port.ts'
+import { pagesOf } from '../read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../stored-event.ts'
 import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 
@@ -144,8 +145,6 @@ const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Che
   }
 }
 
-const pageMax = 1_000
-
 /**
  * Reads the stream, and remembers it so that each event is read once. Throws the errors of reading, `CheckpointFault`,
  * and `UnknownEventType` for events of a newer release.
@@ -156,20 +155,12 @@ export const createStreamReader = (
 ): (() => Promise<CheckpointStream>) => {
   let known = emptyStream
   const readOn = async (): Promise<CheckpointStream> => {
-    for (;;) {
-      const page = await eventLog
-        .read(checkpointStream, { from: known.revision + 1, max: pageMax })
-        .catch((error: unknown) => {
-          if (error instanceof StreamMissing) return []
-          throw error
-        })
+    for await (const page of pagesOf(eventLog, checkpointStream, { from: known.revision + 1 }))
       for (const recorded of page) {
-        if (recorded.revision <= known.revision) continue
         known = evolveStream(known, decodeEvent(recorded))
         folded?.(known)
       }
-      if (page.length < pageMax) return known
-    }
+    return known
   }
   // Runs one read at a time, so that no event is folded twice.
   let reading: Promise<unknown> = Promise.resolve()

@@ -11,7 +11,8 @@ import {
 } from '../../../projections/ledger-index.ts'
 import type { Query } from '../../../projections/projection.ts'
 import type { MicroCredits } from '../../billing/money.ts'
-import { type EventLog, type RecordedEvent, StreamMissing, Unavailable } from '../../event-log/port.ts'
+import { type EventLog, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -124,10 +125,7 @@ const ask = async <Row extends pg.QueryResultRow>(
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
 const readPage = ({ eventLog }: CallSources, organizationId: string, from: number, max: number) =>
-  eventLog.read(ledgerStream(organizationId), { from, max }).catch((error: unknown): RecordedEvent[] => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  readIfAny(eventLog, ledgerStream(organizationId), { from, max })
 
 /** The event at `indexed` and the events after it. */
 type LedgerTail = {

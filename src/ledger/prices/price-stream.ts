@@ -1,5 +1,6 @@
 import { evolvePrices, evolveSoundPrices, noPrices, type Prices } from '../../billing/prices.ts'
-import { type EventLog, StreamMissing } from '../../event-log/port.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import { priceBookStream } from '../../events/streams.ts'
 
@@ -31,10 +32,7 @@ const foldPrices = async (
   eventLog: Pick<EventLog, 'read'>,
   evolve: (prices: Prices, event: DecodedEvent) => Prices,
 ): Promise<ReadPrices> => {
-  const events = await eventLog.read(priceBookStream, { max: eventsMax }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  const events = await readIfAny(eventLog, priceBookStream, { max: eventsMax })
   return {
     prices: events.map(decodeEvent).reduce(evolve, noPrices),
     revision: events.at(-1)?.revision ?? -1,

@@ -3,12 +3,12 @@ import { parseCredits } from '../../billing/money.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { genesisDigest, recompute } from '../../event-log/hash-chain.ts'
 import type { EventLog } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEvent, DomainEventOf } from '../../events/catalogue.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
 import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.ts'
 import { rerateStream } from '../../events/streams.ts'
-import { pagesOf } from '../ledger-calls.ts'
 import type { RunOnLedger } from './part.ts'
 
 /** A re-rate as its stream records it: the plan, its approval, and the ledgers that it was applied to. */
@@ -50,7 +50,7 @@ export const readRun = async (eventLog: Pick<EventLog, 'read'>, run: string): Pr
     applied: null,
   }
   let previous = genesisDigest
-  for await (const page of pagesOf(eventLog, stream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+  for await (const page of pagesOf(eventLog, stream, { from: 0 }))
     for (const recorded of page) {
       const { carried, computed } = recompute(recorded, {
         stream,

@@ -1,8 +1,8 @@
 import type { EventLog } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { finishedRun } from '../explain/corrected-costs.ts'
-import { pagesOf } from '../ledger-calls.ts'
 import type { RunOnLedger } from './part.ts'
 
 /**
@@ -17,7 +17,7 @@ export const costsChangedSince = async (
   const charges = new Map<string, string>()
   const runs = new Set<string>()
   let revision = upTo
-  for await (const page of pagesOf(eventLog, stream, { from: upTo + 1, upTo: Number.MAX_SAFE_INTEGER }))
+  for await (const page of pagesOf(eventLog, stream, { from: upTo + 1 }))
     for (const recorded of page) {
       revision = recorded.revision
       if (recorded.type !== 'CreditAdjusted') continue

@@ -1,10 +1,5 @@
-import {
-  type EventLog,
-  type NewEvent,
-  type RecordedEvent,
-  StreamMissing,
-  Unavailable,
-} from '../../event-log/port.ts'
+import { type EventLog, type NewEvent, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
@@ -140,10 +135,7 @@ const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[])
 }
 
 const readPage = ({ eventLog }: Tails, stream: string, from: number, max: number): Promise<RecordedEvent[]> =>
-  eventLog.read(stream, { from, max }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+  readIfAny(eventLog, stream, { from, max })
 
 /** Reads the events between the end of a projection and the start of a tail. */
 const readBefore = async (tails: Tails, tail: Tail, after: number): Promise<void> => {

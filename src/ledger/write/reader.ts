@@ -1,13 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { within } from '../../concurrency/deadline.ts'
-import {
-  type EventLog,
-  LogRewritten,
-  type RecordedEvent,
-  StreamMissing,
-  Unavailable,
-} from '../../event-log/port.ts'
+import { type EventLog, LogRewritten, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
@@ -64,16 +59,9 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
   const { readDeadlineMs } = limits
 
   const page = (from: number, max = limits.readPageMax, waitMs = readDeadlineMs): Promise<RecordedEvent[]> =>
-    within(
-      eventLog.read(stream, { from, max }).catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      }),
-      { waitMs },
-      () => {
-        throw new Unavailable(`the event log did not answer a read within ${waitMs} ms`)
-      },
-    )
+    within(readIfAny(eventLog, stream, { from, max }), { waitMs }, () => {
+      throw new Unavailable(`the event log did not answer a read within ${waitMs} ms`)
+    })
   const pages = { page, max: limits.readPageMax }
 
   return {

@@ -1,0 +1,51 @@
+import { type EventLog, type ReadOptions, type RecordedEvent, StreamMissing } from './port.ts'
+
+type Log = Pick<EventLog, 'read'>
+
+/** Like `EventLog.read`, but a missing stream has no events. */
+export const readIfAny = async (
+  eventLog: Log,
+  stream: string,
+  options: ReadOptions,
+): Promise<RecordedEvent[]> => {
+  try {
+    return await eventLog.read(stream, options)
+  } catch (error) {
+    if (error instanceof StreamMissing) return []
+    throw error
+  }
+}
+
+const pageMaxDefault = 1_000
+
+/**
+ * Yields the pages of a stream, and nothing if it is missing. The next page is read while the current page is
+ * processed.
+ */
+export async function* pagesOf(
+  eventLog: Log,
+  stream: string,
+  {
+    from,
+    upTo = Number.MAX_SAFE_INTEGER,
+    pageMax = pageMaxDefault,
+  }: { readonly from: number; readonly upTo?: number; readonly pageMax?: number },
+): AsyncGenerator<readonly RecordedEvent[]> {
+  const read = (next: number): Promise<readonly RecordedEvent[]> => {
+    const max = Math.min(pageMax, upTo - next + 1)
+    const page = max <= 0 ? Promise.resolve([]) : readIfAny(eventLog, stream, { from: next, max })
+    // The page can fail before it is awaited. That must not become an unhandled rejection.
+    page.catch(() => undefined)
+    return page
+  }
+  let next = from
+  let reading = read(next)
+  for (;;) {
+    const page = await reading
+    next += page.length
+    const last = page.length < pageMax
+    if (!last) reading = read(next)
+    if (page.length > 0) yield page
+    if (last) return
+  }
+}
