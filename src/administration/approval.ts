@@ -2,25 +2,19 @@ import { provedUserOf } from './operator.ts'
 
 /**
  * One rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both identities must be
- * proved. Without `twoPerson`, `consents` is enough, which means that someone sent the form or accepted the plan.
+ * proved. Without `twoPerson`, it is enough that someone sent the form or accepted the plan, which every interface requires.
  */
 type ApprovalAsked = {
   readonly proposer: string
   readonly approver: string
   readonly twoPerson: boolean
-  readonly consents: boolean
 }
 
 const howToProve = 'set OPERATOR_TOKEN (see "user token"), or sign in to the dashboard'
 
 /** Why the change cannot be approved, and the next step; null if it can. */
-export const approvalRefusal = ({
-  proposer,
-  approver,
-  twoPerson,
-  consents,
-}: ApprovalAsked): string | null => {
-  if (!twoPerson) return consents ? null : 'an approval needs your consent'
+export const approvalRefusal = ({ proposer, approver, twoPerson }: ApprovalAsked): string | null => {
+  if (!twoPerson) return null
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
     return `only a person with a proved identity can approve, and "${approver}" is only a label: ${howToProve}`

@@ -138,7 +138,7 @@ export const plan = async (
 
 export const approved = async (scene: Scene, planned: ReratePlan): Promise<string> => {
   const { run } = planned.proposed
-  await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true, consents: false })
+  await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true })
   return run
 }
 

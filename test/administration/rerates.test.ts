@@ -136,7 +136,7 @@ describe('applying a plan', () => {
     await open(scene, '10')
     await call(scene)
     const { run } = (await plan(scene, prices('2'))).proposed
-    const rule = { run, twoPerson: true, consents: true }
+    const rule = { run, twoPerson: true }
     await expect(approveRerate(scene, { ...rule, actor: 'user:ann' })).rejects.toThrow('another person')
     await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('only a label')
   })

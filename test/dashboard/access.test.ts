@@ -255,7 +255,7 @@ test('a partner sees only published prices, and its pages do not name operators'
       ...{ effectiveFrom: tomorrow, reason, ...by },
     })
   const { proposal } = await propose('1.5', 'the reason of a published book')
-  await approvePriceBook(foundation, { proposal, twoPerson: false, consents: true, ...by })
+  await approvePriceBook(foundation, { proposal, twoPerson: false, ...by })
   const open = await propose('7.25', 'the reason of an open proposal')
   await setPriceOverride(foundation, {
     ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: tomorrow },

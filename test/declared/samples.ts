@@ -79,8 +79,7 @@ const planned = async (
     () => undefined,
   )
   const { run } = proposed
-  if (approved)
-    await approveRerate(foundation, { run, actor: 'user:a-third', twoPerson: true, consents: true })
+  if (approved) await approveRerate(foundation, { run, actor: 'user:a-third', twoPerson: true })
   return { run }
 }
 

@@ -44,7 +44,7 @@ const propose = async (amount: string, effectiveFrom: string): Promise<number> =
   ).proposal
 
 const approve = (proposal: number, actor = 'user:bob') =>
-  approvePriceBook({ eventLog }, { proposal, actor, twoPerson: true, consents: false })
+  approvePriceBook({ eventLog }, { proposal, actor, twoPerson: true })
 
 const versionHeard = async (books: PriceBooks, atMs: number, version: number): Promise<void> => {
   await expect.poll(() => books.at(atMs).version, { timeout: 5_000 }).toBe(version)
@@ -107,13 +107,10 @@ test('with two people, the proposer, a label and the command line cannot approve
   expect((await approve(proposal)).approver).toBe('user:bob')
 })
 
-test('alone, an explicit consent approves, and the book shows that the approver is a label', async () => {
+test('one person alone approves, and the book shows that the approver is a label', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
-  await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(
-    'an approval needs your consent',
-  )
-  expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli:bob')
+  expect((await approvePriceBook({ eventLog }, alone)).approver).toBe('cli:bob')
 })
 
 test('of two concurrent approvals one succeeds, and so does one of two identical proposals', async () => {

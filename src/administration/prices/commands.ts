@@ -98,8 +98,7 @@ const approve = command({
     if (found === null) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
     const { proposed, proposer, effective_from, reason: why } = found.proposal
     const refused =
-      found.gone ??
-      approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson, consents: true })
+      found.gone ?? approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson })
     if (refused !== null) throw new CommandRefused(refused)
     return {
       says: [
@@ -109,8 +108,7 @@ const approve = command({
     }
   },
   run: async ({ foundation, operator, twoPerson }, { proposal }) => {
-    // If one person is enough, accepting the plan was that person's consent.
-    const asked = { proposal: proposalIn(proposal), actor: operator.actor, twoPerson, consents: true }
+    const asked = { proposal: proposalIn(proposal), actor: operator.actor, twoPerson }
     const book = await approvePriceBook(foundation, asked)
     const { rules: _, ...rest } = book
     return { json: book, sections: [rest], next: [{ name: 'price show', label: 'Prices' }] }

@@ -116,18 +116,13 @@ export const proposePriceBook = async (
  */
 export const approvePriceBook = async (
   { eventLog }: Log,
-  {
-    proposal,
-    actor,
-    twoPerson,
-    consents,
-  }: { proposal: number; actor: string; twoPerson: boolean; consents: boolean },
+  { proposal, actor, twoPerson }: { proposal: number; actor: string; twoPerson: boolean },
 ): Promise<PriceBookPublished> => {
   const { data } = await decideNext(eventLog, actor, (prices, nowMs) => {
     const decision = approveProposal(prices, { proposal, approver: actor, nowMs })
     const proposer = prices.proposals.find((one) => one.proposal === proposal)?.proposed.by
     if (proposer === undefined || 'refused' in decision) return decision
-    const refused = approvalRefusal({ proposer, approver: actor, twoPerson, consents })
+    const refused = approvalRefusal({ proposer, approver: actor, twoPerson })
     return refused === null ? decision : { refused }
   })
   return data

@@ -71,7 +71,6 @@ type Approval = {
   readonly run: string
   readonly actor: string
   readonly twoPerson: boolean
-  readonly consents: boolean
 }
 
 /** Throws `CommandRefused` if the actor may not approve the run, or the run has ended. */
@@ -145,7 +144,7 @@ export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPe
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
   // An approval in the stream is checked, too: it counts only if its approver was permitted to give it.
-  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
+  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson })
   if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
 }
 

@@ -92,16 +92,13 @@ const approve = command({
   plan: (context, input) => {
     const { operator, twoPerson } = context
     return planOf(context, input, {
-      refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson, consents: true }),
+      refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson }),
       says: `Approve ${input.run}: "rerate apply" can then write its adjustments.`,
     })
   },
   run: async ({ foundation, operator, twoPerson }, input) => {
     const { run } = await checkedRun(foundation, input)
-    // If one person is enough, accepting the plan was that person's consent.
-    return runAnswer(
-      await approveRerate(foundation, { run, actor: operator.actor, twoPerson, consents: true }),
-    )
+    return runAnswer(await approveRerate(foundation, { run, actor: operator.actor, twoPerson }))
   },
 })
 
