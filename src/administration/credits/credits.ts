@@ -3,7 +3,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { CreditGranted } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { availableOf, balanceOf, evolve } from '../../ledger/account.ts'
+import { type Account, availableOf, balanceOf, evolve } from '../../ledger/account.ts'
 import { decideCommand, isRefusal } from '../../ledger/decide.ts'
 import { CommandRefused, type LedgerCommand } from '../../ledger/write/commit.ts'
 import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
@@ -115,14 +115,22 @@ export const previewOf = async (
   return { events, balanceBefore, balanceAfter: balanceOf(account, atMs) }
 }
 
+/** The current account. Throws `CommandRefused` if the organization is not registered. */
+export const registeredAccount = async (
+  ledger: Pick<Foundation['ledger'], 'account'>,
+  organizationId: string,
+): Promise<Readonly<Account>> => {
+  const account = await ledger.account(organizationId)
+  if (account.registered) return account
+  throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+}
+
 /** The current balance in the ledger. Throws `CommandRefused` if the organization is not registered. */
 export const balance = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   organizationId: string,
 ): Promise<{ balance: MicroCredits; available: MicroCredits; revision: number; name: string }> => {
-  const account = await ledger.account(organizationId)
-  if (!account.registered)
-    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const account = await registeredAccount(ledger, organizationId)
   const now = Date.now()
   return {
     balance: balanceOf(account, now),

@@ -6,7 +6,7 @@ import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { type GrantedLot, grantedLotOf } from '../../ledger/granted-lot.ts'
 import { firstInLedger, ledgerEventAt } from '../../ledger/read-ledger.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { registeredAccount } from './credits.ts'
 
 type Sources = Pick<Foundation, 'eventLog' | 'pool'>
 
@@ -18,9 +18,7 @@ export const lotsLeft = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
 ): Promise<{ lots: LotLeft[]; overdrawn: string; revision: number }> => {
-  const account = await ledger.account(organizationId)
-  if (!account.registered)
-    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const account = await registeredAccount(ledger, organizationId)
   const nowMs = Date.now()
   const lots: LotLeft[] = []
   for (const { grantId, revision, expiresAtMs, remaining } of account.lots) {

@@ -8,7 +8,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { overrideOf } from '../../ledger/account.ts'
 import { recordedCalls } from '../../ledger/explain/recorded-calls.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { registeredAccount } from '../credits/credits.ts'
 import type { PricesGiven } from '../fields.ts'
 import { priceRulesOf } from './price-file.ts'
 import { namedPrices, nameOfPrices } from './prices.ts'
@@ -65,9 +65,7 @@ export const comparePrices = async (
   const sum: ComparedCosts = { from: noCost(), to: noCost() }
   const compared: ({ organizationId: string } & ComparedCosts)[] = []
   for (const organizationId of organizations) {
-    const account = await ledger.account(organizationId)
-    if (!account.registered)
-      throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+    const account = await registeredAccount(ledger, organizationId)
     const costs: ComparedCosts = { from: noCost(), to: noCost() }
     for await (const calls of recordedCalls(eventLog, organizationId, range)) {
       for (const { data, metadata } of calls) {

@@ -7,7 +7,7 @@ import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
-import { uniqueCommandKey } from '../credits/credits.ts'
+import { registeredAccount, uniqueCommandKey } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
 
@@ -76,9 +76,7 @@ export const priceOverrides = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
 ): Promise<StandingOverride[]> => {
-  const account = await ledger.account(organizationId)
-  if (!account.registered)
-    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const account = await registeredAccount(ledger, organizationId)
   const nowMs = Date.now()
   const found: StandingOverride[] = []
   for (const overrides of account.overrides.values()) {
