@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { appendChained } from '../event-log/append-chained.ts'
 import { appendNext, repeatConflicts } from '../event-log/append-next.ts'
 import type { EventLog } from '../event-log/port.ts'
@@ -7,15 +8,15 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /**
- * Records an operator's act in the event log, and returns the event's id. A repeated append is recorded once. If the operator
- * repeats the act later, it is recorded again, unless `recordOperationOnce` is used. Throws the errors of `appendNext`.
+ * Records an act in the operators' stream, and returns the event's id. If the act is repeated later, it is recorded again, unless
+ * `recordOperationOnce` is used. Throws the errors of `appendNext`.
  */
 export const recordOperation = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   event: DomainEvent,
-  { actor, once }: { readonly actor: string; readonly once: string },
+  { actor }: { readonly actor: string },
 ): Promise<string> => {
-  const id = eventIdOf(operatorStream, once, 0)
+  const id = randomUUID()
   const effectiveAt = new Date().toISOString()
   await appendNext(eventLog, operatorStream, [encodeEvent(event, { id, actor, effectiveAt })])
   return id

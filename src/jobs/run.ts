@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
@@ -11,6 +10,7 @@ import { deadLetterQueue, pruneDeadLetters } from '../administration/jobs/jobs.t
 import { organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { reconcileLedgers } from '../administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../administration/ledgers/reconciliations.ts'
+import { recordOperation } from '../administration/operator-events.ts'
 import {
   type Meters,
   type OpenCapability,
@@ -19,13 +19,11 @@ import {
   type SealedStore,
   usualJobSecondsMax,
 } from '../call/capability.ts'
-import { appendNext } from '../event-log/append-next.ts'
 import { createOutage } from '../event-log/outage.ts'
-import { decodeEvent, encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'
 import type { LogVerified } from '../events/operator.ts'
-import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { jobsApplication } from '../foundation/job-queue.ts'
 import type { EpochKeys } from '../guard/secrets/epoch-keys.ts'
@@ -408,29 +406,18 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
       { faults: faults.length, named },
       'the event log differs from what was written; see "event-log verify"',
     )
-  await appendNext(parts.eventLog, operatorStream, [
-    encodeEvent(
-      {
-        type: 'LogVerified',
-        data: {
-          events,
-          streams,
-          known,
-          checkpoints: checkpoints.recomputed,
-          faults: faults.length,
-          named,
-          after,
-          // If there are faults, the next run reads the faulty part again.
-          through: faults.length > 0 ? since : await signed(parts, through),
-        },
-      },
-      {
-        id: eventIdOf(operatorStream, `verified/${randomUUID()}`, 0),
-        actor: 'system',
-        effectiveAt: new Date().toISOString(),
-      },
-    ),
-  ])
+  const data = {
+    events,
+    streams,
+    known,
+    checkpoints: checkpoints.recomputed,
+    faults: faults.length,
+    named,
+    after,
+    // If there are faults, the next run reads the faulty part again.
+    through: faults.length > 0 ? since : await signed(parts, through),
+  }
+  await recordOperation(parts.eventLog, { type: 'LogVerified', data }, { actor: 'system' })
   return faults.length
 }
 

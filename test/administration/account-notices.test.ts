@@ -17,7 +17,7 @@ const eventOf = (type: string, changed: object): DomainEvent => {
 
 const noticesAfter = async (event: DomainEvent, actor: string): Promise<string[]> => {
   const log = createMemoryEventLog().client('notices')
-  await recordOperation(log, event, { actor, once: 'one' })
+  await recordOperation(log, event, { actor })
   const pool = { query: async () => ({ rows: [{ position: String(await log.head()) }] }) }
   const parts = { pool, eventLog: log } as unknown as Pick<Foundation, 'pool' | 'eventLog'>
   return (await accountNotices(parts, { user: 'ada', sinceMs: 0, max: 10 })).map(({ says }) => says)

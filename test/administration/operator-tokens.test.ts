@@ -146,7 +146,7 @@ describe('a token', () => {
           await recordOperation(
             log,
             { type: 'UserDisabled', data: { ...of, reason: 'left' } },
-            { actor: 'cli', once: 'left' },
+            { actor: 'cli' },
           )
         isDisabled = true
         return log.append(...asked)

@@ -12,7 +12,7 @@ export const recordBackup = (
 ): Promise<string> => {
   const { backup_id, head } = manifest
   const data = { backup_id, position: head.position, bytes, sha256 }
-  return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `backup/${backup_id}` })
+  return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor })
 }
 
 /** Records a restore once, even if the command is repeated. `since` is the time the restore began. */

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import { eventIdOf } from '../../event-log/stored-event.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { openBoss, wakeWorkers } from '../../foundation/job-queue.ts'
 import { CommandRefused } from '../../ledger/command.ts'
@@ -57,15 +56,10 @@ export const runNow = async (
     throw new CommandRefused(
       `${name} cannot be run manually: the service requests this job with its own input`,
     )
-  const once = `job/${name}/${randomUUID()}`
-  const runId = eventIdOf('job', once, 0)
+  const runId = randomUUID()
   const { boss, close } = await openBoss(url, logger)
   try {
-    await recordOperation(
-      eventLog,
-      { type: 'JobRequested', data: { job: name, run_id: runId } },
-      { actor, once },
-    )
+    await recordOperation(eventLog, { type: 'JobRequested', data: { job: name, run_id: runId } }, { actor })
     await boss.send(name, null, { id: runId, retryLimit: 0 })
     const waiting = { job, runId, onProgress, takenWithinMs }
     const ended = await outcome(pool, waiting)
@@ -190,11 +184,7 @@ export const retryDeadLetters = async (
       )
     const counted = Map.groupBy(chosen, ({ job }) => job)
     const runs = [...counted].map(([job, of]) => ({ job, runs: of.length }))
-    await recordOperation(
-      eventLog,
-      { type: 'DeadLettersRetried', data: { runs } },
-      { actor, once: `dead-letters/${randomUUID()}` },
-    )
+    await recordOperation(eventLog, { type: 'DeadLettersRetried', data: { runs } }, { actor })
     // Older runs of the same task are deleted first, so that the newest run still exists after an interruption.
     await pool.query(
       `delete from pgboss.job d using pgboss.job k

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import type { InputVerdict } from '../../call/capability.ts'
 import type { RecordedEvent } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
@@ -52,7 +51,7 @@ export const callsAbout = async (
   if ((await eventLog.lastRevision(ledgerStream(organizationId))) === null)
     throw missingLedger(organizationId)
   const data = { organization_id: organizationId, from, to }
-  await recordOperation(eventLog, { type: 'CallsSearched', data }, { actor, once: randomUUID() })
+  await recordOperation(eventLog, { type: 'CallsSearched', data }, { actor })
   const calls: CallsAbout['calls'][number][] = []
   let [lookedAt, untold] = [0, 0]
   let next: number | null = null

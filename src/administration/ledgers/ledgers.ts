@@ -4,10 +4,9 @@ import { lastLineOf } from '../../../projections/statement-lines.ts'
 import type { MicroCredits } from '../../billing/money.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { standingBooks } from '../../billing/prices.ts'
-import { appendNext } from '../../event-log/append-next.ts'
 import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
 import { readOpenable } from '../../event-log/read-openable.ts'
-import { decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream, operatorStream, organizationOfStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
@@ -17,6 +16,7 @@ import { readLedger } from '../../ledger/months/pages.ts'
 import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../../projector/checkpoints.ts'
+import { recordOperation } from '../operator-events.ts'
 
 const pageMax = 1_000
 
@@ -129,19 +129,8 @@ export const acknowledgeFault = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, revision, digest, reason, actor }: Acknowledgement,
 ): Promise<void> => {
-  await appendNext(eventLog, operatorStream, [
-    encodeEvent(
-      {
-        type: 'LedgerFaultAcknowledged',
-        data: { organization_id: organizationId, revision, digest, reason },
-      },
-      {
-        id: eventIdOf(operatorStream, `acknowledge/${organizationId}/${revision}/${digest}`, 0),
-        actor,
-        effectiveAt: new Date().toISOString(),
-      },
-    ),
-  ])
+  const data = { organization_id: organizationId, revision, digest, reason }
+  await recordOperation(eventLog, { type: 'LedgerFaultAcknowledged', data }, { actor })
 }
 
 const faultName = (organizationId: string, revision: number, digest: string): string =>

@@ -1,12 +1,11 @@
-import { randomUUID } from 'node:crypto'
-import { appendNext } from '../../event-log/append-next.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
-import { decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
 import { operatorStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import { createActs } from '../acts.ts'
+import { recordOperation } from '../operator-events.ts'
 
 const ledgersPerEvent = 1_000
 
@@ -20,33 +19,17 @@ export const recordReconciled = async (
   { whole, actor }: { whole: boolean; actor: string },
 ): Promise<void> => {
   const agreeing = found.filter(({ differences, through, from }) => differences === 0 && through >= from)
-  const once = randomUUID()
+  const calls = found.reduce((sum, one) => sum + one.calls, 0)
+  const differences = found.reduce((sum, one) => sum + one.differences, 0)
+  const named = found
+    .flatMap((one) => one.named.map((each) => `${one.organizationId}: ${each}`.slice(0, 200)))
+    .slice(0, 20)
   for (let at = 0; at === 0 || at < agreeing.length; at += ledgersPerEvent) {
-    await appendNext(eventLog, operatorStream, [
-      encodeEvent(
-        {
-          type: 'LedgersReconciled',
-          data: {
-            whole,
-            ledgers: agreeing
-              .slice(at, at + ledgersPerEvent)
-              .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through })),
-            calls: found.reduce((sum, { calls }) => sum + calls, 0),
-            differences: found.reduce((sum, { differences }) => sum + differences, 0),
-            named: found
-              .flatMap(({ organizationId, named }) =>
-                named.map((one) => `${organizationId}: ${one}`.slice(0, 200)),
-              )
-              .slice(0, 20),
-          },
-        },
-        {
-          id: eventIdOf(operatorStream, `reconciled/${once}`, at),
-          actor,
-          effectiveAt: new Date().toISOString(),
-        },
-      ),
-    ])
+    const ledgers = agreeing
+      .slice(at, at + ledgersPerEvent)
+      .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through }))
+    const data = { whole, ledgers, calls, differences, named }
+    await recordOperation(eventLog, { type: 'LedgersReconciled', data }, { actor })
   }
 }
 

@@ -139,7 +139,6 @@ export const releaseParked = async (
     if (stream === undefined)
       throw new CommandRefused(`${name} has no event set aside at position ${position}`)
     const data = { projection: name, position: position.toString(), stream, reason }
-    const once = `release/${name}/${position}/${new Date().toISOString()}`
-    await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })
+    await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor })
   })
 }

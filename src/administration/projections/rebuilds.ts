@@ -51,7 +51,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   const rebuildId = await recordOperation(
     eventLog,
     { type: 'RebuildRequested', data: { projections: names, reason } },
-    { actor, once: `rebuild/${new Date().toISOString()}/${process.pid}` },
+    { actor },
   )
   const row = await beginRow(foundation, { rebuildId, names, reason, actor })
   const end = async (
@@ -68,7 +68,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
       differences: differences.length,
       named,
     }
-    await recordOperation(eventLog, { type: 'RebuildEnded', data }, { actor, once: `${rebuildId}/ended` })
+    await recordOperation(eventLog, { type: 'RebuildEnded', data }, { actor })
   }
   try {
     const rebuilt = await rebuildProjections({

@@ -69,11 +69,7 @@ export const revokeOperatorTokens = async (
       `${user} has no valid token${tokenId === undefined ? '' : ` ${tokenId}`}; see "user tokens"`,
     )
   for (const { tokenId: token_id } of revoked)
-    await recordOperation(
-      eventLog,
-      { type: 'OperatorTokenRevoked', data: { token_id, user } },
-      { once: `token/${token_id}/revoke`, actor },
-    )
+    await recordOperation(eventLog, { type: 'OperatorTokenRevoked', data: { token_id, user } }, { actor })
   return revoked.map((one) => one.tokenId)
 }
 

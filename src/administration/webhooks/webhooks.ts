@@ -3,7 +3,6 @@ import type pg from 'pg'
 import { ulid } from 'ulid'
 import { inTransaction } from '../../concurrency/transaction.ts'
 import { uuidV5 } from '../../event-log/stored-event.ts'
-import type { DomainEventOf } from '../../events/catalogue.ts'
 import type { WebhookEvent } from '../../events/webhooks.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/command.ts'
@@ -54,7 +53,7 @@ export const createWebhook = async (
       host: url.host,
       events: [...events],
     }
-    await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
+    await recordOperation(eventLog, { type: 'WebhookCreated', data }, { actor })
   })
   return { webhookId, secret }
 }
@@ -67,24 +66,11 @@ export const deleteWebhook = async (
   const { webhookId } = named
   const data = toldOf(await webhookOf(pool, named))
   // The deletion is recorded first. If it then fails, the webhook is still in the list and can be deleted again.
-  await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
+  await recordOperation(eventLog, { type: 'WebhookDeleted', data }, { actor })
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
 
-/** Records each change as a separate act, with only the host of the URL. */
-const recordWebhook = async (
-  eventLog: Foundation['eventLog'],
-  event: DomainEventOf<
-    'WebhookCreated' | 'WebhookDeleted' | 'WebhookPaused' | 'WebhookResumed' | 'WebhookSecretRotated'
-  >,
-  actor: string,
-): Promise<void> => {
-  await recordOperation(eventLog, event, {
-    actor,
-    once: `${event.type}/${event.data.webhook_id}/${ulid()}`,
-  })
-}
-
+/** The audit contains only the host of the URL, because its path is often a secret. */
 const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
   webhook_id,
   organization_id,
@@ -258,7 +244,7 @@ export const testWebhook = async (
     ],
   )
   const enabled = delivered && webhook.disabled_at !== null
-  if (enabled) await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
+  if (enabled) await recordOperation(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, { actor })
   if (delivered)
     await pool.query(
       'update webhook_endpoints set disabled_at = null, disabled_reason = null, failing_since = null where webhook_id = $1',
@@ -277,7 +263,7 @@ export const pauseWebhook = async (
   const { webhookId } = named
   const webhook = await webhookOf(pool, named)
   if (webhook.paused_at !== null) throw new CommandRefused(`webhook ${webhookId} is already paused`)
-  await recordWebhook(eventLog, { type: 'WebhookPaused', data: toldOf(webhook) }, actor)
+  await recordOperation(eventLog, { type: 'WebhookPaused', data: toldOf(webhook) }, { actor })
   await pool.query(
     'update webhook_endpoints set paused_at = coalesce(paused_at, now()) where webhook_id = $1',
     [webhookId],
@@ -292,7 +278,7 @@ export const resumeWebhook = async (
   const { webhookId } = named
   const webhook = await webhookOf(pool, named)
   if (webhook.paused_at === null) throw new CommandRefused(`webhook ${webhookId} is not paused`)
-  await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
+  await recordOperation(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, { actor })
   await pool.query('update webhook_endpoints set paused_at = null where webhook_id = $1', [webhookId])
 }
 
@@ -309,7 +295,7 @@ export const rotateWebhookSecret = async (
   const secret = secretText(randomBytes(secretBytes))
   const formerUntil = new Date(Date.now() + graceMs)
   const data = { ...toldOf(webhook), former_until: formerUntil.toISOString() }
-  await recordWebhook(eventLog, { type: 'WebhookSecretRotated', data }, actor)
+  await recordOperation(eventLog, { type: 'WebhookSecretRotated', data }, { actor })
   const { rowCount } = await pool.query(
     `update webhook_endpoints set sealed_secret = $2, former_sealed_secret = sealed_secret, former_until = $3
       where webhook_id = $1`,
