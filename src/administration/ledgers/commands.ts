@@ -3,12 +3,12 @@ import { creditsText, formatCredits } from '../../billing/money.ts'
 import { monthAfter, monthStart } from '../../billing/months.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import type { LedgerFault } from '../../ledger/check/verify.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { requestIdsIn, reverseCalls } from '../credits/reverse-calls.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
 import { flag, id, manyLines, month, number, organization, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
-import { closeMonth, requireClosable } from '../months/close-month.ts'
-import { closeMonths, type MonthEnded } from '../months/close-months.ts'
+import { type ClosedMonth, closeMonth, requireClosable } from '../months/close-month.ts'
 import { monthOf } from '../months/statements.ts'
 import { catchUp } from '../projections/catch-up.ts'
 import { acknowledgeFault, organizationsOf, type VerifiedLedger, verifyLedgers } from './ledgers.ts'
@@ -221,35 +221,39 @@ const close = command({
   },
   run: async ({ foundation, operator: { actor }, progress }, input) => {
     const { month: of, organizationId } = closingOf(input)
-    if (organizationId === null) {
-      const ended = await closeMonths(foundation, {
-        month: of,
-        organizations: await organizationsOf(foundation),
-        actor,
-        onProgress: (one, events) => progress(`${one}: ${events} events`),
+    const closeOne = async (id: string) => {
+      const closed = await closeMonth(foundation, {
+        ...{ organizationId: id, month: of, actor },
+        nowMs: Date.now(),
+        onProgress: (events) => progress(`${id}: ${events} events`),
       })
-      const outcomes = ended.map(outcomeOf)
-      return {
-        json: outcomes,
-        sections: [outcomes],
-        failed: outcomes.some(({ state }) => state === 'refused'),
-      }
+      return { organization_id: id, ...outcomeOf(closed) }
     }
-    const closed = await closeMonth(foundation, {
-      ...{ organizationId, month: of, actor },
-      nowMs: Date.now(),
-      onProgress: (events) => progress(`${organizationId}: ${events} events`),
-    })
-    return { json: outcomeOf({ organizationId, refused: null, closed }) }
+    if (organizationId !== null) return { json: await closeOne(organizationId) }
+    const outcomes: Awaited<ReturnType<typeof closeOne>>[] = []
+    for (const id of await organizationsOf(foundation))
+      try {
+        outcomes.push(await closeOne(id))
+      } catch (error) {
+        // The months of the other organizations are still closed. After any other failure, another run closes the rest.
+        if (!(error instanceof CommandRefused)) throw error
+        outcomes.push({ organization_id: id, ...notClosed('refused', error.message) })
+      }
+    return {
+      json: outcomes,
+      sections: [outcomes],
+      failed: outcomes.some(({ state }) => state === 'refused'),
+    }
   },
 })
 
-const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEnded) => {
-  const nothing = { through_revision: null, closing: null, expired_lots: 0, digest: null }
-  if (refused !== null) return { organization_id, state: 'refused', ...nothing, reason: refused }
-  if (closed === null) return { organization_id, state: 'nothing to close', ...nothing, reason: null }
+const notClosed = (state: string, reason: string | null) => ({
+  ...{ state, through_revision: null, closing: null, expired_lots: 0, digest: null, reason },
+})
+
+const outcomeOf = (closed: ClosedMonth | null) => {
+  if (closed === null) return notClosed('nothing to close', null)
   return {
-    organization_id,
     state: closed.already ? 'closed already' : 'closed',
     through_revision: closed.closed.through_revision,
     closing: closed.closed.totals.closing,
