@@ -146,7 +146,7 @@ test('events set aside are listed with their details; those about money or keys 
   await expect(release(apiKeys)).rejects.toThrow('decides which calls are allowed')
   await release(keyUsage)
   expect(await parkedEvents(house.foundation, 'key_usage')).toMatchObject([
-    { state: 'released', releasedBy: 'user:ann' },
+    { state: 'released', released_by: 'user:ann' },
   ])
   expect((await recorded(1))[0]).toMatchObject({
     type: 'ParkedEventReleased',

@@ -4,12 +4,14 @@ import type { Projection } from '../../../projections/projection.ts'
 import { creditsText, formatCredits } from '../../billing/money.ts'
 import type { TotalDifference } from '../../projector/compare-totals.ts'
 import { lossDigest, type OnlyInRows } from '../../projector/only-in-rows.ts'
+import { verifyProjections } from '../../projector/verify.ts'
 import { command, NeedsConsent, query, wholeOrNot } from '../declare.ts'
 import { choice, flag, line, position, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
+import { catchUp } from './catch-up.ts'
 import { type ParkedEvent, parkedEvents, releaseParked, retryParked } from './parked.ts'
 import { namesOf, rateOf, reporter } from './progress.ts'
-import { type ProjectionState, projectionStates, verifyRows } from './projections.ts'
+import { type ProjectionState, projectionStates } from './projections.ts'
 import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.ts'
 
 const names = projections.map(({ name }) => name)
@@ -279,9 +281,10 @@ const verifyProjection = query({
   run: async (context, input) => {
     const { foundation, logger } = context
     const of = chosenOf(input)
-    const verdicts = await verifyRows(foundation, {
+    await catchUp(foundation, logger)
+    const verdicts = await verifyProjections({
+      ...{ url: foundation.url, eventLog: foundation.eventLog, seal: foundation.secrets.rowSeal },
       projections: of,
-      logger,
       onProgress: reporter(of, context),
     })
     const verified = verdicts.map(({ name, position: at, rows, differences }) => ({
@@ -311,16 +314,10 @@ const verifyProjection = query({
   },
 })
 
-const parkedJson = (one: ParkedEvent) => ({
-  projection: one.projection,
-  position: one.position.toString(),
-  stream: one.stream,
-  type: one.type,
-  state: one.state,
-  error: one.error,
-  parked_at: one.parkedAt.toISOString(),
-  released_by: one.releasedBy,
-  reason: one.reason,
+const parkedJson = ({ position: at, parked_at, ...one }: ParkedEvent) => ({
+  ...one,
+  position: at.toString(),
+  parked_at: parked_at.toISOString(),
 })
 
 /** Rows about money or access must not skip an event. */

@@ -7,18 +7,22 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { recordOperation } from '../operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
-export type ParkedEvent = {
+type ParkedRow = {
   readonly projection: string
-  readonly position: Position
+  readonly position: string
   readonly stream: string
-  /** According to the log; null if it no longer contains the event. */
-  readonly type: string | null
   readonly error: string
-  readonly parkedAt: Date
+  readonly parked_at: Date
   /** `parked`: the rows continue without the event until it is retried. `halted`: the rows of its stream stop before the event. */
   readonly state: 'parked' | 'halted' | 'released'
-  readonly releasedBy: string | null
+  readonly released_by: string | null
   readonly reason: string | null
+}
+
+export type ParkedEvent = Omit<ParkedRow, 'position'> & {
+  readonly position: Position
+  /** According to the log; null if it no longer contains the event. */
+  readonly type: string | null
 }
 
 const listedMax = 1_000
@@ -28,16 +32,7 @@ export const parkedEvents = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   projection: string | null,
 ): Promise<ParkedEvent[]> => {
-  const { rows } = await pool.query<{
-    projection: string
-    position: string
-    stream: string
-    error: string
-    parked_at: Date
-    state: ParkedEvent['state']
-    released_by: string | null
-    reason: string | null
-  }>(
+  const { rows } = await pool.query<ParkedRow>(
     `select projection, position, stream, error, parked_at, released_by, reason,
             case when released_at is null then 'parked' else 'released' end as state
        from parked_events where $1::text is null or projection = $1
@@ -48,10 +43,9 @@ export const parkedEvents = async (
     [projection, listedMax],
   )
   const listed: ParkedEvent[] = []
-  for (const { position: text, parked_at, released_by, ...row } of rows) {
-    const position = BigInt(text)
-    const type = (await eventLog.at(position))?.type ?? null
-    listed.push({ ...row, position, type, parkedAt: parked_at, releasedBy: released_by })
+  for (const row of rows) {
+    const position = BigInt(row.position)
+    listed.push({ ...row, position, type: (await eventLog.at(position))?.type ?? null })
   }
   return listed
 }

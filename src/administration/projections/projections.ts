@@ -1,6 +1,4 @@
-import type { Logger } from 'pino'
 import { projections as allProjections } from '../../../projections/index.ts'
-import type { Projection } from '../../../projections/projection.ts'
 import { deadlineSignal, within } from '../../concurrency/deadline.ts'
 import type { EventLog, Position, RecordedEvent } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -11,9 +9,6 @@ import {
   strayCheckpoints,
   strayMessage,
 } from '../../projector/checkpoints.ts'
-import type { RebuildProgress } from '../../projector/second-set.ts'
-import { type Verdict, verifyProjections } from '../../projector/verify.ts'
-import { catchUp } from './catch-up.ts'
 
 export type ProjectionState = {
   readonly name: string
@@ -162,22 +157,4 @@ async function ageOfNext(
   } finally {
     enough.abort()
   }
-}
-
-/** Updates the live rows, then rebuilds projections into separate tables and compares the two row by row. */
-export const verifyRows = async (
-  foundation: Foundation,
-  {
-    projections,
-    logger,
-    onProgress,
-  }: {
-    projections: readonly Projection[]
-    logger: Logger
-    onProgress: (progress: RebuildProgress) => void
-  },
-): Promise<Verdict[]> => {
-  await catchUp(foundation, logger)
-  const { url, eventLog, secrets } = foundation
-  return verifyProjections({ url, eventLog, seal: secrets.rowSeal, projections, onProgress })
 }
