@@ -112,13 +112,16 @@ const appendDecided = async <Done>(
 const standingIn = ({ rows, state }: Known, name: string): Standing =>
   standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
 
-/** The user's row, whether enabled or not. Throws `CommandRefused` if there is none, or if the event log has another user of this name. */
-export const userIn = (known: Known, name: string): { row: UserRow; standing: Standing } => {
+/**
+ * The user, whether enabled or not; `named` begins the data of every event about the user. Throws `CommandRefused` if there is no row,
+ * or if the event log has another user of this name.
+ */
+export const userIn = (known: Known, name: string) => {
   const row = known.rows.find((one) => one.name === name)
   const standing = standingIn(known, name)
   if (row === undefined || (standing.kind === 'refused' && standing.why === 'another'))
     throw new CommandRefused(standing.kind === 'refused' ? standing.says : `there is no user "${name}"`)
-  return { row, standing }
+  return { row, standing, named: { user: name, user_created_at: row.created_at.toISOString() } }
 }
 
 /** Throws `CommandRefused` if no active admin would be left. */

@@ -64,12 +64,11 @@ export const setSecondFactor = async (
   const codes = freshRecoveryCodes()
   const [factorId, codesId] = [ulid(), ulid()]
   return changeUsers(parts, actor, (known) => {
-    const { row } = userIn(known, user)
+    const { named } = userIn(known, user)
     if (known.state.factors.has(user))
       throw new CommandRefused('a second factor already exists: remove it before you set up another one')
-    const created = { user, user_created_at: row.created_at.toISOString() }
     return {
-      events: [{ type: 'SecondFactorSet', data: { ...created, factor_id: factorId, codes_id: codesId } }],
+      events: [{ type: 'SecondFactorSet', data: { ...named, factor_id: factorId, codes_id: codesId } }],
       writeRow: async (client) => {
         await client.query(
           `insert into user_second_factors (user_name, factor_id, sealed_secret, codes_id, sealed_codes, last_step)
@@ -97,13 +96,10 @@ export const renewRecoveryCodes = (
   const codes = freshRecoveryCodes()
   const codesId = ulid()
   return changeUsers(parts, actor, (known) => {
-    const { row } = userIn(known, user)
+    const { named } = userIn(known, user)
     const { factorId } = factorIn(known, user)
-    const created = { user, user_created_at: row.created_at.toISOString() }
     return {
-      events: [
-        { type: 'RecoveryCodesRenewed', data: { ...created, factor_id: factorId, codes_id: codesId } },
-      ],
+      events: [{ type: 'RecoveryCodesRenewed', data: { ...named, factor_id: factorId, codes_id: codesId } }],
       writeRow: async (client) => {
         const sealed = secrets
           .sealer(factorSealPurpose)
@@ -127,11 +123,10 @@ export const removeSecondFactor = (
   { user, reason, actor }: { user: string; reason: string | null; actor: string },
 ): Promise<void> =>
   changeUsers(parts, actor, (known) => {
-    const { row } = userIn(known, user)
+    const { named } = userIn(known, user)
     const { factorId } = factorIn(known, user)
-    const created = { user, user_created_at: row.created_at.toISOString() }
     return {
-      events: [{ type: 'SecondFactorRemoved', data: { ...created, factor_id: factorId, reason } }],
+      events: [{ type: 'SecondFactorRemoved', data: { ...named, factor_id: factorId, reason } }],
       writeRow: async (client) => {
         await client.query('delete from user_second_factors where user_name = $1', [user])
       },
@@ -240,17 +235,11 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
   if (code === null) return { kind: 'wrong' }
   try {
     const left = await changeUsers(parts, actor, (known) => {
-      const { row: owner } = userIn(known, user)
+      const { named } = userIn(known, user)
       const now = factorIn(known, user)
       if (now.factorId !== factorId || now.codesId !== codesId || now.codesUsed.has(code))
         throw new CodeSpent()
-      const data = {
-        user,
-        user_created_at: owner.created_at.toISOString(),
-        factor_id: factorId,
-        codes_id: codesId,
-        code,
-      }
+      const data = { ...named, factor_id: factorId, codes_id: codesId, code }
       return {
         events: [{ type: 'RecoveryCodeUsed', data }],
         writeRow: async () => recoveryCodesCount - now.codesUsed.size - 1,

@@ -65,15 +65,10 @@ export const changeRole = async (
 ): Promise<void> => {
   await checkOrganization(parts, organizationId)
   await changeUsers(parts, actor, (known) => {
-    const { row } = userIn(known, name)
+    const { named } = userIn(known, name)
     checkRole(role, organizationId)
     if (role !== 'admin') refuseLastAdmin(known, name)
-    const data = {
-      user: name,
-      user_created_at: row.created_at.toISOString(),
-      role,
-      organization_id: organizationId,
-    }
+    const data = { ...named, role, organization_id: organizationId }
     return {
       events: [{ type: 'UserRoleChanged', data }],
       writeRow: async (client) => {
@@ -94,11 +89,10 @@ export const changePassword = (
   { name, actor, chosen }: { name: string; actor: string; chosen?: string },
 ): Promise<{ password: string; mark: string }> =>
   changeUsers(parts, actor, (known) => {
-    const { row, standing } = userIn(known, name)
+    const { named, standing } = userIn(known, name)
     if (standing.kind === 'refused') throw new CommandRefused(`${standing.says}; run "user enable" first`)
-    const data = { user: name, user_created_at: row.created_at.toISOString() }
     return {
-      events: [{ type: 'UserPasswordChanged', data }],
+      events: [{ type: 'UserPasswordChanged', data: named }],
       writeRow: async (client) => {
         const password = chosen ?? freshPassword()
         return { password, ...(await putUser(client, { name, password, given: chosen === undefined })) }
@@ -115,14 +109,13 @@ export const setDisabled = (
   { name, disabled, reason, actor }: { name: string; disabled: boolean; reason: string; actor: string },
 ): Promise<void> =>
   changeUsers(parts, actor, (known) => {
-    const { row, standing } = userIn(known, name)
+    const { row, named, standing } = userIn(known, name)
     if (disabled === (standing.kind === 'refused'))
       throw new CommandRefused(disabled ? `${name} is already disabled` : `${name} is not disabled`)
     if (disabled) refuseLastAdmin(known, name)
     const logged = known.state.users.get(name)
     const data = {
-      user: name,
-      user_created_at: row.created_at.toISOString(),
+      ...named,
       reason,
       role: logged?.role ?? row.role,
       organization_id: logged === undefined ? row.organization_id : logged.organizationId,
