@@ -11,7 +11,7 @@ import { listCheckpoints } from '../../src/administration/event-log/checkpoints.
 import { mayDo, roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setDisabled } from '../../src/administration/users/user-changes.ts'
-import { createWebhook, pauseWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { createWebhook, setPaused } from '../../src/administration/webhooks/webhooks.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createPixelControls } from '../../src/capabilities/index.ts'
 import { commandOf } from '../../src/cli/declared.ts'
@@ -102,7 +102,7 @@ const wholeScene = async (): Promise<Things> => {
       ...{ organizationId, url: new URL('https://[::1]/inside'), events: ['checkpoint'], actor },
     })
   const [{ webhookId }, { webhookId: pausedWebhookId }] = [await webhook(), await webhook()]
-  await pauseWebhook(room.foundation, { webhookId: pausedWebhookId, actor })
+  await setPaused(room.foundation, { webhookId: pausedWebhookId, paused: true, actor })
   const pixel = createPixelControls({ ...room.foundation, logger: pino({ level: 'silent' }) })
   for (const [kind, typed] of [
     ['limit', { domain: 'limited.example.com', number: '5', period: 'month' }],

@@ -10,10 +10,9 @@ import {
   deliveryStates,
   listDeliveries,
   listWebhooks,
-  pauseWebhook,
   resendDelivery,
-  resumeWebhook,
   rotateWebhookSecret,
+  setPaused,
   testWebhook,
   type WebhookNamed,
   type WebhookRow,
@@ -291,7 +290,7 @@ const pause = command({
     says: [`Send nothing to ${await placeOf(context, namedIn(input))} until it is resumed.`],
   }),
   run: async ({ foundation, operator }, input) => {
-    await pauseWebhook(foundation, { ...namedIn(input), actor: operator.actor })
+    await setPaused(foundation, { ...namedIn(input), paused: true, actor: operator.actor })
     return { json: { webhook_id: input.webhook, paused: true } }
   },
 })
@@ -310,7 +309,7 @@ const resume = command({
     says: [`Send waiting and future messages to ${await placeOf(context, namedIn(input))}.`],
   }),
   run: async ({ foundation, operator }, input) => {
-    await resumeWebhook(foundation, { ...namedIn(input), actor: operator.actor })
+    await setPaused(foundation, { ...namedIn(input), paused: false, actor: operator.actor })
     return { json: { webhook_id: input.webhook, paused: false } }
   },
 })

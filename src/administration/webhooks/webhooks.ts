@@ -126,7 +126,7 @@ export const listWebhooks = async (
 
 export const deliveryStates = ['pending', 'delivered', 'dead'] as const
 
-export type DeliveryRow = {
+type DeliveryRow = {
   readonly delivery_id: string
   readonly webhook_id: string
   readonly event: WebhookEvent | typeof testMessage
@@ -143,18 +143,14 @@ const deliveriesMax = 1_000
 /** The newest messages of a webhook, newest first. Throws `CommandRefused` if the webhook does not exist. */
 export const listDeliveries = async (
   { pool }: Pick<Foundation, 'pool'>,
-  {
-    state,
-    max = deliveriesMax,
-    ...named
-  }: WebhookNamed & { readonly state: DeliveryRow['state'] | null; readonly max?: number },
+  { state, ...named }: WebhookNamed & { readonly state: DeliveryRow['state'] | null },
 ): Promise<DeliveryRow[]> => {
   await webhookOf(pool, named)
   const { rows } = await pool.query<DeliveryRow>(
     `select delivery_id, webhook_id, event, state, attempts, created_at, next_attempt_at, last_attempt_at, last_result
        from webhook_deliveries where webhook_id = $1 and ($2::text is null or state = $2)
       order by created_at desc, delivery_id limit $3`,
-    [named.webhookId, state, Math.min(max, deliveriesMax)],
+    [named.webhookId, state, deliveriesMax],
   )
   return rows
 }
@@ -255,31 +251,24 @@ export const testWebhook = async (
 
 type Asked = WebhookNamed & { readonly actor: string }
 
-/** Pauses a webhook, so that its messages wait. Throws `CommandRefused` if the webhook is already paused, or does not exist. */
-export const pauseWebhook = async (
+/**
+ * Pauses a webhook, so that its messages wait, or resumes it, so that they are sent within two minutes. Throws `CommandRefused` if
+ * the webhook is already in that state, or does not exist.
+ */
+export const setPaused = async (
   { pool, eventLog }: Webhooks,
-  { actor, ...named }: Asked,
+  { paused, actor, ...named }: Asked & { readonly paused: boolean },
 ): Promise<void> => {
   const { webhookId } = named
   const webhook = await webhookOf(pool, named)
-  if (webhook.paused_at !== null) throw new CommandRefused(`webhook ${webhookId} is already paused`)
-  await recordOperation(eventLog, { type: 'WebhookPaused', data: toldOf(webhook) }, { actor })
+  if (paused === (webhook.paused_at !== null))
+    throw new CommandRefused(`webhook ${webhookId} is ${paused ? 'already' : 'not'} paused`)
+  const type = paused ? 'WebhookPaused' : 'WebhookResumed'
+  await recordOperation(eventLog, { type, data: toldOf(webhook) }, { actor })
   await pool.query(
-    'update webhook_endpoints set paused_at = coalesce(paused_at, now()) where webhook_id = $1',
-    [webhookId],
+    'update webhook_endpoints set paused_at = case when $2 then coalesce(paused_at, now()) end where webhook_id = $1',
+    [webhookId, paused],
   )
-}
-
-/** Sends waiting messages within two minutes. Throws `CommandRefused` if the webhook is not paused, or does not exist. */
-export const resumeWebhook = async (
-  { pool, eventLog }: Webhooks,
-  { actor, ...named }: Asked,
-): Promise<void> => {
-  const { webhookId } = named
-  const webhook = await webhookOf(pool, named)
-  if (webhook.paused_at === null) throw new CommandRefused(`webhook ${webhookId} is not paused`)
-  await recordOperation(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, { actor })
-  await pool.query('update webhook_endpoints set paused_at = null where webhook_id = $1', [webhookId])
 }
 
 /**
