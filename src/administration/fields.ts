@@ -186,6 +186,10 @@ export const id = (words: FieldWords, form: RegExp, example: string) =>
     { ...words, control: 'id' },
   )
 
+/** A UUID that another page or command shows. */
+export const uuid = (words: FieldWords) =>
+  id(words, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f')
+
 /** A flag. Absent means not set. */
 export const flag = (words: FieldWords) =>
   z

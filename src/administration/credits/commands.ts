@@ -14,6 +14,7 @@ import {
   reason,
   reference,
   signedCredits,
+  uuid,
 } from '../fields.ts'
 import { futureExpiryOf, InputFault } from '../input.ts'
 import { certainKey } from '../keys/api-keys.ts'
@@ -122,11 +123,7 @@ const voidLot = command({
   summary: 'take back the rest of a lot',
   input: z.object({
     organization: organization(),
-    grant: id(
-      { label: 'Lot', help: 'grant_id, as in "credits lots"' },
-      /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
-      '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
-    ),
+    grant: uuid({ label: 'Lot', help: 'grant_id, as in "credits lots"' }),
     reason: reason(),
   }),
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits lots') },

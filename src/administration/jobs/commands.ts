@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { nearest } from '../../foundation/nearest.ts'
 import { command, query } from '../declare.ts'
-import { flag, id, name } from '../fields.ts'
+import { flag, name, uuid } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { mayDo, rolesThatMay } from '../roles.ts'
 import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
@@ -143,18 +143,12 @@ const listDead = query({
   },
 })
 
-const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
   summary: 'retry runs that failed on every attempt; several runs of a job with the same task count as one',
   input: z.object({
-    id: id(
-      { label: 'Run', help: 'id of a run, as in "jobs dead"' },
-      uuidForm,
-      '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
-    ).optional(),
+    id: uuid({ label: 'Run', help: 'id of a run, as in "jobs dead"' }).optional(),
     all: flag({ label: 'All', help: 'every dead letter' }),
   }),
   changes: {
@@ -222,11 +216,7 @@ const showWork = query({
   interfaces: ['command line', 'admin API'],
   summary: 'show long work: its progress, and its answer when it is done',
   input: z.object({
-    id: id(
-      { label: 'Job', help: 'id of long work, as in "jobs work"' },
-      uuidForm,
-      '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
-    ),
+    id: uuid({ label: 'Job', help: 'id of long work, as in "jobs work"' }),
   }),
   run: async ({ foundation: { pool }, operator: { role } }, { id: asked }) => {
     const work = await longWork(pool, asked)

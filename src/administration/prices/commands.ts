@@ -5,7 +5,7 @@ import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
 import { command, wholeOrNot } from '../declare.ts'
-import { creditsOrNone, document, id, instant, line, organization, priceName, reason } from '../fields.ts'
+import { creditsOrNone, document, instant, line, organization, priceName, reason, uuid } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { priceRulesOf } from './price-file.ts'
 import { priceOverride, priceOverrides, setPriceOverride, withdrawPriceOverride } from './price-overrides.ts'
@@ -154,14 +154,10 @@ const overrideGiven = z.object({
     help: 'ISO 8601 instant, not in the past (default now)',
   }).optional(),
   reason: reason().optional(),
-  withdraw: id(
-    {
-      label: 'Withdraw',
-      help: 'withdraw the override with this id instead; "price overrides" shows the ids',
-    },
-    /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
-    '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
-  ).optional(),
+  withdraw: uuid({
+    label: 'Withdraw',
+    help: 'withdraw the override with this id instead; "price overrides" shows the ids',
+  }).optional(),
 })
 
 /** Throws `InputFault` if the price is incomplete. */
