@@ -1,4 +1,5 @@
 import type { Query } from '../../projections/projection.ts'
+import { pays } from './queries.ts'
 
 /** Queries for the usage of organizations by month, from the daily sums. */
 
@@ -32,7 +33,7 @@ export const openOrganizations = (month: string, next: string): Query<{ open: nu
   values: [month, next],
 })
 
-/** The usage of organizations after the given one, in the order of ids. `before`, `month` and `next` are the first days of successive months. */
+/** The usage of paying organizations after the given one, in the order of ids. `before`, `month` and `next` are the first days of successive months. */
 export const monthUse = (
   { before, month, next }: { readonly before: string; readonly month: string; readonly next: string },
   { after, max }: { readonly after: string; readonly max: number },
@@ -45,7 +46,7 @@ export const monthUse = (
                     coalesce(sum(charged_micro) filter (where day >= $2::date), 0)::text as charged_micro,
                     coalesce(sum(charged_micro) filter (where day < $2::date), 0)::text as charged_before_micro
                from usage_days d where d.organization_id = a.organization_id and d.day >= $1::date and d.day < $3::date) u
-          where a.registered_at is not null and a.organization_id > $4
+          where a.registered_at is not null and a.organization_id > $4 and a.${pays}
           order by a.organization_id limit $5`,
   values: [before, month, next, after, max],
 })

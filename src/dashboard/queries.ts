@@ -8,6 +8,9 @@ export const rowsOf = async <Row extends pg.QueryResultRow>(
   { text, values }: Query<Row>,
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
+/** The condition that an organization pays. Totals over organizations leave out test organizations, whose credits are not money. */
+export const pays = String.raw`organization_id not like 'org\_test\_%'`
+
 /** The balance of an account (`accounts a`): the credits that can be used at the time $1, minus the overdraft used. */
 export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
   where l.organization_id = a.organization_id and l.remaining_micro > 0

@@ -1,5 +1,5 @@
 import type { Query } from '../../projections/projection.ts'
-import { dayOf } from './queries.ts'
+import { dayOf, pays } from './queries.ts'
 import { type Range, stepMs } from './ranges.ts'
 
 /** Queries for usage by minute and hour, from the buckets, and by day, from the daily sums. */
@@ -8,7 +8,7 @@ export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
 
 export type UsageAsk = Pick<Range, 'step' | 'fromMs' | 'untilMs'> & {
-  /** Null for all organizations. Likewise, `keyId` is null for all keys. */
+  /** Null for all organizations that pay, without test organizations. Likewise, `keyId` is null for all keys. */
   readonly organizationId: string | null
   readonly keyId: string | null
 }
@@ -33,7 +33,7 @@ const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown
  * codes.
  */
 const usedIn = ({ step, organizationId }: UsageAsk): string => {
-  const own = organizationId === null ? '$3::text is null' : 'organization_id = $3'
+  const own = organizationId === null ? `$3::text is null and ${pays}` : 'organization_id = $3'
   const rest = `${own} and ($4::text is null or key_id = $4)`
   if (step !== 'day') return `select * from usage_${step}s where at >= $1 and at < $2 and ${rest}`
   // Reads one organization after the other, because the daily sums are stored in that order.

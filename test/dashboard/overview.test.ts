@@ -1,7 +1,9 @@
 /** The overview of the installation and that of one organization: today, problems to handle, and usage over a range. */
+import { ulid } from 'ulid'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
+import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { formOf } from '../../src/dashboard/form.ts'
@@ -38,7 +40,7 @@ afterAll(() => room?.close())
 const sumsOf = async (where: string, values: unknown[]) => {
   const { rows } = await room.foundation.pool.query<{ calls: string; errors: string; charged: string }>(
     `select coalesce(sum(calls), 0)::text as calls, coalesce(sum(calls) filter (where outcome <> 'answered'), 0)::text as errors,
-            coalesce(sum(-amount_micro), 0)::text as charged from ledger_lines where calls is not null and ${where}`,
+            coalesce(sum(-amount_micro), 0)::text as charged from ledger_lines where calls is not null and organization_id not like 'org\\_test\\_%' and ${where}`,
     values,
   )
   return rows[0]
@@ -102,6 +104,43 @@ describe('the figures', () => {
       expect(byErrors).toHaveLength(2)
     },
   )
+})
+
+test('calls with test keys do not count in the totals, which are about paying organizations', async () => {
+  const { pool, secrets, ledger } = room.foundation
+  const range = rangeIn(formOf({ range: '24h' }), { nowMs, newestMs: null })
+  const figures = async () => [
+    asSums((await todayFigures(pool, null, nowMs)).today),
+    await figuresOfAll(pool, range),
+    (await ada.get('/months.csv')).body,
+  ]
+  const before = await figures()
+  const organizationId = await openTestOrganization(room.foundation, {
+    organizationId: scene.organizationId,
+    actor: 'cli',
+  })
+  const requestId = ulid(nowMs)
+  await ledger.submit(organizationId, {
+    ...{
+      key: requestId,
+      atMs: nowMs,
+      requestId,
+      actor: 'key:test',
+      kind: 'record',
+      book: room.prices.at(nowMs),
+    },
+    call: {
+      ...{ keyId: 'abcdefghijklmnop', capability: 'ip_lookup', outcome: 'answered' },
+      facts: {
+        ...{ kind: 'ip_lookup', success: true, country_code: 'US' },
+        address_hmac: secrets.addressHmac('8.8.8.8'),
+      },
+    },
+  })
+  await room.caughtUp()
+  const own = await todayFigures(pool, organizationId, nowMs)
+  expect(asSums(own.today)).toEqual({ calls: '1', errors: '0', charged: '1000000' })
+  expect(await figures()).toEqual(before)
 })
 
 test('an organization below its threshold is in the list of low balances, and on the overview with a suggested action', async () => {

@@ -53,7 +53,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
       ['Calls', count(sum(({ calls }) => calls))],
       [`Calls in ${before}`, count(sum(({ calls_before }) => calls_before))],
     ]),
-    html`<p class="note">These are the charges for calls on the days of the month. Each organization’s own page of the month comes from the ledger, and also shows refunds, grants and the closed totals.</p>
+    html`<p class="note">These are the charges for calls on the days of the month. Each organization’s own page of the month comes from the ledger, and also shows refunds, grants and the closed totals. Test organizations are left out.</p>
 <p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a>${
       mayDo(viewer.role, 'ledgers.change') &&
       html` <a href="/commands/ledger/reconcile?month=${month}">Reconcile ${month}</a>`
