@@ -381,7 +381,9 @@ const valuesOf = <Shape extends z.ZodRawShape>(
       )
   const read = z.strictObject(input.shape).safeParse(given)
   if (read.success) return read.data as z.output<z.ZodObject<Shape>>
-  const [issue] = read.error.issues
+  const { issues } = read.error
+  // A misspelt name also leaves its own field without a value, so the unknown name is the better explanation.
+  const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
   if (issue.code === 'unrecognized_keys')
     throw new InputFault(String(issue.keys[0]), 'this field does not exist here')

@@ -131,7 +131,7 @@ describe('adding a webhook', () => {
   })
 
   test.each([
-    ['no URL', { url: '', events: ['balance.low'] }, 'A value is required'],
+    ['no URL', { url: '', events: ['balance.low'] }, '<strong>URL:</strong> A value is required'],
     [
       'an address inside',
       { url: 'https://10.0.0.1/x', events: ['balance.low'] },
@@ -142,7 +142,7 @@ describe('adding a webhook', () => {
       { url: 'https://169.254.169.254/', events: ['checkpoint'] },
       'not a public Internet address',
     ],
-    ['no event', { url: 'https://example.com/', events: [] }, 'A value is required'],
+    ['no event', { url: 'https://example.com/', events: [] }, '<strong>Events:</strong> A value is required'],
     ['an event that is none', { url: 'https://example.com/', events: ['x<b>'] }, 'There is no'],
   ])('%s is refused, and the form still contains the input', async (_, fields, said) => {
     const before = (await room.foundation.pool.query('select from webhook_endpoints')).rowCount

@@ -751,6 +751,14 @@ describe('the admin API', () => {
     expect((await room.host.inject({ method: 'POST', url, headers, payload })).statusCode).toBe(status)
   })
 
+  test('reports a misspelt name instead of the value that it left missing', async () => {
+    const { organizationId } = await sceneWithLot()
+    const given = { org: organizationId, amount: '5' }
+    expect((await onApi(room, as('admin'), grant, given)).json()).toMatchObject({
+      ...{ code: 'input', message: 'org: this field does not exist here', details: { field: 'org' } },
+    })
+  })
+
   test('reports an unknown path, and the methods that a path accepts', async () => {
     const headers = { authorization: `Bearer ${as('admin').token}` }
     expect((await room.host.inject({ url: '/admin/v1/credits/steal', headers })).statusCode).toBe(404)

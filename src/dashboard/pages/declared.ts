@@ -134,6 +134,10 @@ const verbOf = ({ place: { declared } }: DeclaredView, typed: Form): string => {
 
 const cancel = (view: DeclaredView): Html => html`<a href="${homeOf(view)}">Cancel</a>`
 
+/** The label of the field that a message is about; null if the message is not about one field. */
+const labelOfFault = ({ place, fault }: FormView): string | null =>
+  askedFields(place).find(({ flag }) => flag === fault?.field)?.label ?? null
+
 export const formPage = (view: FormView): Html => {
   const { viewer, place, fault } = view
   const { changes } = place.declared
@@ -141,7 +145,7 @@ export const formPage = (view: FormView): Html => {
     view,
     titleOf(view),
     html`${addedNote(view)}
-${faultNotice(fault)}
+${faultNotice(fault, labelOfFault(view))}
 <form class="fields" method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 ${askedFields(place).map((field) => control(view, field))}
@@ -330,7 +334,7 @@ export const listPage = (view: FormView & Found): Html => {
   return frame(
     view,
     titleOf(view),
-    html`${faultNotice(fault)}
+    html`${faultNotice(fault, labelOfFault(view))}
 ${
   (fields.length > 0 || long) &&
   html`<form class="fields" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">

@@ -195,8 +195,10 @@ export type FormFault = {
   readonly choices?: Choices
 }
 
-export const faultNotice = (fault: FormFault | null): Renderable =>
-  fault !== null && html`<p class="notice bad" role="alert" id="fault">${fault.message}</p>`
+/** `label` names the field for forms with many fields. */
+export const faultNotice = (fault: FormFault | null, label: string | null = null): Renderable =>
+  fault !== null &&
+  html`<p class="notice bad" role="alert" id="fault">${label !== null && html`<strong>${label}:</strong> `}${fault.message}</p>`
 
 /** Attributes that connect an input to its hint, and to its fault. */
 export const described = (field: string, fault: FormFault | null, hint?: string): Renderable => {
