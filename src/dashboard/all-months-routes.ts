@@ -37,7 +37,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
   const { foundation } = context
 
   const shownOf = async (month: Month, after: string, nowMs: number) => {
-    const [found, [open]] = await Promise.all([
+    const [found, [state]] = await Promise.all([
       rowsOf(foundation.pool, monthUse(daysOf(month), { after, max: shownMax + 1 })),
       rowsOf(foundation.pool, openOrganizations(month, daysOf(month).next)),
     ])
@@ -48,7 +48,8 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
       rows,
       further: after !== '',
       next: found.length > rows.length ? (rows.at(-1)?.organization_id ?? null) : null,
-      open: open?.open ?? 0,
+      open: state?.open ?? 0,
+      anyClosed: state?.any_closed ?? false,
       closableAtMs: closableAt(month),
       atMs: nowMs,
     }

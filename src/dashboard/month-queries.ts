@@ -23,9 +23,15 @@ export const useByMonth = (
   values: [organizationId, from],
 })
 
-/** How many organizations still have a month open. Closing a later month also closes this month. `next`: the first day after the month. */
-export const openOrganizations = (month: string, next: string): Query<{ open: number }> => ({
-  text: `select count(*)::int as open from accounts a
+/**
+ * How many organizations still have a month open, and whether any has closed it. Closing a later month also closes this month. `next`: the
+ * first day after the month.
+ */
+export const openOrganizations = (
+  month: string,
+  next: string,
+): Query<{ open: number; any_closed: boolean }> => ({
+  text: `select count(*)::int as open, exists (select from closed_months where month >= $1) as any_closed from accounts a
           where (a.registered_at < $2::date or exists (
                    select from usage_days d where d.organization_id = a.organization_id and d.day < $2::date))
             and a.registered_at is not null and not exists (

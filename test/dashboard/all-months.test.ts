@@ -96,6 +96,12 @@ describe('the month of all organizations', () => {
 const closed = (month: string) => give(finance, '/commands/ledger/close', { month, all: 'on' })
 
 describe('closing the month for all organizations', () => {
+  test('is not offered for a month before the first organization, which is not called closed', async () => {
+    const { body } = await finance.get(`/months?month=${monthOf(24)}`)
+    expect(body).toContain('Nothing to close: no organization existed in this month.')
+    expect(body).not.toContain('for every organization')
+  })
+
   test('is refused while calls can still be added to it', async () => {
     const page = (await finance.get(`/months?month=${monthOf(0)}`)).body
     expect(page).toContain('This month can be closed from')

@@ -17,6 +17,8 @@ type AllMonthsView = {
     readonly next: string | null
     /** The number of organizations in which the month is still open. */
     readonly open: number
+    /** Whether any organization has closed the month. */
+    readonly anyClosed: boolean
     readonly closableAtMs: number
     readonly atMs: number
   } | null
@@ -93,9 +95,11 @@ const useTable = ({ month, before, rows }: Shown): Html =>
     ],
   })
 
-const closeSection = ({ month, before, open, closableAtMs, atMs }: Shown): Html => {
+const closeSection = ({ month, before, open, anyClosed, closableAtMs, atMs }: Shown): Html => {
   if (atMs >= closableAtMs && open === 0)
-    return html`<p class="note"><span class="mark good">Closed</span> for every organization.</p>`
+    return anyClosed
+      ? html`<p class="note"><span class="mark good">Closed</span> for every organization.</p>`
+      : html`<p class="note">Nothing to close: no organization existed in this month.</p>`
   return html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
 ${
