@@ -120,6 +120,7 @@ describe('adding a webhook', () => {
     expect(added.statusCode).toBe(200)
     const [id, secret] = [idIn(added.body), secretIn(added.body)]
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/=]{44}$/)
+    expect(added.body).toContain(`href="${forms}/test?webhook=${id}">Send test message</a>`)
     expect(await recorded(id)).toEqual(['WebhookCreated by user:pia'])
     const listed = (await partner.get(`${forms}/list`)).body
     expect(listed).toContain(`href="${forms}/show?webhook=${id}"`)

@@ -87,6 +87,7 @@ const create = command({
     })
     return {
       json: { webhook_id: webhookId, organization_id: organizationId, url: url.href, events, secret },
+      next: [{ name: 'webhook test', label: 'Send test message', given: { webhook: webhookId } }],
     }
   },
 })
@@ -253,6 +254,7 @@ const test = command({
     return {
       json: { webhook_id: input.webhook, delivered, result, milliseconds: ms, enabled_again: enabled },
       failed: !delivered,
+      next: [{ name: 'webhook show', label: 'Show the webhook', given: { webhook: input.webhook } }],
     }
   },
 })
