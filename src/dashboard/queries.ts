@@ -82,6 +82,12 @@ export type AccountRow = {
   overdraft_limit_micro: string
 }
 
+/** Whether an organization with this id is registered. */
+export const isRegistered = (organizationId: string): Query<{ registered: boolean }> => ({
+  text: 'select exists (select from accounts where organization_id = $1 and registered_at is not null) as registered',
+  values: [organizationId],
+})
+
 /** The account of an organization. Lots that have expired at `nowMs` do not count. */
 export const accountOf = (organizationId: string, nowMs: number): Query<AccountRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.revision::text, ${balanceMicro} as balance_micro,

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { testOrganizationOf } from '../events/test-organization.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
 import { callRoutes } from './call-routes.ts'
@@ -23,7 +24,7 @@ import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, v
 import { organizationPage } from './pages/organization.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
-import { keysOf, linesBefore, rowsOf } from './queries.ts'
+import { isRegistered, keysOf, linesBefore, rowsOf } from './queries.ts'
 import { tellRows } from './rows.ts'
 import { searchRoutes } from './search.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
@@ -141,8 +142,9 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     const [newest] = await rowsOf(pool, newestCallMs(id))
     const when = { nowMs, newestMs: newest?.at?.getTime() ?? null }
     const { range, fault } = rangeOrFault(request.query, when)
-    const [keys, lines, usedUp, figures] = await Promise.all([
+    const [keys, [tests], lines, usedUp, figures] = await Promise.all([
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
+      rowsOf(pool, isRegistered(testOrganizationOf(id))),
       rowsOf(pool, linesBefore(id, { revision: aboveAll, max: newestLines })),
       usedUpOf(pool, account, nowMs),
       rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
@@ -152,6 +154,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       account,
       keys: keys.slice(0, keysMax),
       moreKeys: keys.length > keysMax,
+      hasTests: tests?.registered === true,
       atMs: nowMs,
       lines,
       use: { ...usedUp, ...figures, range, fault },

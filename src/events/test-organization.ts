@@ -15,6 +15,12 @@ export const testOrganizationOf = (organizationId: string): string =>
     ? organizationId
     : `${testPrefix}${organizationId.slice(livePrefix.length)}`
 
+/** The id of the organization that a test organization belongs to. Any other organization returns its own id. */
+export const liveOrganizationOf = (organizationId: string): string =>
+  isTestOrganization(organizationId)
+    ? `${livePrefix}${organizationId.slice(testPrefix.length)}`
+    : organizationId
+
 /** The organizations that pay. Totals over organizations leave out test organizations. */
 export const payingOf = (organizationIds: readonly string[]): string[] =>
   organizationIds.filter((organizationId) => !isTestOrganization(organizationId))

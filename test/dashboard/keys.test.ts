@@ -99,6 +99,13 @@ describe("a key's page", () => {
     expect([wrong.statusCode, wrong.body.includes('is not after 2020-02-01')]).toEqual([422, true])
   })
 
+  test('offers to replace a leaked key together with rotating and revoking it', async () => {
+    const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
+    const end = body.slice(body.indexOf('id="end"'))
+    for (const command of ['rotate', 'revoke', 'replace-leaked'])
+      expect(end).toContain(`/key/${command}?key=${scene.keyId}`)
+  })
+
   test('links to the forms of its commands, which are filled in', async () => {
     const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
     const [, href = ''] = /href="([^"]+\/key\/limits\?[^"]+)"/.exec(body) ?? []
@@ -108,14 +115,17 @@ describe("a key's page", () => {
   })
 })
 
-test('a test key belongs to the organization for tests, and its page links there', async () => {
+test('a test key belongs to the organization for tests, and its page and the organization link there', async () => {
+  expect((await ada.get(base)).body).not.toContain('Test keys')
   const asked = { name: 'try', permissions: ['ip_lookup'], test: 'on' }
   const answer = await ada.submit(`${base}/key/issue`, asked)
   expect(answer.statusCode).toBe(200)
   expect(answer.body).toContain('<code id="secret">enl_test_')
   const own = testOrganizationOf(scene.organizationId)
   expect(answer.body).toContain(`href="/organizations/${own}"`)
-  expect((await ada.get(`/organizations/${own}`)).statusCode).toBe(200)
+  const [{ body }, { body: test }] = [await ada.get(base), await ada.get(`/organizations/${own}`)]
+  expect(body).toContain(`<a href="/organizations/${own}#keys">Test keys</a>`)
+  expect(test).toContain(`<a href="${base}#keys">Live keys</a>`)
 })
 
 describe('sample calls with a key', () => {

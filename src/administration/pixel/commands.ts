@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { z } from 'zod'
 import { type PixelDayRow, pixelDaysOf, pixelHitsSince } from '../../../projections/pixel-days.ts'
 import { pixelPeriod } from '../../events/pixel.ts'
+import { liveOrganizationOf } from '../../events/test-organization.ts'
 import { balance } from '../credits/credits.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
 import { choice, domain, number, organization } from '../fields.ts'
@@ -103,7 +104,7 @@ const actorsSeenBy = async (
   const { rows } = await pool.query<{ name: string }>(
     'select name from users where organization_id = any ($1) limit 1000',
     // The users of an organization are also those of its test organization.
-    [[organizationId, organizationId.replace(/^org_test_/, 'org_')]],
+    [[organizationId, liveOrganizationOf(organizationId)]],
   )
   const names = new Set(rows.map(({ name }) => name))
   return (actor) =>

@@ -95,7 +95,7 @@ ${
 <p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Usage over time</a>
 <a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a>
 ${mayDo(viewer.role, 'credits.change') && html`<a class="button quiet" href="${formOf(view, 'credits/refund-calls', chosen(range))}">Refund these calls</a>`}
-${mayDo(viewer.role, 'keys.replace') && html`<a class="button danger" href="${formOf(view, 'key/replace-leaked', chosen(range))}">Replace the leaked key</a>`}</p>
+${mayDo(viewer.role, 'keys.replace') && replaceLink(view)}</p>
 </section>`
 }
 
@@ -105,6 +105,10 @@ const useColumns = [
   { head: 'Calls', kind: 'number', cell: ({ calls }: KeyUseRow) => count(calls) },
   { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
+
+/** Refunds the calls of the range under Investigate. */
+const replaceLink = (view: KeyView): Html =>
+  html`<a class="button danger" href="${formOf(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
 
 /** The range for the forms. A range that is not custom has no end, so that it includes calls that are still being made. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
@@ -144,7 +148,9 @@ const endSection = (view: KeyView): Html => {
   return html`<section aria-labelledby="end">
 <h2 id="end">${rotates ? 'Replace or revoke' : 'Revoke'}</h2>
 <p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'key/rotate')}">Rotate the key</a>`}
-<a class="button danger" href="${formOf(view, 'key/revoke')}">Revoke the key</a></p>
+<a class="button danger" href="${formOf(view, 'key/revoke')}">Revoke the key</a>
+${mayDo(view.viewer.role, 'keys.replace') && replaceLink(view)}</p>
+${mayDo(view.viewer.role, 'keys.replace') && html`<p class="note">Replacing a leaked key revokes it, issues its successor, and refunds its calls in the range under <a href="#investigate">Investigate</a>.</p>`}
 </section>`
 }
 

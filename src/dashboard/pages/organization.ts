@@ -1,4 +1,5 @@
 import { mayDo } from '../../administration/roles.ts'
+import { isTestOrganization, liveOrganizationOf, testOrganizationOf } from '../../events/test-organization.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { RangeFigures } from '../overview.ts'
@@ -26,6 +27,8 @@ type OrganizationView = {
   readonly keys: readonly KeyRow[]
   /** Whether there are more keys than the page shows. */
   readonly moreKeys: boolean
+  /** Whether a test key was ever issued. Test keys belong to the test organization, which has a page of its own. */
+  readonly hasTests: boolean
   readonly atMs: number
   /** The newest lines of the statement, newest first. */
   readonly lines: readonly StatementRow[]
@@ -86,7 +89,7 @@ const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class
 <a href="/organizations/${id}/credits/adjust">Adjust the balance</a>
 <a href="/organizations/${id}/credits/threshold">Low-balance threshold</a></p>`
 
-const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView): Html => {
+const keysSection = ({ viewer, account, keys, moreKeys, hasTests, atMs }: OrganizationView): Html => {
   const mayChange = mayDo(viewer.role, 'keys.change')
   return html`<section aria-labelledby="keys">
 <div class="heading"><h2 id="keys">API keys</h2>
@@ -102,8 +105,15 @@ ${
       })
 }
 ${moreKeys && html`<p class="note">Only the newest ${count(keys.length)} keys are shown.</p>`}
+${hasTests && html`<p class="note">${otherKeys(account.organization_id)}</p>`}
 </section>`
 }
+
+/** From the live organization to its test keys, and back. */
+const otherKeys = (organizationId: string): Html =>
+  isTestOrganization(organizationId)
+    ? html`These are test keys. <a href="/organizations/${liveOrganizationOf(organizationId)}#keys">Live keys</a>`
+    : html`<a href="/organizations/${testOrganizationOf(organizationId)}#keys">Test keys</a> have a page of their own, with their calls.`
 
 const keyColumns = (
   organizationId: string,
