@@ -213,6 +213,11 @@ describe('long-running work', () => {
     expect([changed.statusCode, changed.body]).toEqual([409, expect.stringContaining('Already sent')])
   })
 
+  test('leads back to the list of its results', async () => {
+    const { body } = await give(ada, '/commands/ledger/reconcile', {})
+    expect(body).toContain('<a class="button" href="/reconcile">Back</a>')
+  })
+
   test('that never existed has no page', async () => {
     for (const path of ['/jobs/x', '/jobs/%00/progress', '/waiting/%00/progress'])
       expect((await ada.get(path)).statusCode).toBe(404)

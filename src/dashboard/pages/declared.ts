@@ -52,10 +52,11 @@ const addressOf = ({ place: { path }, account }: DeclaredView): string =>
 const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
   const [noun = ''] = declared.name.split(' ')
   const below = account === null ? '' : `/organizations/${account.organization_id}`
-  return `${below}${(account === null ? homes : organizationHomes)[noun] ?? ''}` || '/commands'
+  const known = account === null ? homes : organizationHomes
+  return `${below}${known[declared.name] ?? known[noun] ?? ''}` || '/commands'
 }
 
-/** The page to return to after a command, by the command's noun. */
+/** The page to return to after a command, by the command's name or noun. */
 const organizationHomes: Readonly<Record<string, string>> = {
   credits: '/credits/lots',
   key: '#keys',
@@ -69,6 +70,7 @@ const homes: Readonly<Record<string, string>> = {
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
+  'ledger reconcile': '/reconcile',
   geo: '/commands/data/list',
   companies: '/commands/data/list',
   lists: '/commands/data/list',
@@ -501,7 +503,8 @@ const list = (
   })
 }
 
-const cellOf = (value: unknown, { kind }: Column, names: Names): Renderable => {
+const cellOf = (value: unknown, { kind, name }: Column, names: Names): Renderable => {
+  if (name === 'allowed_cidrs') return memberValue(name, value)
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, names)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`

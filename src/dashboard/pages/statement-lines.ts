@@ -8,13 +8,11 @@ export const lineColumns = (organizationId: string): readonly Column<StatementRo
   { head: 'Description', cell: (line) => whatOf(line) },
   {
     head: 'Request id',
-    cell: ({ request_id: id, kind }) => {
-      if (id === null) return null
-      const shown = html`<span class="id">${id}</span>`
-      return kind === 'call'
-        ? html`<a href="/organizations/${organizationId}/calls/${id}">${shown}</a>`
-        : shown
-    },
+    // Any other line's request id is the id of an operator's request, which has no page.
+    cell: ({ request_id: id, kind }) =>
+      kind === 'call' &&
+      id !== null &&
+      html`<a href="/organizations/${organizationId}/calls/${id}"><span class="id">${id}</span></a>`,
   },
   { head: 'Outcome', cell: (line) => outcomeOf(line) },
   { head: 'Credits', kind: 'number', cell: (line) => movement(line.amount_micro) },

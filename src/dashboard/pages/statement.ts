@@ -36,6 +36,7 @@ export const statementPage = (view: StatementView): Html => {
     viewer,
     main: html`${organizationHead(viewer, account, '/statement')}
 <h1>Statement of ${account.name}</h1>
+<p class="note">Download a month as CSV under <a href="${path}/months">Months</a>. The file also has the balance after each line, and the reason and reference of each grant, refund and correction.</p>
 ${filterForm(view, path)}
 ${
   lines.length === 0
