@@ -64,6 +64,6 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
       await signIns.signedOut(user)
       reply.clearCookie(sessionCookie, { path: '/' })
     }
-    return reply.redirect('/login', 303)
+    return reply.redirect('/login?invited=yes', 303)
   })
 }

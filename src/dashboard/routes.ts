@@ -47,10 +47,14 @@ const aboveAll = '9223372036854775807'
 export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { signIn, signIns, logger, firstSteps, provider } = context
   pages.get('/login', async (request, reply) => {
-    const next = nextOf(formOf(request.query).text('next'))
+    const query = formOf(request.query)
+    const next = nextOf(query.text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
     const told = {
-      notice: idleNotice(request, context),
+      notice:
+        query.text('invited') === 'yes'
+          ? 'Your password is set. Sign in with it.'
+          : idleNotice(request, context),
       steps: await firstSteps(),
       provider: provider?.label ?? null,
       docsUrl: request.docsUrl,

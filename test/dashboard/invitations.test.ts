@@ -56,7 +56,8 @@ describe('the link', () => {
     expect(page.body).toContain(`Welcome, ${name}`)
     expect(page.body).toContain('finance')
     const answer = await choose(secret, browser)
-    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/login'])
+    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/login?invited=yes'])
+    expect((await browser.get('/login?invited=yes')).body).toContain('Your password is set.')
     // Choosing a password does not sign the person in.
     expect((await browser.get('/')).headers.location).toBe('/login')
     expect((await (await signedIn(room, { name, password: chosen })).get('/')).statusCode).toBe(200)
@@ -98,7 +99,7 @@ describe('the link', () => {
       ...{ name: `other-${people}`, role: 'viewer', organizationId: null, actor },
     })
     const browser = await signedIn(room, { name: `other-${people}`, password })
-    expect((await choose(await invite(), browser)).headers.location).toBe('/login')
+    expect((await choose(await invite(), browser)).headers.location).toBe('/login?invited=yes')
     expect((await browser.get('/')).headers.location).toBe('/login')
   })
 })

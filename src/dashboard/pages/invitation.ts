@@ -21,7 +21,7 @@ export const invitationPage = ({
     viewer: null,
     main: html`<div class="narrow">
 <h1>Welcome, ${user}</h1>
-<p>You are invited as ${role}. Choose a password, and then sign in with the name <strong>${user}</strong>. The link works once, until ${utc(new Date(expiresAt))}.</p>
+<p>You are invited, with the role ${role}. Choose a password, and then sign in with the name <strong>${user}</strong>. The link works once, until ${utc(new Date(expiresAt))}.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post">
 ${csrfField(csrf)}
