@@ -60,7 +60,10 @@ const issueInput = z.object({
   name: line({ label: 'Name', help: 'purpose of the key, such as production' }).prefault('default'),
   permissions: list(
     permissionsOf,
-    { label: 'Permissions', help: 'what the key may be used for' },
+    {
+      label: 'Permissions',
+      help: 'what the key may be used for; only an operator can give ledger_read, which exports the whole ledger',
+    },
     permission.options,
   ).prefault(permissionsByDefault.join(',')),
   requests_per_minute: limit('requests_per_minute').prefault(String(defaultKeyLimits.requests_per_minute)),

@@ -194,8 +194,7 @@ ${hint}</p>`
     case 'choice':
       return html`<p><label for="${flag}">${label}</label>
 <select id="${flag}" name="${flag}"${required && html` required`}${about}>${!required && html`<option value=""></option>`}${options.map(
-        (one) =>
-          html`<option value="${one}"${one === value && html` selected`}>${capitalized(words(one))}</option>`,
+        (one) => html`<option value="${one}"${one === value && html` selected`}>${labelOf(one)}</option>`,
       )}</select>
 ${hint}</p>`
     case 'choices':
@@ -207,7 +206,7 @@ ${options.map(
         .list(flag)
         .flatMap((text) => text.split(','))
         .includes(one) && html` checked`
-    }> ${capitalized(words(one))}</label> `,
+    }> ${labelOf(one)}</label> `,
 )}
 ${hint}</fieldset>`
     default: {
@@ -554,7 +553,7 @@ const isList = (value: unknown): boolean =>
 const labelOf = (name: string): string =>
   name === 'allowed_cidrs'
     ? 'Allowed from'
-    : capitalized(words(name).replace(/\b(?:api|sku|url)\b/, (word) => word.toUpperCase()))
+    : capitalized(words(name).replace(/\b(?:api|ip|sku|url)\b/, (word) => word.toUpperCase()))
 
 const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
