@@ -87,7 +87,8 @@ ${codesSection(codes, { range, path: `/organizations/${id}/calls` })}
 const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class="actions">
 <a class="button" href="/organizations/${id}/credits/grant">Grant credits</a>
 <a href="/organizations/${id}/credits/adjust">Adjust the balance</a>
-<a href="/organizations/${id}/credits/threshold">Low-balance threshold</a></p>`
+<a href="/organizations/${id}/credits/threshold">Low-balance threshold</a>
+<a href="/organizations/${id}/credits/balance">Balance at another time</a></p>`
 
 const keysSection = ({ viewer, account, keys, moreKeys, hasTests, atMs }: OrganizationView): Html => {
   const mayChange = mayDo(viewer.role, 'keys.change')
