@@ -16,7 +16,9 @@ export type Decision = readonly LedgerEvent[] | LedgerRefusal
 export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
 
 export const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
-  account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }
+  account.registered
+    ? [event()]
+    : { refused: `organization ${account.organizationId} is not registered; see "org list"` }
 
 /** Decides which events a command adds to a ledger. `idOf(n)` is the id of its nth event; `nowMs` is the time in the appending process. */
 export const decideCommand = (

@@ -460,7 +460,7 @@ describe('an organization', () => {
       (account) => recordRateLimit(account, { key_id: keyId, policy: 'day', window: day(1), count: 1 }),
     ],
   ])('that is not registered is refused: %s', (_, command) => {
-    given().when(command).refused(`organization ${organizationId} is not registered`)
+    given().when(command).refused(`organization ${organizationId} is not registered; see "org list"`)
   })
 })
 

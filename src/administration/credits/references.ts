@@ -151,7 +151,8 @@ export const reserve = async (
   { actor, amount, whole }: { actor: string; amount: MicroCredits; whole: boolean },
 ): Promise<ReferenceReserved> => {
   const account = await ledger.account(organizationId)
-  if (!account.registered) throw new CommandRefused(`organization ${organizationId} is not registered`)
+  if (!account.registered)
+    throw new CommandRefused(`organization ${organizationId} is not registered; see "org list"`)
   const stream = referenceStream(organizationId, reference)
   const data: ReferenceReserved = {
     organization_id: organizationId,

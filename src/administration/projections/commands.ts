@@ -16,6 +16,9 @@ import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.t
 
 const names = projections.map(({ name }) => name)
 const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
+/** A rebuild concerns no organization, so no organization sees the reason. */
+const keptOnly = 'kept in the event log with your name'
+
 const chosen = {
   name: projection().optional(),
   all: flag({ label: 'All', help: 'every projection' }),
@@ -98,7 +101,7 @@ const rebuildProjection = command({
   summary: 'rebuild projections from the event log and switch; readers see the old rows until then',
   input: z.object({
     ...chosen,
-    reason: reason().prefault('requested by operator'),
+    reason: reason({ help: keptOnly }).prefault('requested by operator'),
     anew: flag({
       label: 'From the start',
       help: 'begin at the start of the log instead of continuing a killed rebuild',
@@ -418,7 +421,7 @@ const releaseProjection = command({
   input: z.object({
     name: projection(),
     position: position({ label: 'Position', help: 'of the event, as in "projection parked"' }),
-    reason: reason(),
+    reason: reason({ help: keptOnly }),
   }),
   changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },
   plan: async ({ foundation }, { name, position: at }) => {
