@@ -79,7 +79,7 @@ test('a person accepts the invitation, signs in with the password, and then with
   await page.fill('#new', chosen)
   await page.fill('#again', chosen)
   await page.click('button[type=submit]')
-  await page.waitForURL('**/login')
+  await page.waitForURL('**/login?invited=yes')
   await page.fill('#name', invited)
   await page.fill('#password', chosen)
   await page.click('button[type=submit]')
