@@ -9,7 +9,7 @@ export type Acts = {
 }
 
 const pageMax = 500
-/** The most events that one later call reads. The call after it reads the events after them. */
+/** The most events that each call after the first one reads. If there are more new events, the next call reads on. */
 const lookOnMax = 10_000
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {
@@ -17,7 +17,7 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
   let seen = -1
   let looking: Promise<void> | undefined
 
-  /** Reads back until each type was found, because partners can record any number of acts after the one that is wanted. */
+  /** Reads backwards until every type is found, because partners can record any number of acts after the newest act of a type. */
   const lookBack = async (): Promise<void> => {
     let to: number | undefined
     let last = -1

@@ -1,8 +1,8 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * One rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both identities must be
- * proved. Without `twoPerson`, it is enough that someone sent the form or accepted the plan, which every interface requires.
+ * The rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both people must have proved
+ * their identity. Without `twoPerson`, one person is enough.
  */
 type ApprovalAsked = {
   readonly proposer: string

@@ -6,7 +6,7 @@ type Area = {
   readonly load: () => readonly Promise<{ readonly declarations: readonly Declared[] }>[]
 }
 
-/** Where the commands and queries of each noun are declared. The command line loads only the modules of the noun that was typed. */
+/** The modules that declare the commands and queries of each noun. The command line loads only the modules for the noun that was typed. */
 export const areas: readonly Area[] = [
   { nouns: ['org'], load: () => [import('./organizations/commands.ts')] },
   { nouns: ['credits'], load: () => [import('./credits/commands.ts'), import('./credits/queries.ts')] },

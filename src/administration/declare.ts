@@ -28,9 +28,9 @@ export type Context = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly operator: Operator
-  /** ISO 8601. Long work can begin hours later, and is repeated if its process ends. */
+  /** The time of the request (ISO 8601). Long work can begin hours later, and can be repeated. */
   readonly requestedAt: string
-  /** If set, one user proposes and another one approves. */
+  /** If set, a change that one user proposes must be approved by another user. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel
   /** Opened at the first use. Rejects with `ConfigError` if it cannot be opened. */
@@ -39,7 +39,10 @@ export type Context = {
   readonly progress: (line: string, figures?: object) => void
   /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
-  /** Resolves when rows have caught up with the event log; immediately on the dashboard, because pages show how late their rows are. */
+  /**
+   * Resolves when rows have caught up with the event log; on the dashboard it resolves immediately, because pages show how far
+   * their rows are behind.
+   */
   readonly caughtUp: () => Promise<void>
   /** Opened at the first use. */
   readonly data: () => Promise<CapabilityData>
@@ -47,9 +50,9 @@ export type Context = {
 
 export type CapabilityData = {
   readonly settings: Config
-  /** Resolves when rows have caught up with the event log, also on the dashboard. */
+  /** Resolves when rows have caught up with the event log, even on the dashboard. */
   readonly folded: () => Promise<void>
-  /** Removes deleted rows from tables immediately. Resolves with the reason if that fails for a table, otherwise with null. */
+  /** Removes deleted rows from tables immediately. Resolves with null, or with the reason if a table cannot be vacuumed. */
   readonly vacuum: (of: {
     readonly tables: readonly string[]
     readonly projections: readonly Projection[]
@@ -63,7 +66,7 @@ export type CapabilityData = {
 export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fields'>): boolean =>
   changes === 'nothing' && fields.some(({ personal }) => personal === true)
 
-/** Values by the names of the fields: texts, or JSON values. An absent field was not given. */
+/** The given values by field name, as text or as JSON values. A field without a value is absent. */
 export type Given = Readonly<Record<string, unknown>>
 
 export type Changes = {
@@ -85,7 +88,7 @@ export type Plan = {
   readonly says: readonly string[]
   /** The planned changes for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before it. */
   readonly json?: object
-  /** The part of `json` that people see before `says`; empty if `says` contains all of it. */
+  /** The part of `json` that people see before `says`; empty if `says` already contains everything. */
   readonly sections?: Sections
   /** Overrides the command's own `asks`, if the input or the current state makes a difference. */
   readonly asks?: Asks
@@ -93,7 +96,7 @@ export type Plan = {
   readonly nothing?: true
 }
 
-/** For people: a text is a heading, an object is shown as its members, and an array as a table. */
+/** Output for people. A text is a heading, an object is shown as a list of its members, and an array as a table. */
 export type Sections = readonly (string | object)[]
 
 export type Answer = {
@@ -113,7 +116,7 @@ export type Answer = {
 type Described<Shape extends z.ZodRawShape> = {
   /** `noun verb`. */
   readonly name: `${string} ${string}`
-  /** The right that the user needs, from the table of roles. */
+  /** The right that the user needs (see `roles.ts`). */
   readonly action: Action
   readonly summary: string
   readonly input: z.ZodObject<Shape>
@@ -128,8 +131,8 @@ type Described<Shape extends z.ZodRawShape> = {
   /** Whether the command can run with an event log other than the one from which the rows were folded. */
   readonly anyEventLog?: (given: Given) => boolean
   /**
-   * Set if the command can take minutes, so that it runs as a job (`jobs/long-work.ts`). If the process of the job ends, another
-   * process repeats `repeatable` work. `once` work is not repeated, because a second run could make its changes twice.
+   * Set if the command can take minutes, and therefore runs as a job (`jobs/long-work.ts`). If the process that runs the job ends,
+   * `repeatable` work is run again by another process. `once` work is not, because its changes could be made twice.
    */
   readonly long?: 'repeatable' | 'once'
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
@@ -154,19 +157,19 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
 /**
- * A file that is written while its data is read, so the whole file is never in memory. The file's URL contains all values, so a
- * page can link to it.
+ * A query that writes a file while it reads the data, so that the whole file is never in memory. The URL of the file contains all
+ * values of the query, so pages can link to the file.
  */
 type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
   readonly types: readonly FileType[]
-  /** The name of the file; null if these values request no file, so that `run` answers. Throws `InputFault`. */
+  /** The name of the file; null if the input requests no file, so that `run` is called instead. Throws `InputFault`. */
   readonly file: (input: z.output<z.ZodObject<Shape>>) => FileName | null
   /** Writes the file. Throws the error of `write` if the reader has left or is too slow. */
   readonly write: (context: Context, input: z.output<z.ZodObject<Shape>>, write: Write) => Promise<Answer>
   readonly run?: Described<Shape>['run']
 }
 
-/** With JSON Lines, every written piece ends with a line break, or is empty. */
+/** In JSON Lines, each written text is empty or ends with a line break. */
 type FileType = 'application/jsonl' | 'text/csv'
 type FileName = { readonly name: string; readonly type: FileType }
 /** Resolves when more can be written. An empty text only checks whether the reader is still connected. */
@@ -183,13 +186,13 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
     input: z.output<z.ZodObject<Shape>>,
     stretch: Stretch,
   ) => AsyncIterable<Row>
-  /** The member of a row that serves as the cursor for the rows after it. */
+  /** The name of the member that serves as the cursor: the next page begins after the row with this value. */
   readonly cursor: string
   /** A sentence about missing rows; null if the list is complete. */
   readonly lacks: (context: Context) => Promise<string | null>
 }
 
-/** A command or query that people may want next, with values by the names of its fields. */
+/** A command or query that people may want to run next, with values for its fields. */
 export type Next = {
   readonly name: Declared['name']
   readonly label: string
@@ -208,7 +211,7 @@ export type Row = Readonly<Record<string, unknown>>
 export type Column = {
   readonly name: string
   readonly label: string
-  /** `whole`: a text of any length, which is not cut on a terminal. */
+  /** `whole`: a text that is never cut on a terminal, however long it is. */
   readonly kind?:
     | 'id'
     | 'credits'
@@ -219,7 +222,7 @@ export type Column = {
     | 'organization'
     | 'position'
     | 'work'
-  /** The member that contains the maximum of this number. Pages show both as a meter. */
+  /** The member that contains the maximum of this number. Pages show number and maximum as a meter. */
   readonly limit?: string
 }
 
@@ -253,13 +256,13 @@ export type Asked = {
     readonly cursor: string
     readonly lacks: (context: Context) => Promise<string | null>
   }
-  /** Set if these values request a file. `write` returns a summary. */
+  /** Set if the values request a file. `write` returns a summary. */
   readonly file?: FileName & { readonly write: (context: Context, write: Write) => Promise<Answer> }
 }
 
 /**
- * Nothing was changed, because the command needs consent. To consent, the field in `agreement` must have exactly that value. `would`
- * describes the effect in sentences.
+ * Nothing was changed, because the command needs consent. To consent, repeat the command with the field and value in `agreement`.
+ * `would` describes the effect in sentences.
  */
 export class NeedsConsent extends CommandRefused {
   override name = 'NeedsConsent'
@@ -433,6 +436,9 @@ export const pageOf = async (
   return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }
 }
 
-/** The sentence for interrupting work that is one event or one transaction. `where` is the command that shows the result. */
+/**
+ * The sentence to show if someone interrupts a command that makes one event or one transaction. `where` is the command that shows
+ * the result.
+ */
 export const wholeOrNot = (where: string): string =>
   `Either all of it was done, or nothing was: "${where}" shows which.`

@@ -21,9 +21,9 @@ import {
 /** The kinds of fields. Each parses a typed text or a JSON value by the rules of `input.ts`, and defines how forms show it. */
 
 /**
- * How a form asks for a value. `line` is a text for people. Forms leave it empty and show its default next to it, so that no
- * default is recorded unread. `id` is a value that other pages provide, such as the id of a call. `document` is JSON or has many
- * lines: forms accept its text, and the command line expects the path of a file.
+ * How a form asks for a value. `line` is a text for people, such as a reason. Forms leave a `line` empty and show its default next
+ * to it, so that no default is recorded without being read. `id` is a value that other pages provide, such as the id of a call.
+ * `document` is JSON or has many lines: forms accept its text, and the command line expects the path of a file.
  */
 type Control =
   | 'text'
@@ -73,7 +73,7 @@ export type Field = Shown & {
 
 const shown = z.registry<Shown>()
 
-/** The words and the control of a field; undefined if the field is not from this module. */
+/** The texts and the control of a field; undefined if the field was not made by this module. */
 export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
   const own = shown.get(schema)
   if (own !== undefined) return own
@@ -82,7 +82,7 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
-/** The help for a typed value. Forms have a picker for days, but the other interfaces also accept an instant. */
+/** The help for a typed value. For days, it also mentions instants, which only forms do not accept. */
 export const typedHelp = ({ help, control }: Shown): string =>
   control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
 
@@ -101,7 +101,7 @@ export const fieldsIn = (input: z.ZodObject): Field[] =>
     }
   })
 
-/** Zod expects a message instead of an exception. */
+/** Zod expects an issue instead of an exception. */
 const reading =
   <Typed, Value>(parse: (typed: Typed) => Value) =>
   (typed: Typed, context: z.RefinementCtx): Value => {
@@ -214,7 +214,7 @@ export const choice = <Option extends string>(words: FieldWords, options: readon
     { ...words, control: 'choice', options },
   )
 
-/** A name that the command itself looks up. */
+/** A name that the command itself looks up and checks. */
 export const name = (words: FieldWords) =>
   text((typed) => labelOf('', typed, 64), { ...words, control: 'text' })
 
@@ -345,7 +345,7 @@ const personalMax = 2_000
 /** A file on the machine that runs the command, so only for the command line. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
 
-/** A place in a ledger: a revision, which is digits only, or an instant in UTC. */
+/** A place in a ledger: a revision (digits only) or an instant in UTC. */
 export const revisionOrInstant = (words: FieldWords) =>
   text(
     (typed) =>

@@ -37,7 +37,7 @@ export const missingSentence = (steps: readonly FirstStep[]): string => {
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
-/** Whether any user exists in the rows or in the event log. A user who was disabled or whose row was lost counts. */
+/** Whether any user exists in the rows or in the event log. Users who are disabled or whose row is lost count, too. */
 const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
   const { rows } = await pool.query<{ any: boolean }>('select exists (select from users) as any')
   return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0
@@ -76,8 +76,8 @@ export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> =>
 }
 
 /**
- * The next steps for a visitor who is not signed in. Once a user exists, the result is empty and is never checked again. It is also
- * empty if a store is unavailable.
+ * The next steps for a visitor who is not signed in; empty if a store is unavailable. Once a user exists, the result stays empty
+ * and nothing is checked again.
  */
 export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {
   let hasUser = false

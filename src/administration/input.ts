@@ -4,8 +4,8 @@ import { apiKeyPrefix, keyIdLength, parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
 
 /**
- * The rules for operators' input, with one function for each kind of value. A field is named as on the command line and in forms, such
- * as `expires-at`.
+ * The rules for operators' input, with one function for each kind of value. `field` is the name on the command line and in forms,
+ * such as `expires-at`.
  */
 
 /** A value that cannot be accepted. `field` names the field, and `message` says what is wrong with the value. */
@@ -37,10 +37,10 @@ const instantForm = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?
 export const instantOf = (field: string, text: string): string => {
   const [, day = '', time = '00:00', zone = 'Z'] = instantForm.exec(text.trim()) ?? []
   const [midnightMs, ms] = [Date.parse(day), Date.parse(`${day}T${time}${zone.toUpperCase()}`)]
-  // A day that does not exist is parsed as a day of the next month.
+  // `Date` parses a day that does not exist as a day of the next month.
   const exists = !Number.isNaN(midnightMs) && new Date(midnightMs).toISOString().startsWith(day)
   const instant = !exists || Number.isNaN(ms) ? '' : new Date(ms).toISOString()
-  // The conversion to UTC can lead to a year with more than four digits.
+  // The conversion to UTC can result in a year with more than four digits.
   if (!/^\d{4}-/.test(instant))
     throw new InputFault(field, `"${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
   return instant
@@ -90,10 +90,10 @@ export const durationMsOf = (
   return ms
 }
 
-/** A thousand million credits, which is far below the limit of the read models' integers and far above any real grant. */
+/** A thousand million credits, far above any real grant. The read models' integers can store much larger amounts. */
 const amountMax = 1_000_000_000n * microPerCredit
 
-/** A decimal number of credits other than zero. A negative number takes credits, and a positive number gives them. */
+/** A decimal number of credits other than zero. A negative number takes credits away; a positive number gives credits. */
 export const signedAmountOf = (field: string, text: string): MicroCredits =>
   text.startsWith('-')
     ? -amountOf(field, text.slice(1), { zero: false })
@@ -105,7 +105,7 @@ export const amountOf = (field: string, text: string, { zero }: { zero: boolean 
     const amount = parseCredits(text)
     if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
   } catch {
-    // The error below says what is expected.
+    // The `InputFault` below says what is expected.
   }
   throw new InputFault(
     field,
@@ -120,7 +120,7 @@ export const listOf = (text: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '')
 
-/** The id of an API key, from the whole key, from the id with its prefix, or from the id. An error does not quote the key. */
+/** The id of an API key, given as the whole key, as the id with its prefix, or as the id alone. An error does not quote the key. */
 export const keyIdOf = (field: string, text: string): string => {
   const given = text.trim()
   const prefix = [apiKeyPrefix, testKeyPrefix].find((one) => given.startsWith(one))

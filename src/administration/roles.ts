@@ -1,9 +1,6 @@
 import type { UserRole } from '../events/users.ts'
 
-/**
- * The rights of each role, in the one table that every interface uses. A partner sees and changes only its own organization, which the
- * caller has to check.
- */
+/** The rights of each role, for all interfaces. Partners may see and change only their own organization; the caller has to check that. */
 
 export const roles = [
   'admin',

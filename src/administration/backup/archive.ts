@@ -1,6 +1,6 @@
 /**
- * A backup file is a tar with entries of limited size, and its last entry contains the digests of all other entries. The file gets
- * its final name only when it is complete and on disk.
+ * A backup file is a tar archive with entries of limited size. Its last entry contains the digests of all other entries. The file
+ * gets its final name only when it is complete and on disk.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -9,17 +9,18 @@ import { dirname } from 'node:path'
 import { finished, pipeline } from 'node:stream/promises'
 import tar from 'tar-stream'
 
-/** A file that is damaged, incomplete or not a backup. `message` names the file and the place. */
+/** A file that is damaged, incomplete or not a backup. `message` names the file and the damaged part. */
 export class ArchiveFault extends Error {
   override name = 'ArchiveFault'
 }
 
-/** The largest size of an entry. It is limited because a reader loads each entry into memory as a whole. */
+/** The largest size of an entry. A reader loads each entry into memory as a whole. */
 export const entryBytesMax = 64 * 1024 * 1024
 
 export type ArchiveWriter = {
   /**
-   * Resolves when the bytes have been accepted, so at most one entry waits to be written. Rejects if the file cannot be written.
+   * Resolves when the bytes have been accepted. A caller that waits for this keeps at most one unwritten entry in memory. Rejects
+   * if the file cannot be written.
    */
   add(name: string, bytes: Buffer): Promise<void>
   /** Resolves when the file has its final name and is on disk. */

@@ -7,7 +7,7 @@ export const digestsName = 'digests.json'
 const format = 1
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 const position = z.string().regex(/^\d{1,20}$/)
-/** The position of the last event, and a digest of the whole event; the digest is null if the log is empty. */
+/** The position of the log's last event, and a digest of that event; the digest is null if the log is empty. */
 const place = z.object({ position, digest: z.string().max(64).nullable() })
 
 /** The first entry of the file. It contains everything needed to decide whether the backup can be accepted. */
@@ -16,19 +16,19 @@ export const manifestSchema = z.object({
   backup_id: z.uuid(),
   made_at: z.iso.datetime(),
   release: z.string().max(64),
-  /** The number of the last migration, which defines the columns of the tables. */
+  /** The number of the last migration. It determines the columns of the tables. */
   migration: z.int().positive(),
   /** Identifies the event log, without secrets. */
   event_log: z.string().max(2_000),
-  /** False if the event log is in EventStoreDB, because the backup then does not contain the log. */
+  /** Whether the backup contains the event log. It does not if the log is in EventStoreDB. */
   holds_log: z.boolean(),
   head: place,
-  /** The wrapped installation key. The SECRET_KEY of any slot opens this key, and with it the backup. */
+  /** The wrapped installation key. The SECRET_KEY of any slot unwraps it. */
   installation_key: z
     .array(z.object({ secret_key: z.string().max(64), wrapped: z.string().max(256) }))
     .min(1)
     .max(2),
-  /** Keys in KEY_DIR that were used to seal values. */
+  /** The ids of the keys in KEY_DIR that were used to seal values. */
   epoch_keys: z.array(z.string().max(32)).max(10_000),
   /** The tables, in the order in which the file contains them. */
   tables: z

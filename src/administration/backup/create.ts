@@ -39,7 +39,7 @@ export type Asked = {
 
 export type BackupProgress = {
   readonly table: string
-  /** The bytes of rows read so far, and roughly how many there are. */
+  /** The number of bytes read from tables so far. The total is an estimate. */
   readonly readBytes: number
   readonly ofBytes: number
   readonly elapsedMs: number
@@ -56,8 +56,8 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Writes a backup file with all data that cannot be derived, as of one moment, while the installation keeps running. The file
- * contains neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
+ * Writes a backup file with all data that cannot be derived from other data, as of one moment. The installation keeps running. The
+ * file contains neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
  */
 export const createBackup = async (
   foundation: Foundation,
@@ -104,7 +104,7 @@ export const refuseTaken = async (path: string): Promise<void> => {
       )
 }
 
-/** If the disk or the directory cannot be written to, another path can help, so the error is an input error. */
+/** Returns an `InputFault` if the disk or the directory cannot be written to, because another path can help. */
 const asInputFault = (error: unknown, path: string): unknown => {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   if (
@@ -114,7 +114,7 @@ const asInputFault = (error: unknown, path: string): unknown => {
   return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
 }
 
-/** A snapshot of the whole database, read by the role that owns it. */
+/** Opens a snapshot of the whole database, as the role that owns the schema. */
 const openSnapshot = async ({
   migrationUrl,
   eventLog,
@@ -126,8 +126,8 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // The end of an event store is read before the rows, so that a restore finds every change that the rows may lack after this
-    // position.
+    // For a log in EventStoreDB, the end is read before the rows. A restore then finds every change that the rows may lack after
+    // this position.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(

@@ -24,15 +24,15 @@ type ReadAgain = (
 ) => Promise<void>
 
 /**
- * The tables whose rows are loaded. If the log is copied, tables of positions are left out, because the copy has different
- * positions.
+ * The tables whose rows are loaded. If the log is copied to another store, the tables that contain positions are left out, because
+ * the copy has different positions.
  */
 export const loadedTables = (copiesLog: boolean): readonly string[] =>
   [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
 
 /**
- * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the target event log. Throws
- * `ConfigError`, without marking the database, if the database cannot accept this backup.
+ * Marks the database, so that the service does not start on it until the restore is complete. `elsewhere` names the target event
+ * log. Throws `ConfigError`, without marking the database, if the database cannot accept this backup.
  */
 export const beginRestore = (
   client: pg.Client,
@@ -90,7 +90,7 @@ const inTransaction = async <Value>(client: pg.Client, work: () => Promise<Value
 const refuseUsed = async (client: pg.Client): Promise<void> => {
   const used: string[] = []
   for (const table of [...logTables, ...keptTables]) {
-    // The schema is that of the release that made the backup, so tables added later do not exist yet.
+    // The schema is that of the release that made the backup, so tables of newer releases do not exist yet.
     const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
       table,
     ])
@@ -127,8 +127,8 @@ const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void
 }
 
 /**
- * Throws `ConfigError` if a database that has not been migrated yet cannot accept this backup. A database in which a restore of
- * this backup has begun accepts the backup. Writes nothing.
+ * Throws `ConfigError` if a database that has not been migrated yet cannot accept this backup. A database in which a restore of the
+ * same backup has begun can accept it. Writes nothing.
  */
 export const refuseTarget = async (
   client: pg.Client,

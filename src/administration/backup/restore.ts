@@ -25,7 +25,7 @@ import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
-  /** Whether to continue if keys of KEY_DIR are lost, and with them everything that they sealed. */
+  /** Whether to continue if keys of KEY_DIR are lost. Everything sealed with a lost key is lost, too. */
   readonly keysLost: boolean
   readonly logger: Logger
   readonly waitMs: number
@@ -86,7 +86,7 @@ export type LoadedBackup = {
 }
 
 /**
- * Restores a backup into an empty installation. The whole file is checked before its rows are written in one transaction, and a
+ * Restores a backup into an empty installation. The whole file is checked first; then all rows are written in one transaction. A
  * restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service
  * cannot start on this installation. Throws the errors of `checkRestorable`, and `CommandRefused` if the service is running.
  */
@@ -129,8 +129,8 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
 }
 
 /**
- * Removes the passwords that were changed after the backup, because the table contains the previous ones. The event log can be newer than
- * the table only if it is not in the backup. Returns the users' names.
+ * Removes the passwords of users who changed their password after the backup, because the restored table contains the old
+ * passwords. The event log can be newer than the table only if the backup does not contain the log. Returns the users' names.
  */
 export const removeOldPasswords = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
@@ -142,7 +142,7 @@ export const removeOldPasswords = async (
     for (const recorded of page) {
       if (recorded.type !== 'UserPasswordChanged') continue
       const { type, data, metadata } = decodeEvent(recorded)
-      // Positions are exact, but a copy of the log has others. Copying keeps the recording times.
+      // A copy of the log has other positions, but keeps the recording times, so both are compared.
       const isLater = recorded.position > BigInt(head.position) || metadata.recorded_at > made_at
       if (type === 'UserPasswordChanged' && isLater)
         changed.push({ name: data.user, createdAt: data.user_created_at })
@@ -154,8 +154,8 @@ export const removeOldPasswords = async (
 export const endRestore = removeMark
 
 /**
- * Throws `CommandRefused`, and removes the mark, if a process that started before the mark is still running. No rows have been
- * loaded yet.
+ * Throws `CommandRefused`, and removes the mark, if a process that started before the mark was set is still running. At this point,
+ * no rows have been loaded yet.
  */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
@@ -199,8 +199,8 @@ const copyLog = async (
 }
 
 /**
- * Throws unless the target is empty or begins with the same price book, because another installation's event log must not be
- * changed.
+ * Throws unless the target is empty or begins with the same price book as the source. The event log of another installation must
+ * not be changed.
  */
 const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))

@@ -24,7 +24,8 @@ export const keptTables = [
 ] as const
 
 /**
- * These tables contain positions, which differ in another event log. If a restore copies the log, webhooks read the copy from its
- * beginning and recognize the messages that were already sent, by their ids, and events that cannot be folded are set aside again.
+ * Tables that contain positions, which differ in another event log. If a restore copies the log, these tables start empty: webhooks
+ * read the copy from its beginning and skip messages whose ids were already sent, and events that cannot be folded are set aside
+ * again.
  */
 export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']

@@ -4,7 +4,7 @@ import { within } from '../../concurrency/deadline.ts'
 export type Check<On> = {
   /** The name that `doctor` prints. */
   readonly name: string
-  /** A `value` that `look` measured is a warning or a fault above these numbers. */
+  /** A `value` measured by `look` counts as a warning or a fault if it is above these numbers. */
   readonly bound?: {
     readonly unit: 'seconds' | 'days' | 'share'
     readonly warning?: number
@@ -12,7 +12,7 @@ export type Check<On> = {
   }
   /** The severity of any other problem that `look` finds. */
   readonly severity: 'warning' | 'fault'
-  /** What to do, if `look` has no better advice. */
+  /** What to do, unless `look` gives more specific advice. */
   readonly advice: string
   /** The check's name in `/readyz`, and whether a fault makes the process unready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
@@ -39,16 +39,16 @@ type Measured = {
   readonly found: Found | readonly Found[]
   /** Samples by the name of their gauge. */
   readonly samples?: Readonly<Record<string, readonly Sample[]>>
-  /** The level for `/readyz`, if it differs from the level of the worst finding; null leaves the check out. */
+  /** The check's level in `/readyz`. Default: the level of the worst finding. Null leaves the check out of `/readyz`. */
   readonly ready?: Level | null
-  /** More members of the check in the `/readyz` that only operators can reach. */
+  /** Additional members of the check in `/readyz`, which only operators see. */
   readonly details?: Readonly<Record<string, unknown>>
 }
 
 export type Finding = {
   /** The thing that was checked, in a word or two. */
   readonly about: string
-  /** `warning`: it works, but something should be done soon. `fault`: something does not work. */
+  /** `warning`: everything works, but something should be done soon. `fault`: something does not work. */
   readonly level: Level
   readonly says: string
   /** What to do; null if nothing needs to be done. */
@@ -70,7 +70,7 @@ export const measured = (
   more: Pick<Found, 'advice' | 'figures'> = {},
 ): Found => ({ says, state: { value }, ...more })
 
-/** A completed check. If findings can be missing, `failure` is the reason. */
+/** A completed check. If some findings may be missing, `failure` is the reason. */
 export type Seen = Omit<Measured, 'found'> & {
   readonly findings: readonly Finding[]
   readonly failure: 'failed' | 'timed_out' | null
@@ -87,7 +87,7 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   }
 }
 
-/** Ends a check that hangs even though requests to servers have shorter deadlines. */
+/** The deadline of a check. Requests to servers have shorter deadlines of their own. */
 const lookMaxMs = 10_000
 
 export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>
@@ -126,10 +126,7 @@ export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
 /** Messages from other software can be a page long. */
 const reasonCharsMax = 400
 
-/**
- * Why something failed, in one line. If a host has several addresses, the error contains one error for each address, and only these
- * have messages.
- */
+/** Why something failed, in one line. If a host has several addresses, only the inner errors, one for each address, have messages. */
 export function reasonOf(error: unknown): string {
   const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
   const text = first instanceof Error ? first.message || first.name : String(first)

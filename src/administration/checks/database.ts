@@ -10,7 +10,7 @@ import { type Check, durationText, type Found, fine, measured, reasonOf, wrong }
 
 export type InDatabase = {
   readonly pool: pg.Pool
-  /** The database's name in messages; null if the reader knows it. */
+  /** The name of the database in messages; null if messages need not name it. */
   readonly where: string | null
   /** Whether this process counts rate limits together with other processes; null if it is not configured to do so. */
   readonly rateLimitsShared?: (() => boolean) | null
@@ -129,7 +129,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   {
     name: 'clocks',
     severity: 'warning',
-    // Above the bound for faults, the job that ends epochs refuses to run.
+    // The job that ends epochs refuses to run if the difference is above the bound for faults.
     bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
     advice: 'Let NTP set the clock on every host: timedatectl set-ntp true, or chrony.',
     look: async ({ pool }) => {
@@ -137,8 +137,8 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database read its clock at an unknown time between the query and the result, so a difference of up to that time does
-      // not count.
+      // The database read its clock at an unknown moment during the query, so a difference of up to the query's duration is
+      // ignored.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
         aheadFound("this host's clock", ownMs),
@@ -235,7 +235,10 @@ export const settingChecks: readonly Check<InDatabase>[] = [
 
 const connectionShareMax = 0.9
 
-/** The reason why rate limits are multiplied; null if all processes with the role "api" count together. */
+/**
+ * Why each process counts rate limits separately, so that the limits are multiplied; null if all processes with the role "api"
+ * share one count.
+ */
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size

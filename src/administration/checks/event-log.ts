@@ -22,7 +22,7 @@ import { listEpochKeys } from '../secrets/epoch-keys.ts'
 import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
 import type { InDatabase } from './database.ts'
 
-/** The event log, its rows and keys, and the recurring work that keeps it provable and restorable. */
+/** Checks of the event log, of the rows and keys that belong to it, and of recurring work such as checkpoints and backups. */
 
 export type InLog = InDatabase & {
   readonly config: Config
@@ -56,7 +56,7 @@ export const eventLogCheck: Check<InLog> = {
             advice:
               'Set EVENT_LOG_URL to the log they belong to, or copy that log with "event-log copy" and run "projection rebuild --all".',
           })
-        // Appends an existing event again. Nothing is written, but the append is refused if this user may not write.
+        // Appends an event that already exists. Nothing is written, but the append is refused if the service may not write.
         if (thorough && config.EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
         const age =
           last === null ? '' : `, the last event ${durationText(Date.now() - last.recordedAtMs)} ago`
@@ -68,7 +68,7 @@ export const eventLogCheck: Check<InLog> = {
   },
 }
 
-/** How far rows lag behind the log, and the age of scheduled work. */
+/** Checks how far rows are behind the log, and when recurring work was last done. */
 export const logChecks: readonly Check<InLog>[] = [
   {
     name: 'projections',
@@ -302,10 +302,7 @@ function proof({
   }
 }
 
-/**
- * The time when the installation began, by the log's clock. The effective date of the first event cannot be used, because that
- * event is a price book whose date lies long before.
- */
+/** The time when the installation began, by the log's clock. The first event is a price book, and its effective date is much earlier. */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await readIfAny(eventLog, priceBookStream, { max: 1 })
   return first?.recordedAtMs ?? null
@@ -314,7 +311,7 @@ async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null>
 async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
   const recorded = await acts.newest(wanted)
   if (recorded === undefined) return null
-  // The time of the act stays the same when a log is copied; the recording time does not.
+  // If a log is copied, `effective_at` stays the same, but the recording time changes.
   const { effective_at } = JSON.parse(recorded.metadata) as EventMetadata
   const doneMs = effective_at === undefined ? recorded.recordedAtMs : Date.parse(effective_at)
   const { type, data } = decodeEvent(recorded)
@@ -325,7 +322,7 @@ async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
     : { doneMs, count: 0 }
 }
 
-/** This many events are enough, because a new key or a new tree is announced right before its checkpoint. */
+/** So few events are enough, because a new key or a new tree is announced right before its first checkpoint. */
 const checkpointsMax = 20
 
 /**

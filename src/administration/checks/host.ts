@@ -27,7 +27,7 @@ const urlVariables = ['DATABASE_URL', 'DATABASE_MIGRATION_URL', 'EVENT_LOG_URL',
 const makeRoom =
   'Make room, or move DATA_DIR to a larger disk while the service is stopped. Do not delete anything in postgres/.'
 
-/** Checks the disk of the embedded PostgreSQL. `disk` contains the last measurement of the running process. */
+/** Checks the disk of the embedded PostgreSQL. `disk` contains the last measurement by this process. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
   severity: 'fault',
@@ -196,10 +196,7 @@ const dnsMaxMs = 2_000
 const addressesMax = 4
 const noName = new Set(['ENOTFOUND', 'ENODATA'])
 
-/**
- * Looks up the mail name in both directions, because many mail servers refuse a client whose name and address do not lead to each
- * other.
- */
+/** Checks that the mail name and the host's address resolve to each other, because many mail servers refuse a client otherwise. */
 async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promise<Found> {
   if (EMAIL_PROBE === 'off') return fine('mail servers are not contacted (EMAIL_PROBE=off)')
   const name = SMTP_HELO ?? hostname()

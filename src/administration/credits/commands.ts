@@ -32,7 +32,7 @@ import {
 } from './refund-calls.ts'
 import { refund, requestIdForm } from './refunds.ts'
 
-/** Commands for manual credit movements. Each result is printed after its event is durable. */
+/** Commands for manual credit movements. A result is shown only after its event is durable. */
 
 const doneBefore = (name: string | undefined): string =>
   `Nothing to do: this was already done under the reference "${name}".`
@@ -104,8 +104,8 @@ const grantCredits = command({
 })
 
 /**
- * Throws `InputFault` if the lot would already have expired. With a reference, the expiry is not checked here, because the lot may
- * already have been granted under that reference.
+ * Throws `InputFault` if the lot would already have expired. If a reference is given, the expiry is checked later, because the lot
+ * may already have been granted under that reference.
  */
 const lotOf = ({ organization, amount, expires_at, priority, reason, reference }: z.output<typeof lot>) => ({
   organizationId: organization,
@@ -177,7 +177,8 @@ const adjustBalance = command({
           ? doneBefore(reference)
           : `${verb} ${organizationId}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
-      // Taking credits always asks, because calls that are refused in the meantime stay refused. Given credits can be taken back.
+      // Taking credits always needs consent, because calls refused before the credits are given back stay refused. Credits that
+      // were given can be taken back.
       asks: would.already ? 'never' : signed < 0n ? 'always' : 'on a terminal',
       ...(would.already && ({ nothing: true } as const)),
       json: adjustmentJson(input, would),
@@ -291,7 +292,7 @@ export const callFields = {
   }).optional(),
 }
 
-/** Throws `InputFault` if both choices are made, or if the time range ends before it begins. */
+/** Throws `InputFault` if both a list of calls and a time range are given, or if the range ends before it begins. */
 export const choiceOf = ({
   from,
   to,
@@ -328,7 +329,7 @@ export const refundsJson = ({ calls, free, refunds, credits, already, left }: Re
   not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
 })
 
-/** Shows people the calls that were not refunded separately from the figures. */
+/** For people: the calls that were not refunded are shown separately from the figures. */
 const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
   const { not_refunded: left, ...figures } = json
   return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
@@ -351,7 +352,7 @@ const chosenBy = async (
   const reference = commonReferenceOf(input.reference)
   const asked = choiceOf(input)
   if (asked === null) throw new InputFault('from', 'choose calls by time or by id')
-  // The range ends at the time of the request, because the plan that a person saw contained no later calls.
+  // Without an end, the range ends at the time of the request, because the plan that the person saw contained no later calls.
   const choice = asked.kind === 'between' ? { ...asked, to: asked.to ?? requestedAt } : asked
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }

@@ -8,7 +8,7 @@ import { decideCommand, isRefusal } from '../../ledger/decide.ts'
 import { CommandRefused, type LedgerCommand } from '../../ledger/write/commit.ts'
 import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
 
-/** A unique key for a ledger command. It is random, because no program repeats an operator's command. */
+/** A unique key for a ledger command. It is random, because an operator's command is never repeated automatically. */
 export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
@@ -68,7 +68,7 @@ const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
   return event.data
 }
 
-/** The effect that a grant would have now. Throws the errors that the grant would throw. */
+/** The effect that a grant would have now. Throws the errors of `grant`. */
 export const previewGrant = async (
   sources: Sources,
   { organizationId, ...request }: GrantRequest & { readonly reference?: string },
@@ -91,7 +91,7 @@ export type Preview = {
   readonly balanceAfter: MicroCredits
 }
 
-/** The id of previewed events. No recorded event has it. */
+/** The id of previewed events. No recorded event has this id. */
 const noEventId = '00000000-0000-0000-0000-000000000000'
 
 type Unkeyed<Command> = Command extends LedgerCommand ? Omit<Command, 'key' | 'atMs'> : never

@@ -32,8 +32,8 @@ export const lotsLeft = async (
 }
 
 /**
- * Lots by id, as their opening events describe them. Rows only locate these events; if a row is missing, the ledger is read from its
- * start.
+ * Lots by id, as described by the events that opened them. Rows only locate these events; if a row is missing, the ledger is read
+ * from its start.
  */
 export const grantedLots = async (
   { eventLog, pool }: Sources,

@@ -17,8 +17,8 @@ import { balance } from './credits.ts'
 import { lotsLeft } from './lots.ts'
 
 /**
- * The balance at one instant, as it was known at another, folded from the ledger. `revision` is the revision of the last event
- * recorded until then, or −1. Throws `CommandRefused` if the ledger does not exist.
+ * The balance at one instant, as known at another instant, calculated from the ledger. `revision` is the revision of the last event
+ * that was known, or −1. Throws `CommandRefused` if the ledger does not exist.
  */
 export const balanceAt = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -34,7 +34,7 @@ export const balanceAt = async (
     read += page.length
     for (const recorded of page) {
       const event = decodeEvent(recorded)
-      // Events are recorded in order, so all further events were recorded later.
+      // Events are in the order of their recording times, so all further events were recorded later, too.
       if (recordedMsOf(event) > asOf.knownAtMs) break reading
       foldBalance(fold, event, asOf)
     }

@@ -16,9 +16,9 @@ import { InputFault } from '../input.ts'
 /**
  * A credit movement under an operator's reference happens exactly once, however often the command is run.
  *
- * Each reference has its own stream, and its first event states which movement the reference names, and the ledger's revision at that time.
- * The id of the movement's event is derived from the reference, and the ledger is searched for it from that revision on. If a command ends
- * before the movement is written, or never gets its answer, running it again completes it.
+ * Each reference has its own stream. The first event of the stream states the movement, and the ledger's revision at that time. The
+ * id of the movement's event is derived from the reference, and the ledger is searched for that id from that revision on. A command
+ * that was interrupted, or whose answer was lost, can be run again.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
@@ -38,7 +38,7 @@ type Referenced = {
   readonly organizationId: string
   readonly reference: string
   readonly named: Movement
-  /** The command without its key and envelope, which are added here. */
+  /** The command without its key and envelope, which `moveOnce` adds. */
   readonly command: { readonly actor: string } & Extract<Instruction, { kind: 'grant' | 'adjust' }>
 }
 
@@ -119,7 +119,10 @@ export const refuseShortened = (
 export const movementKey = (movement: Movement['movement'], reference: string): string =>
   `${movement}/reference/${reference}`
 
-/** Null if the reference is not used yet. Throws `CommandRefused` if it names another movement. */
+/**
+ * The reservation of a reference; null if the reference is not used yet. Throws `CommandRefused` if the reference names another
+ * movement.
+ */
 export const reservationFor = async (
   { eventLog }: Pick<Sources, 'eventLog'>,
   named: Named,
@@ -142,8 +145,8 @@ const reservationOf = async (
 }
 
 /**
- * Reserves the reference, or returns the reservation of a process that was first. `whole` means that the amount is everything that
- * the refunded call still costs. Throws `CommandRefused` if the reference names another movement.
+ * Reserves the reference, or returns the reservation if another process has already made it. `whole` means that the amount is
+ * everything that the refunded call still costs. Throws `CommandRefused` if the reference names another movement.
  */
 export const reserve = async (
   { eventLog, ledger }: Sources,

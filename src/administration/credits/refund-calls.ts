@@ -24,7 +24,7 @@ import {
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
-/** The chosen calls; null if none are chosen. `to` is exclusive; null means up to the last call. */
+/** A choice of calls; null if no calls are chosen. `to` is exclusive; null means up to the last call. */
 export type CallChoice =
   | { readonly kind: 'between'; readonly from: string; readonly to: string | null }
   | { readonly kind: 'listed'; readonly requestIds: readonly string[] }
@@ -120,7 +120,10 @@ export const chooseCalls = async (
   }
 }
 
-/** `left` are the calls that cannot be refunded, and why. `already` counts calls refunded earlier under the same reference. */
+/**
+ * `left` contains the calls that cannot be refunded, each with the reason. `already` counts calls refunded earlier under the same
+ * reference.
+ */
 export type Refunds = {
   readonly calls: number
   readonly free: number
@@ -131,7 +134,7 @@ export type Refunds = {
 }
 type CallLeft = { readonly requestId: string; readonly why: string }
 
-/** Returns the refunded amount; null if the call was refunded before under the same reference. */
+/** Refunds one call. Returns the refunded amount; null if the call was already refunded under the same reference. */
 type RefundOfOne = (call: {
   readonly requestId: string
   readonly reference: string
@@ -165,7 +168,7 @@ const eachOf = async (
   return { calls: charged.size + free, ...{ free, refunds, credits, already, left } }
 }
 
-/** The result that `refundChosen` would have now. Writes nothing. */
+/** The result that `refundChosen` would return now. Writes nothing. */
 export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: string): Promise<Refunds> =>
   eachOf(chosen, common, async ({ requestId, reference, found }) => {
     const sources = { call: found, corrections: chosen.corrections }
@@ -174,8 +177,8 @@ export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: st
   })
 
 /**
- * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. If `refund` fails for any other
- * reason, running this again with the same reference refunds the rest.
+ * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After an error, call it again with
+ * the same reference to refund the rest.
  */
 export const refundChosen = (
   foundation: Sources,

@@ -19,8 +19,8 @@ import { movementKey, refuseShortened, reservationFor, reserve } from './referen
 
 /**
  * A refund returns the cost of a call, or a part of it, to the lots it was drawn from. Refunds, reversals and re-rates of a call
- * never exceed its cost, because the remaining cost is computed from the ledger up to its end, and the ledger refuses the refund if
- * another correction was written in between.
+ * never exceed its cost: the remaining cost is computed from the whole ledger, and the ledger refuses the refund if another
+ * correction has been written since.
  */
 
 type RefundAsked = {
@@ -33,7 +33,7 @@ type RefundAsked = {
   readonly reference?: string | undefined
   readonly actor: string
   readonly dryRun: boolean
-  /** Called with the number of events read after the call. */
+  /** Called with the number of events read so far after the call. */
   readonly onProgress?: (events: number) => void
 }
 
@@ -45,7 +45,7 @@ type Refunded = Corrected & {
   readonly costs: MicroCredits
 }
 
-/** Concurrent corrections are rare, so this many in a row are a fault. */
+/** Concurrent corrections are rare, so after this many attempts in a row something is wrong. */
 const attemptsMax = 8
 
 /**
@@ -77,7 +77,7 @@ export const refundFound = async (
   const named = namedBy(organizationId, asked)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     let reserved = named === null ? null : await reservationFor(foundation, named)
-    // The account is folded before the ledger is read, so the read includes every correction in the account.
+    // The account is read before the ledger, so that the ledger includes every correction that the account includes.
     const account = await ledger.account(organizationId)
     await corrections.read()
     const read = await costOfFound(foundation, { call: found, corrections }, asked)
@@ -116,7 +116,7 @@ export const refundFound = async (
     try {
       if (asked.dryRun)
         return { ...figures, ...previewed(await previewOf(foundation, organizationId, command)) }
-      // Distinguishes this event from one that another process has written under the same key.
+      // The request id shows whether this process or another one wrote the event under this key.
       const requestId = randomUUID()
       const committed = await ledger.submit(organizationId, {
         ...command,
@@ -138,7 +138,7 @@ export const refundFound = async (
   )
 }
 
-/** Nothing was written, because other corrections were always first. */
+/** Nothing was written, because at every attempt another correction was written first. */
 export class CorrectedMeanwhile extends CommandRefused {
   override name = 'CorrectedMeanwhile'
 }
@@ -182,7 +182,7 @@ const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId
 
 type Charge = NonNullable<CallCost['charge']>
 
-/** The charge of a call and the amount to refund. Throws `CommandRefused` or `InputFault` if that much cannot be refunded. */
+/** The charge of a call and the amount to refund. Throws `CommandRefused` or `InputFault` if this amount cannot be refunded. */
 export const refundable = (
   { charge, adjustments, now }: CallCost,
   { requestId, amount = now }: Pick<RefundAsked, 'requestId' | 'amount'>,
@@ -237,7 +237,7 @@ type CostRead = {
   readonly cost: CallCost
   /** Whether the first refund or a reversal of the call exists. */
   readonly refunded: boolean
-  /** The refund under the given reference; null if there is none. */
+  /** The existing refund under the given reference; null if there is none. */
   readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
   readonly upTo: number
 }
@@ -282,7 +282,7 @@ export const costOfFound = async (
   const own: DecodedEvent[] = []
   for (const event of corrections.events) {
     if (event.type !== 'CreditAdjusted' || event.recorded.revision <= recorded.revision) continue
-    // A re-rate names no charge, so `costsOf` checks whether it changed this call.
+    // A re-rate names no charge, so it is kept, and `costsOf` checks whether the re-rate changed this call.
     if (event.data.adjusts !== null && event.data.adjusts !== chargeId) continue
     refunded ||= event.recorded.id === refundId
     if (isRefundUnder(event.data, reference))
@@ -294,7 +294,7 @@ export const costOfFound = async (
   return { cost, refunded, there, upTo: corrections.upTo() }
 }
 
-/** The first refund of a call has the same key as a reversal, so a refund is identified by its reference, not by its id. */
+/** A refund is identified by its reference and not by its id, because a reversal has the same id as the first refund of a call. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 
@@ -315,9 +315,9 @@ export class CallNotFound extends CommandRefused {
 export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
 
 /**
- * Finds a call by its request id. If it is recorded more than once, the record with a charge counts. Statement rows only locate
- * the events; if they lead to no charge, the ledger of the given organization is read, first after the end of its statement and then from
- * its start. Throws `InputFault` if the text is not a request id, and `CallNotFound` if the call does not exist.
+ * Finds a call by its request id. If it is recorded more than once, the record with a charge counts. Statement rows only locate the
+ * events. If the rows lead to no charge, the ledger of the given organization is read: first the events after its last statement
+ * row, then the events before. Throws `InputFault` if the text is not a request id, and `CallNotFound` if the call does not exist.
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,

@@ -5,7 +5,7 @@ import { InputFault } from '../input.ts'
 import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 
 /**
- * Refunds calls whose callers never learned the outcome; a stopping process logs the request ids of such calls. Free calls are
+ * Refunds calls whose callers never got an answer. A process that stops logs the request ids of these calls. Free calls are
  * skipped, and running the command again refunds nothing more.
  */
 

@@ -148,5 +148,5 @@ const factorRefusals = {
 const sentences: Sentences = { ...ledgers, ...keys, ...prices, ...installation, ...people }
 
 export const auditSentence = ({ type, data }: AuditedEvent): string =>
-  // The type and its data belong together; the union type loses that connection.
+  // TypeScript does not know that the sentence for a type accepts the data of that type.
   (sentences[type] as (data: AuditedEvent['data']) => string)(data)

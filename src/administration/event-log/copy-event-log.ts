@@ -22,7 +22,7 @@ export type Copied = {
   readonly events: number
   readonly already: number
   readonly streams: number
-  /** Events of other software on the same event store. */
+  /** The number of events of other software on the same event store, which are not copied. */
   readonly leftOut: number
 }
 
@@ -32,8 +32,8 @@ const appendsAtOnceMax = 64
 /**
  * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions stay the same, byte for byte;
  * positions and recording times are those of the new log. Events of other software are left out. The service must be stopped,
- * because nothing may be written to either log during the copy. If checkpoints are copied, one more event begins the new log's own
- * tree.
+ * because nothing may be written to either log during the copy. If the log has checkpoints, one more event is appended, which
+ * begins a new tree for the new log.
  *
  * The copy can be interrupted and started again. Throws if the target contains a different event at a revision, and
  * `CommandRefused` if the source was written to during the copy.

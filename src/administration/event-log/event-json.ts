@@ -20,7 +20,7 @@ export const eventJson = (recorded: RecordedEvent) => ({
  */
 export const eventLine = (recorded: RecordedEvent): string => {
   const { position, stream, revision, id, type, recordedAtMs, metadata, data } = recorded
-  // This service writes only JSON objects, but the result must be a single line of JSON for any text.
+  // This service writes only JSON objects, but other text must not break the line.
   if (!isOneObject(metadata) || !isOneObject(data)) return JSON.stringify(eventJson(recorded))
   const organization = organizationOfStream(stream)
   return (
@@ -36,7 +36,7 @@ const isOneObject = (text: string): boolean =>
 let lastMs = Number.NaN
 let lastText = ''
 
-/** Remembers the last text, because the events of one append share an instant. */
+/** Remembers the last text, because events appended together have the same instant. */
 const instantText = (ms: number): string => {
   if (ms !== lastMs) {
     lastMs = ms

@@ -13,7 +13,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
 
-/** The names of connections that the service's processes open. Some commands use a few of these names, too. */
+/** The names of the database connections that processes of the service open. Some commands also open connections with these names. */
 const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
 const connectTimeoutMs = 10_000
 /** A process that has ended keeps its connections for a moment. */
@@ -21,8 +21,8 @@ const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
- * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; an embedded
- * PostgreSQL is started for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is
+ * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; if it is
+ * embedded, it is started for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is
  * running on the source.
  */
 export const copyBetween = async (
@@ -102,7 +102,7 @@ const sentenceOf = (error: unknown): string => {
   )
 }
 
-/** A name for the service's EventStoreDB user. Throws `InputFault` if the text cannot be one. */
+/** A name for the service's EventStoreDB user. Throws `InputFault` if the text cannot be a user name. */
 export const eventStoreUserOf = (text: string): string => {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(text))
     throw new InputFault('user', `"${text}" is not a valid name: use letters, digits, . _ and -`)
@@ -117,7 +117,7 @@ export const prepareEventStore = async (
   admin: NamedEventLog,
   { user, password, shared, logger }: { user: string; password: string; shared: boolean; logger: Logger },
 ) => {
-  // Loaded only when used, because the client and its protocol take memory and a quarter of a second.
+  // Loaded only when used, because loading the client takes memory and a quarter of a second.
   const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
   const adminUrl = admin.url.replace(/^kurrentdb/, 'esdb')
   return telling(admin, () => prepareEventStoreDb({ adminUrl, user, password, shared, logger }))

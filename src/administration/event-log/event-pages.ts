@@ -11,7 +11,7 @@ import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
 const shownMax = 50
-/** A search for one type ends after this many events, and continues from there on request. */
+/** A search for one type stops after this many events. The next page continues the search. */
 export const lookedAtMax = 2_000
 const pageMax = 200
 /** A search for one type in one stream is a single read. */
@@ -20,14 +20,14 @@ const streamLookedAtMax = 500
 export type LogPage = {
   /** The events, newest first. */
   readonly events: readonly RecordedEvent[]
-  /** Unreadable events among those that were read. */
+  /** The unreadable events of this page. */
   readonly unreadable: readonly EventsUnreadable[]
   readonly lookedAt: number
-  /** The next page contains events before this position; null if there are none. */
+  /** The next page contains the events before this position; null on the last page. */
   readonly next: Position | null
 }
 
-/** The newest events before a position, or of the whole log if the position is null; only those of one type if `type` is set. */
+/** The newest events before a position, or of the whole log if the position is null; if `type` is set, only events of this type. */
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
   { before, type }: { readonly before: Position | null; readonly type: string | null },
@@ -44,7 +44,7 @@ export const newestEvents = async (
       lookedAt++
       if (type === null || event.type === type) events.push(event)
       if (events.length < shownMax) continue
-      // The next search reads the rest of the page.
+      // The next request reads the rest of this page.
       const isLast = page.next === null && event === page.events.at(-1)
       return { events, unreadable, lookedAt, next: isLast ? null : event.position }
     }
@@ -72,9 +72,9 @@ export type StreamPage = {
   readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
   /** Every recomputed link, in the order of the stream, including those of events that a filter leaves out. */
   readonly links: readonly ChainLink[]
-  /** Unreadable events that come before the events of this page. */
+  /** The unreadable events right before the events of this page. */
   readonly unreadable: EventsUnreadable | null
-  /** The next page contains events before this revision; null at the beginning of the stream. */
+  /** The next page contains the events before this revision; null on the last page. */
   readonly next: number | null
 }
 
@@ -93,7 +93,7 @@ export const streamPage = async (
   const whole = read.events.slice(0, max)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
   const last = matching.at(-1)
-  // A full page ends with its last matching event.
+  // If the page is full, it ends with its last matching event.
   const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
   const looked = whole.slice(0, end)
   const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
@@ -130,7 +130,7 @@ const readBackwards = async (
   }
 }
 
-/** The events after the unreadable ones. They are readable, because the read went backwards and failed only at the unreadable ones. */
+/** Reads the events after the unreadable ones. They can be read, because the failed read went backwards and reached them first. */
 const openedAfter = async (
   eventLog: Pick<Log, 'read'>,
   { stream, lastRevision }: EventsUnreadable,

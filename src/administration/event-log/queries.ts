@@ -11,12 +11,12 @@ import { auditEntries } from './audit.ts'
 import { listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
 import { eventJson } from './event-json.ts'
 
-/** As many events as fit on a terminal. */
+/** About as many events as fit on a terminal. */
 const newestMax = 20
 
 /**
- * One event of a stream, or its newest ones in order if no revision is given. Throws `CommandRefused` if the stream or
- * event does not exist or cannot be opened.
+ * The event of a stream at a revision, or the newest events of the stream, oldest first, if no revision is given. Throws
+ * `CommandRefused` if the stream or the event does not exist or cannot be opened.
  */
 const showEvents = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -92,7 +92,7 @@ const audit = pagedList({
   },
 })
 
-/** `ada` matches the user, the label and the key with that name; `user:ada` matches only the user. */
+/** A name such as `ada` matches the user, the label and the key with this name; `user:ada` matches only the user. */
 const actorsOf = (actor: string): string[] =>
   actor.includes(':') ? [actor] : [actor, `user:${actor}`, `cli:${actor}`, `key:${actor}`]
 

@@ -6,7 +6,10 @@ export const deadLetterQueue = 'dead-letters'
 /** The queue of work that people request (see `long-work.ts`). */
 export const longWorkQueue = 'long-work'
 
-/** A job of the queue, with its last finished run. Members that end in `_ms` are milliseconds before now, except `duration_ms`. */
+/**
+ * A job of the queue, with its last finished run. Members that end in `_ms`, except `duration_ms`, say how many milliseconds ago
+ * something happened.
+ */
 export type JobRow = {
   readonly name: string
   /** Null if the job runs only on request. */
@@ -64,7 +67,7 @@ export const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> 
   return rows[0]?.made === true
 }
 
-/** The most dead letters kept for a job. Jobs are idempotent, so the newest are enough. */
+/** The most dead letters kept for a job. Jobs are idempotent, so it is enough to retry the newest. */
 const deadLettersKeptMax = 20
 
 /** Deletes the oldest dead letters of each job, so that a job that fails every minute does not fill the disk. */
@@ -92,7 +95,7 @@ type DeadLetter = {
   readonly done_since: boolean
 }
 
-/** Dead letters, newest first; only those of one job if it is named. */
+/** Dead letters, newest first; if a job is given, only its own. */
 export const deadLetters = async (
   pool: Pick<pg.Pool, 'query'>,
   { job, max }: { job: string | null; max: number },

@@ -15,7 +15,7 @@ import { longWorkQueue, queueMade } from './jobs.ts'
  * the work, and any process can show the progress and the answer, even after a restart.
  */
 
-/** Longer than the longest run. If a process ends, the queue notices its missing heartbeats much earlier. */
+/** Longer than the longest run. If the process of a run ends, the queue notices that much earlier, by the missing heartbeats. */
 const secondsMax = 24 * 3_600
 export const longWorkOptions = {
   retryLimit: 0,
@@ -67,7 +67,7 @@ export const answerOf = ({ outcome, error }: LongWork): Answer => {
   throw new CommandRefused(message)
 }
 
-/** Jobs store requests and outcomes as text, because PostgreSQL refuses U+0000 in JSON. */
+/** Requests and outcomes are stored as text, because PostgreSQL refuses U+0000 in JSON. */
 export type Packed = { readonly text: string }
 
 type Asked = Pick<LongWorkRequest, 'given' | 'operator'> & {
@@ -93,10 +93,7 @@ export const requestLongWork = async (
   }
 }
 
-/**
- * Whether a process that runs jobs is connected, as far as the database role and a pooler show it. Without such a process,
- * requested work waits.
- */
+/** Whether a process that runs jobs is connected to the database. The database role or a pooler can hide such a process. */
 export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
   const { rows } = await pool.query(
     'select from pg_stat_activity where datname = current_database() and application_name = $1 limit 1',
@@ -157,7 +154,7 @@ const selected = `
     from pgboss.job j left join work_progress p on p.job_id = j.id
    where j.name = $1`
 
-/** Returns no rows until a process has first used the queue, which then creates its tables. */
+/** Returns no rows as long as the tables of the queue do not exist. The first process that uses the queue creates them. */
 const rowsOf = async (
   pool: Pick<pg.Pool, 'query'>,
   text: string,

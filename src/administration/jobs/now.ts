@@ -25,15 +25,18 @@ type RunResult = {
   readonly result: string | null
 }
 
-/** A process that runs jobs checks the queue every 30 s. If no process takes the run within three such intervals, none is running. */
+/**
+ * A process that runs jobs checks the queue every 30 s. If no process takes the run within three times 30 s, no such process is
+ * running.
+ */
 const takenWithinDefaultMs = 90_000
 const pollMs = 250
-/** If a run exceeds its time, the queue ends it within this period. */
+/** If a run takes longer than allowed, the queue ends it within this time. */
 const settledWithinMs = 120_000
 
 /**
- * Requests a run of a scheduled job through the queue, and waits for its outcome. The run is tried once, never at the same time as a
- * scheduled run, and is cancelled if no process takes it. Throws `CommandRefused` if the job is not scheduled.
+ * Requests a run of a scheduled job through the queue, and waits for its outcome. A failed run is not tried again. It never runs at
+ * the same time as a scheduled run, and is cancelled if no process takes it. Throws `CommandRefused` if the job is not scheduled.
  */
 export const runNow = async (
   { pool, url, eventLog }: Parts,
@@ -65,7 +68,7 @@ export const runNow = async (
     const ended = await outcome(pool, waiting)
     if (ended !== null) return ended
     await boss.cancel(name, runId)
-    // A process may have taken the run at the same moment, so that it is not cancelled.
+    // The run is not cancelled if a process has taken it at the same moment.
     const last = await runOf(pool, { name, runId })
     const taken = last?.state === 'active' ? await outcome(pool, waiting) : null
     return taken ?? untaken(runId, takenWithinMs)
@@ -142,7 +145,7 @@ const outcome = async (
         )
       onProgress({ state: 'running', seconds })
     } else {
-      // The run waits for the other run, but not longer than that run can take.
+      // The run waits for the job's other run, but not longer than a run can take.
       if (run.behind && now - startedAt < runMaxMs) notTakenSince = now
       else if (stoodBehind) await wakeWorkers(pool, [name])
       stoodBehind = run.behind
@@ -211,7 +214,7 @@ export const nextRuns = async (
   atMs: number,
 ): Promise<Map<string, Date>> => {
   const { PgBoss } = await import('pg-boss')
-  // The queue is not started, because it only calculates times here.
+  // The queue is not started, because it is only used to calculate times.
   const boss = new PgBoss({ connectionString: url })
   const next = new Map<string, Date>()
   for (const { name, cron } of jobs) {

@@ -100,10 +100,7 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/**
- * If the organization is given, a key that belongs to another organization, or whose organization cannot be read, is refused as
- * unknown.
- */
+/** If the organization is given, a key is refused as unknown if it belongs to another organization or its organization cannot be read. */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
@@ -116,7 +113,7 @@ export const rotate = async (
   const state = certainState(keyId, await readKey(eventLog, key))
   const atMs = Date.now()
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
-  // Checked before the successor is issued, and again with the successor's id.
+  // Checked before the successor is issued, and again when the rotation is recorded.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(foundation, { ...rightsOf(state), actor }, state.organizationName)
   try {
@@ -140,8 +137,8 @@ const rightsOf = ({ organizationId, name, permissions, limits, allowedCidrs, exp
 type Successor = { readonly keyId: string; readonly apiKey: string | null }
 
 /**
- * Revokes a leaked key, and then issues a successor with the same rights; null if the key has expired. After an interruption this can
- * be repeated, because each step reads the log first: the key's stream names only one successor, which can be issued only once.
+ * Revokes a leaked key, and then issues a successor with the same rights; returns null if the key has expired. It can be called
+ * again after an interruption, because the key's stream names only one successor, and a key can be issued only once.
  */
 export const replaceLeaked = async (
   foundation: Foundation,
@@ -170,7 +167,7 @@ export const replaceLeaked = async (
   return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
 }
 
-/** Whether a key expired before it was replaced. If the key names a successor, the successor may still have to be issued. */
+/** Whether a key expired before it was replaced. If the key has a successor, its replacement has begun and may have to be completed. */
 export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
   successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
 
@@ -221,7 +218,7 @@ export const revoke = async (
 }
 
 /**
- * The current state of a key that is to be changed; null if it cannot be read, so that the key can only be revoked. Throws
+ * The current state of a key that is to be changed; null if the state cannot be read. The key can then only be revoked. Throws
  * `CommandRefused` if the change would be refused.
  */
 export const keyToChange = async (
@@ -269,8 +266,8 @@ export const changeLimits = async (
 }
 
 /**
- * The keys of one organization, or of all, including everything in the event log at the time of the call. Throws `CommandRefused` if
- * the organization is not registered, because that differs from having no keys.
+ * The keys of one organization, or of all, according to the event log at the time of the call. Throws `CommandRefused` if the
+ * organization is not registered.
  */
 export const listKeys = async (
   foundation: Foundation,
@@ -305,7 +302,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** How often a change is tried, because another process can change the same key at the same moment. */
+/** The most attempts for one change. An attempt fails if another process changes the same key at the same moment. */
 const changesMax = 8
 
 /** Appends the result of `decide` for the current key, and decides again if another process was first. */
@@ -350,8 +347,8 @@ const testCreditsMin = parseCredits('100000')
 const suffix = ' (test)'
 
 /**
- * Opens the test organization of a registered organization, with test credits. Keys issued to it are test keys. Repeated calls
- * open nothing twice. Throws `CommandRefused` if the organization does not exist.
+ * Opens the test organization of a registered organization, with test credits. Keys of a test organization are test keys. If the
+ * test organization exists, nothing is opened. Throws `CommandRefused` if the organization does not exist.
  */
 export const openTestOrganization = async (
   foundation: Pick<Foundation, 'ledger'>,

@@ -50,7 +50,7 @@ import {
 
 const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
 
-/** The last field, because on the command line the id of a key is enough. */
+/** This field comes last, because on the command line the id of a key is enough. */
 const ofKey = organization({
   help: 'organization id; if given, keys of other organizations are refused',
 }).optional()
@@ -100,9 +100,9 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
 }
 
 /**
- * A partner cannot have more live keys, but an operator can issue more: each key has its own rate limits, and every process keeps all
- * live keys in memory. Rotation has a higher limit, so that keys can be rotated when no more can be issued. Rows can be late, so a few
- * more are possible.
+ * A partner cannot have more live keys, but an operator can issue more: each key has its own rate limits, and every process keeps
+ * all live keys in memory. Rotation has a higher limit, so that a partner with the maximum number of keys can still rotate them.
+ * Rows can be late, so a few keys more than the limit are possible.
  */
 const partnerKeysMax = { issue: 100, rotate: 200 } as const
 
@@ -289,7 +289,7 @@ const replaceLeakedKey = command({
     const [asked, choice] = [{ ...input, reference: commonReferenceOf(input.reference) }, choiceOf(input)]
     const replaced = { keyId, organizationId, reason, actor: operator.actor }
     const { leaked: key, successor } = await replaceLeaked(foundation, replaced)
-    // Only this answer contains the secret, so a failure from here on becomes a part of the answer.
+    // The secret is only in this answer, so if the refunds fail, the answer reports that instead of an error.
     const refunds = choice === null ? null : await refundsOf(context, { ...key, choice }, asked)
     return {
       json: {
@@ -322,7 +322,7 @@ const successorToCome = async (
   }
 }
 
-/** If there are more calls, a job refunds them, so that the new key is shown without waiting. */
+/** If there are more calls than this, a job refunds them, so that the answer with the new key does not have to wait. */
 const refundsAtOnceMax = 100
 /** Within this time, every process certainly refuses a revoked key. */
 const refusedWithinMs = 60_000
@@ -401,7 +401,7 @@ const limitKey = command({
       says: [
         `Change the limits of ${keyText(keyId, state)}: ${changed.map(({ name, from, to }) => `${name} from ${from} to ${to}`).join(', ')}.`,
       ],
-      // A lower limit takes access away, because calls that were accepted before are refused.
+      // A lower limit always needs consent, because it refuses calls that were accepted before.
       asks: changed.some(({ from, to }) => to < from) ? 'always' : 'on a terminal',
       json: { api_key_id: keyId, rate_limits: { ...state?.limits, ...limits } },
     }

@@ -37,8 +37,8 @@ export const checkPartnerPermissions = (asked: readonly Permission[]): void => {
 const allowedMax = 100
 
 /**
- * Checks addresses and CIDR blocks. An empty list is refused, because it would allow every address, while a person who wrote it from
- * an empty variable would expect the opposite.
+ * Checks addresses and CIDR blocks. An empty list is refused: it would allow every address, but someone whose script passes an
+ * empty variable does not expect that.
  */
 export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
   if (cidrs.length === 0)

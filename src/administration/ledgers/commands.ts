@@ -187,7 +187,7 @@ const closing = z.object({
   all: flag({ label: 'All', help: 'every organization' }),
 })
 
-/** With `all` alone, the first value on the command line is the month. */
+/** With `--all` and a single value on the command line, the value is the month. */
 const closingOf = ({ organization: id, month: of, all }: z.output<typeof closing>) => {
   const wanted = of ?? (all && id !== undefined ? monthOf('month', id) : undefined)
   if (wanted === undefined) throw new InputFault('month', 'a month is required, such as 2026-11')
@@ -235,7 +235,8 @@ const close = command({
       try {
         outcomes.push(await closeOne(id))
       } catch (error) {
-        // The months of the other organizations are still closed. After any other failure, another run closes the rest.
+        // After a refusal, the months of the other organizations are still closed. Any other error ends the command; run it again
+        // to close the rest.
         if (!(error instanceof CommandRefused)) throw error
         outcomes.push({ organization_id: id, ...notClosed('refused', error.message) })
       }

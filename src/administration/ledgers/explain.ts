@@ -11,14 +11,12 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { organizationsOf } from './ledgers.ts'
 
-/** Upper and lower case are accepted. */
+/** A request id, in upper or lower case. */
 export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
-/** A request id belongs to one organization; rows that name more are faulty. */
+/** The most organizations that are searched. A request id belongs to one organization, so more are possible only in faulty rows. */
 const organizationsMax = 10
 
-/**
- * The most events that are read after the read models' position. A page reads no more; a command can then read the whole ledger.
- */
+/** The most events after the read models' position that are read for a page. Commands can read the whole ledger. */
 const tailMax = 5_000
 const commandTailMax = 50_000
 
@@ -34,8 +32,8 @@ type Question = {
 }
 
 /**
- * Explains one call. The read models locate the call; if they cannot, ledgers are read, if necessary from their start. Throws
- * `InputFault` if the text is not a request id, and `CommandRefused` if no ledger contains the call.
+ * Explains one call. The read models locate the call. If they do not contain the call, ledgers are read, if necessary from their
+ * start. Throws `InputFault` if the text is not a request id, and `CommandRefused` if no ledger contains the call.
  */
 export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {
   const requestId = question.requestId.trim().toUpperCase()

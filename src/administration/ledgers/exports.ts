@@ -51,7 +51,7 @@ const exportLedgers = exported({
   },
 })
 
-/** Throws `InputFault` unless both ends are revisions or both are instants, and in order. */
+/** Throws `InputFault` unless both ends are revisions or both are instants, or if the range ends before it begins. */
 const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   if (from?.kind !== 'instant' && to?.kind !== 'instant') {
     const range = { by: 'revision', from: from?.revision ?? 0, to: to?.revision ?? null } as const
@@ -67,7 +67,7 @@ const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   return range
 }
 
-/** As many lines as a person reads. A file contains all lines. */
+/** The most lines shown on a page. A file contains all lines. */
 const shownMax = 1_000
 const reasonCharsMax = 30
 

@@ -28,9 +28,9 @@ type CallsAbout = {
     readonly charged: string
   }[]
   readonly events_looked_at: number
-  /** Calls that cannot be compared, because the person was erased or nothing was recorded. */
+  /** The number of calls that cannot be compared, because the person was erased or the call's input was not recorded. */
   readonly cannot_be_told: number
-  /** Events below this revision were not looked at; null if the range is complete. */
+  /** The events before this revision were not searched; null if the whole range was searched. */
   readonly next_before: number | null
 }
 
@@ -58,7 +58,7 @@ export const callsAbout = async (
   let later: readonly RecordedEvent[] = []
   const range = { fromMs: Date.parse(from), untilMs: Date.parse(to), before }
   for await (const page of recordedBackwards(eventLog, organizationId, range)) {
-    // The charge of the last call in a page can be the first event of the next page, which was read before this one.
+    // The charge for the last call in a page can be the first event of the page after it, which is in `later`.
     const events = [...page, ...later]
     const within = page.flatMap((recorded, i) => {
       if (recorded.type !== 'KeyUsed' || recorded.revision >= (before ?? Number.POSITIVE_INFINITY)) return []

@@ -23,13 +23,13 @@ const pageMax = 1_000
 export const missingLedger = (organizationId: string): CommandRefused =>
   new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
 
-/** A range of a ledger's events: by revision, both ends included, or by effective time, the end excluded. */
+/** A range of a ledger's events: by revision (including both ends), or by effective time (excluding the end). */
 export type LedgerRange =
   | { readonly by: 'revision'; readonly from: number; readonly to: number | null }
   | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
 
 /**
- * An organization's events in a range, page by page. A page is empty if none of its events is in the range. Throws `CommandRefused` if
+ * An organization's events in a range, page by page. A page is empty if it has no events in the range. Throws `CommandRefused` if
  * the ledger does not exist.
  */
 export async function* exportLedger(
@@ -66,13 +66,13 @@ export type VerifiedLedger = {
   readonly fault: LedgerFault | null
   readonly known: readonly LedgerFault[]
   readonly contradicted: readonly Contradicted[]
-  /** Whether the ledger's row in accounts is as the projector wrote it. */
+  /** Whether the ledger's row in `accounts` is unchanged since the projector wrote it. */
   readonly accountRow: 'sealed' | 'changed' | 'none'
 }
 
 /**
- * Verifies one ledger, or every ledger in the event log or the read models. `readModels` is a fault of the read models as a whole;
- * null if there is none. Throws `CommandRefused` if the requested ledger does not exist.
+ * Verifies one ledger, or every ledger in the event log and the read models. `readModels` describes a fault of the read models as a
+ * whole; null if there is none. Throws `CommandRefused` if the requested ledger does not exist.
  */
 export const verifyLedgers = async (
   foundation: Foundation,
@@ -145,7 +145,7 @@ export const acknowledgedFaults = async (
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
-    // An unreadable event acknowledges nothing, so a fault that it may have been about counts as new.
+    // An unreadable event acknowledges nothing, so the fault that it may have acknowledged counts as new.
     const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')
@@ -155,7 +155,7 @@ export const acknowledgedFaults = async (
   }
 }
 
-/** The read models' figures for a ledger, and whether its row in accounts is as the projector wrote it. */
+/** The read models' figures for a ledger, and whether its row in `accounts` is unchanged since the projector wrote it. */
 const witnessesOf = async (
   { pool, secrets }: Foundation,
   organizationId: string,

@@ -23,8 +23,8 @@ import { readCheckpoints } from '../../projector/checkpoints.ts'
 import { lastReconciled } from './reconciliations.ts'
 
 /**
- * Compares ledgers with their read models and with the tariff. On demand, whole ledgers or one month are compared; every day, only
- * the events since the last agreement.
+ * Compares ledgers with their read models and with the tariff. An operator can compare whole ledgers or one month. The daily job
+ * compares only the events since each ledger last agreed.
  */
 
 type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets'>
@@ -33,7 +33,7 @@ type ReconcileAsked = {
   readonly organizations: readonly string[]
   /** A range of effective times. Default: all. */
   readonly range?: { readonly fromMs: number; readonly toMs: number }
-  /** Begins after the revision at which each ledger last agreed. */
+  /** If true, each ledger is compared only after the revision at which it last agreed. */
   readonly onward?: boolean
   readonly onProgress?: (organizationId: string, events: number) => void
 }
@@ -54,11 +54,11 @@ export const reconcileLedgers = async (
   for (const organizationId of organizations) {
     let events = 0
     const since = before.get(organizationId)
-    // The organization's own prices are known only if the ledger is read from where they were set.
+    // The ledger is read from the event that set the organization's own prices, because otherwise these prices are unknown.
     const from =
       since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
     const row = range === always ? await accountRow(foundation, organizationId) : null
-    // Read after the row, so that the position covers the row's revision.
+    // The position is read after the row, so that it is not before the row's revision.
     const until = await foldedUntil(foundation)
     const own = {
       organizationId,
@@ -91,7 +91,7 @@ const reconciled = async (
   }
 }
 
-/** `sealed`: the row is as the projector wrote it. */
+/** `sealed`: the row is unchanged since the projector wrote it. */
 type AccountRowRead = { readonly totals: AccountTotals; readonly sealed: boolean }
 
 const withAccount = (found: Reconciled, row: AccountRowRead | null): Reconciled => {
@@ -102,7 +102,7 @@ const withAccount = (found: Reconciled, row: AccountRowRead | null): Reconciled 
   return { ...found, differences: found.differences + wrong.length, named: [...found.named, ...wrong] }
 }
 
-/** The position up to which both money projections are folded. */
+/** The position up to which both projections about money have been folded. */
 const foldedUntil = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Position> => {
   const own = (await readCheckpoints(pool)).filter(
     ({ name, state }) => state === 'live' && (name === 'ledger_lines' || name === 'accounts'),
@@ -146,7 +146,7 @@ const keyOf = ({ kind, rule, lines }: Pick<Group, 'kind' | 'rule' | 'lines'>): s
 const unspaced = (lines: string | null): string | null =>
   lines === null ? null : JSON.stringify(JSON.parse(lines))
 
-/** Compares the sums of a page, and its single lines only if the sums differ. */
+/** Compares the sums of a page. If the sums differ, compares line by line. */
 const comparing =
   (pool: Foundation['pool'], organizationId: string, range: { fromMs: number; toMs: number }) =>
   async ({ from, to, lines, sums, skuOf }: ComparedPage): Promise<readonly string[]> => {
@@ -176,7 +176,7 @@ const comparing =
         const own = expected.get(keyOf(group))
         return own?.count === group.count && own.amount === group.amount
       })
-    // The hash chain detects swapped lines with equal sums, so this check does not have to.
+    // If the sums agree, the lines are not compared, because the hash chain detects swapped lines with equal sums.
     return same ? [] : lineDifferences(pool, organizationId, of, lines)
   }
 

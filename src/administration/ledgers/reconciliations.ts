@@ -10,8 +10,8 @@ import { recordOperation } from '../operator-events.ts'
 const ledgersPerEvent = 1_000
 
 /**
- * Records the result of a reconciliation. If a ledger agreed, the next run reads only its later events; otherwise, the next run
- * reads the ledger again.
+ * Records the result of a reconciliation. If a ledger agreed, the next run reads only later events of the ledger; otherwise, the
+ * next run reads the same part again.
  */
 export const recordReconciled = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,

@@ -16,7 +16,7 @@ import {
   storeStatement,
 } from './statements.ts'
 
-/** How often a changing ledger is read again before the closing fails. */
+/** How many times a ledger that keeps changing is read before the closing fails. */
 const attemptsMax = 10
 
 export type ClosedMonth = {
@@ -45,8 +45,8 @@ export const requireClosable = (month: Month, nowMs: number): void => {
 }
 
 /**
- * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
- * no movements by then. Throws `CommandRefused` if the month cannot be closed yet, or an earlier month is open.
+ * Closes a month: writes off lots that expired in it, and records the totals of its statement. Returns null if the organization had
+ * no movements up to the end of the month. Throws `CommandRefused` if the month cannot be closed yet, or an earlier month is open.
  */
 export const closeMonth = async (
   foundation: Pick<Foundation, 'ledger'> & Reading,
@@ -88,7 +88,7 @@ const closedBefore = (
   return { organizationId, closed: closing.closed, already: true }
 }
 
-/** Whether there is something to close. Throws while an earlier month is open. */
+/** Whether there is something to close. Throws `CommandRefused` while an earlier month is open. */
 const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: CloseRequest): boolean => {
   const closedUpTo = closings.reduce(
     (last, closing) => (closing.month > last ? closing.month : last),
@@ -127,8 +127,8 @@ const writeOff = async (
 }
 
 /**
- * Null if the statement must be read again, because a lot was written off, the month was closed, or more events of the month
- * arrived.
+ * Tries to close the month once. Returns null if the statement must be read again: a lot was written off, the month was closed, or
+ * the month has more events.
  */
 const closeOnce = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
@@ -139,7 +139,7 @@ const closeOnce = async (
   const known = months.closings.length
   const counted = months.sums.get(month)?.events
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Reading a long statement takes time, and new calls are recorded meanwhile, but hardly any of them belong to this month.
+    // Reads the events that were recorded while the statement was read. Hardly any of these events belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
     mayClose(months, request)
@@ -155,7 +155,7 @@ const closeOnce = async (
   return null
 }
 
-/** Null if too many events have arrived since the last counted event. */
+/** Appends the closing. Returns null if too many events have been recorded since the last event that was counted. */
 const append = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month, actor, nowMs }: CloseRequest,
@@ -171,7 +171,7 @@ const append = async (
       absentUpTo: closed.through_revision,
     })
     const [event] = events
-    // If two processes close a month at the same time, one succeeds.
+    // If another process closed the month at the same time, its event is returned.
     const written = event?.type === 'MonthClosed' ? event.data : closed
     return { closed: written, already: written.through_revision !== closed.through_revision }
   } catch (error) {

@@ -39,7 +39,7 @@ export type MonthStatement = {
   readonly summary: StatementSummary
   /** The closing of the month, or of a later month that covers this one; null if the month is open. */
   readonly closing: MonthClosing | null
-  /** The last revision of the ledger that was read. */
+  /** The last revision of the ledger that was read for this statement. */
   readonly through: number
 }
 
@@ -63,7 +63,7 @@ export const monthOf = (field: string, text: string): Month => {
 export const closableAt = (month: Month): number =>
   Date.parse(monthStart(monthAfter(month))) + closableAfterMs
 
-/** Without a database, a ledger is read from its first event and no file is stored. */
+/** Without a database, ledgers are read from their first event, and no files are stored. */
 export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
 
 /**
@@ -103,7 +103,7 @@ const knownLedger = async <Value>(organizationId: string, work: () => Promise<Va
   }
 }
 
-/** The closed months, newest first, and the entries after them. Throws `CommandRefused` if the ledger does not exist. */
+/** The closed months, newest first, and the entries after the last closed month. Throws `CommandRefused` if the ledger does not exist. */
 export const monthsOf = (
   foundation: Reading,
   organizationId: string,
@@ -117,9 +117,9 @@ export const monthsOf = (
   })
 
 /**
- * The statement of a month. The file of a closed month is the stored file if it has the digest of the closing, and is otherwise
- * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and at the end if the digest of a closed month
- * does not match; the output must not be trusted before that.
+ * The statement of a month. For a closed month, the stored file is used if its digest matches the closing; otherwise, the file is
+ * written from the ledger. Throws `CommandRefused` if the ledger does not exist. If the file written from the ledger does not match
+ * the closing either, throws `CommandRefused` at the end, so the output must not be trusted before the function has returned.
  */
 export const monthStatement = async (
   foundation: Reading,
@@ -213,8 +213,8 @@ const headOf = async (
 }
 
 /**
- * Reads the statement of a month from the ledger. `digest` is the digest of the JSON Lines of a closed month; empty if the month
- * cannot be closed yet.
+ * Reads the statement of a month from the ledger. `digest` is the digest of the month's JSON Lines; empty if the month cannot be
+ * closed yet.
  */
 export const statementFromLog = (
   foundation: Reading,

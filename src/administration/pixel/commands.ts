@@ -11,7 +11,7 @@ import { type Operator, provedUserOf } from '../operator.ts'
 import type { PixelChange, PixelRules } from './pixel.ts'
 
 const dayMs = 86_400_000
-/** The days in the sums, including today. */
+/** The number of days in the sums, including today. */
 const figureDays = 30
 
 /** A search text for domains, without characters that domains cannot contain, because PostgreSQL refuses a text with U+0000. */
@@ -94,7 +94,7 @@ const rules = query({
   },
 })
 
-/** A partner sees its keys and its own users, but not the names of operators. */
+/** Partners see the names of their own keys and users, but not the names of operators. */
 const actorsSeenBy = async (
   pool: pg.Pool,
   { role }: Operator,
@@ -140,7 +140,7 @@ const sentences: Readonly<Record<PixelChange, (asked: Asked) => string>> = {
   unblock: ({ domain }) => `is not blocked on ${domain}`,
 }
 
-/** The value of a field by its name, as in the API calls that make the same change. */
+/** Returns the value of a field by the name that the API uses. */
 const textOf =
   ({ domain, period = '', number }: Asked) =>
   (name: string): string =>

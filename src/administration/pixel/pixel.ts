@@ -1,4 +1,4 @@
-/** The pixel as administration uses it. The capability provides it, because administration does not import the capability. */
+/** The pixel as administration uses it. The capability implements it, because administration must not import the capability. */
 
 export type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
 
@@ -6,7 +6,7 @@ type Text = (name: string) => string
 
 type Rule = {
   readonly domain: string
-  /** Null for a block, like the next three members. */
+  /** This and the next three members are null for a block. */
   readonly period: string | null
   readonly number: number | null
   /** Null also if the counters did not answer. */
@@ -15,12 +15,12 @@ type Rule = {
   readonly actor: string
   /** Empty if the time is unknown. */
   readonly at: string
-  /** Where the next page starts. */
+  /** The position after which the next page starts. */
   readonly place: string
 }
 
 export type PixelRules = {
-  /** At most `max` rules after a position, of domains that contain `search`. */
+  /** At most `max` rules after a position, for domains whose name contains `search`. */
   rules(
     organizationId: string,
     asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
@@ -34,7 +34,7 @@ export type PixelRules = {
   }>
   /** The change as it would be recorded. Throws `InputFault`. */
   changeOf(kind: PixelChange, text: Text): { readonly domain: string }
-  /** Changes with the same `once` count as one. Throws `InputFault` and `Unavailable`. */
+  /** Makes a change. Repeated changes with the same `once` are made only once. Throws `InputFault` and `Unavailable`. */
   change(
     organizationId: string,
     asked: { readonly kind: PixelChange; readonly text: Text },

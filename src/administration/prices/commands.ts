@@ -80,7 +80,10 @@ const propose = command({
   },
 })
 
-/** Throws `InputFault` for a version, because the book and the proposal with the same number seldom have the same prices. */
+/**
+ * The number of a proposal. Throws `InputFault` for the version of a book, because a proposal with that number would be a different
+ * one.
+ */
 const proposalIn = ({ kind, number }: PriceName): number => {
   if (kind === 'proposal') return number
   throw new InputFault('proposal', `${number} is a version; proposals have names such as p${number}`)

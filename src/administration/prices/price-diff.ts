@@ -13,10 +13,13 @@ import type { PricesGiven } from '../fields.ts'
 import { priceRulesOf } from './price-file.ts'
 import { namedPrices, nameOfPrices } from './prices.ts'
 
-/** The name and all rules of a book or a proposal, or of rules that were given. */
+/** All rules of a book, of a proposal or of a given document, with a name. */
 type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
 
-/** `over` is the base of given rules; null for the book in force now. Throws `CommandRefused`, or an `InputFault` about `field`. */
+/**
+ * `over` is the list of rules that given rules change; null for the book in force now. Throws `CommandRefused`, or an `InputFault`
+ * about `field`.
+ */
 export const rulesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
   given: PricesGiven,
@@ -38,7 +41,7 @@ export type ComparedCosts = { readonly from: Cost; readonly to: Cost }
 
 type PriceDifference = {
   readonly changes: readonly RuleChange[]
-  /** Only organizations with calls in the month. */
+  /** The organizations that have calls in the month. */
   readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
   readonly sum: ComparedCosts
 }
@@ -84,6 +87,6 @@ export const comparePrices = async (
   return { changes: ruleChanges(from.rules, to.rules), organizations: compared, sum }
 }
 
-/** The version and the instant do not affect the cost of a call. */
+/** The version and the instant of this book are arbitrary, because they do not affect the cost of a call. */
 const bookOf = ({ rules }: NamedRules): PriceBook =>
   priceBookOf({ version: 1, effective_from: new Date(0).toISOString(), rules: [...rules] })

@@ -7,9 +7,9 @@ import { type PriceBookRule, priceBookRule } from '../../events/prices.ts'
 import { amountOf, InputFault } from '../input.ts'
 
 /**
- * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. The document can contain
- * only the rules and members that change, because the rest comes from `base`. Throws an `InputFault` about `field` unless the result
- * contains every rule of this release exactly once.
+ * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. The document may
+ * contain only the rules and members that change; the rest is taken from `base`. Throws an `InputFault` about `field` unless the
+ * result contains every rule of this release exactly once.
  */
 export const priceRulesOf = (
   content: unknown,
@@ -73,6 +73,6 @@ const rulesIn = (content: unknown): { rules: unknown } => ({
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
 
-/** Amounts are accepted as an operator types them, but events contain only one form of each. */
+/** Operators can write an amount in several forms, but events contain only the canonical form. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
 const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })

@@ -23,7 +23,7 @@ type PriceOverride = {
   readonly actor: string
 }
 
-/** The longest time between the choice of an instant and the arrival of the request that contains it. */
+/** An instant may have passed by this much, because time passes between choosing an instant and sending the request. */
 const toleranceMs = 1_000
 
 /**
@@ -67,7 +67,7 @@ export type StandingOverride = {
   readonly reason: string | null
   readonly setBy: string
   readonly setAt: string
-  /** Whether this override prices calls now. If not, a later override has replaced it, or its date lies in the future. */
+  /** Whether this override prices calls now. If false, a later override has replaced it, or its date is in the future. */
   readonly inForce: boolean
 }
 
@@ -107,7 +107,7 @@ export const priceOverrides = async (
   )
 }
 
-/** The organizations that have or had their own prices, including everything that is in the event log now. */
+/** The organizations that have or had their own prices, according to the event log at the time of the call. */
 export const overriddenOrganizations = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
   await catchUp(foundation, logger)
   const { text, values } = allOverridden()

@@ -85,7 +85,10 @@ export const proposalAt = async (
   }
 }
 
-/** Proposes a book. `rulesOver` derives its rules from those of the book that would otherwise be in force at that time. */
+/**
+ * Proposes a book. `rulesOver` derives the new rules from those of the book that would otherwise be in force when the new book
+ * takes effect.
+ */
 export const proposePriceBook = async (
   { eventLog }: Log,
   {
@@ -111,8 +114,8 @@ export const proposePriceBook = async (
 }
 
 /**
- * Publishes a proposal. The actor approves it, with a proved identity, or with a label of the command line if one person is enough.
- * Throws `CommandRefused` if the actor may not approve it, or it is too late.
+ * Publishes a proposal. The actor approves it. If two people are needed, the actor must have proved their identity. Throws
+ * `CommandRefused` if the actor may not approve the proposal, or it is too late.
  */
 export const approvePriceBook = async (
   { eventLog }: Log,
@@ -149,10 +152,10 @@ export const withdrawPrices = async (
   })
 }
 
-/** Shorter than the notice that a price book needs, so that no append is awaited that would come too late. */
+/** Shorter than the notice that a price book needs, so that a late append cannot publish a book after its date. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
-/** Decides on the current stream, and appends at exactly its revision. Decides again if another process was first. */
+/** Decides from the current stream, and appends the event at the next revision. Decides again if another process has appended first. */
 const decideNext = async <Event extends Exclude<PriceDecision, { refused: string }>>(
   eventLog: Foundation['eventLog'],
   actor: string,

@@ -15,7 +15,7 @@ type Caught = { readonly position: Position; readonly target: Position }
 
 /**
  * Resolves when every live projection has folded the current event log. If the service is not running, this process runs a
- * projector until then. Throws after a minute in which nothing was folded.
+ * projector. Throws after a minute in which nothing was folded.
  */
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,

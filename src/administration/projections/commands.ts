@@ -37,7 +37,7 @@ const chosenOf = ({ name, all }: Chosen): readonly Projection[] => {
   return name === undefined ? projections : [named(name)]
 }
 
-/** Leaving out the name does not mean "all", because that could take hours. */
+/** If no name is given, this does not mean all projections, because rebuilding all can take hours. */
 const chosenOrAll = (input: Chosen): readonly Projection[] => {
   if (input.name === undefined && !input.all)
     throw new InputFault('name', `give a projection, or --all; the projections are ${names.join(', ')}`)
@@ -168,7 +168,7 @@ const differenceLine = ({
 
 const lostMax = 1_000
 
-/** Throws a `NeedsConsent` that lists the loss, unless `digest` is the digest of exactly this loss. */
+/** Throws a `NeedsConsent` that lists what would be lost, unless `digest` is the digest of exactly this list. */
 const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): boolean => {
   if (lost.length === 0) return true
   const now = lossDigest(lost)

@@ -21,13 +21,13 @@ type ParkedRow = {
 
 export type ParkedEvent = Omit<ParkedRow, 'position'> & {
   readonly position: Position
-  /** According to the log; null if it no longer contains the event. */
+  /** The event's type according to the log; null if the log no longer contains the event. */
   readonly type: string | null
 }
 
 const listedMax = 1_000
 
-/** The first events that were set aside, by projection and position; only those of one projection if it is named. */
+/** The first events that were set aside, by projection and position; if a projection is given, only its own. */
 export const parkedEvents = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   projection: string | null,
@@ -50,7 +50,10 @@ export const parkedEvents = async (
   return listed
 }
 
-/** Why this release still cannot read an event; null if it can. Only folding shows whether the projection accepts the event. */
+/**
+ * Why this release still cannot read an event; null if it can. Even if the event can be read, the projection may still be unable to
+ * fold it.
+ */
 export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { position }: Pick<ParkedEvent, 'position'>,
@@ -67,13 +70,13 @@ export const stillUnreadable = async (
 
 type Retried = {
   readonly waiting: readonly ParkedEvent[]
-  /** Why this release cannot read some of the events. If this is not empty, nothing was changed. */
+  /** Why this release cannot read some of the events; empty if it can read all. If not empty, nothing was changed. */
   readonly unreadable: readonly string[]
   /** The events that are still set aside. */
   readonly left: readonly ParkedEvent[]
 }
 
-/** Rebuilds a projection if this release can read everything that was set aside. */
+/** Rebuilds a projection if this release can read every event that was set aside. */
 export const retryParked = async (
   foundation: Foundation,
   {
@@ -90,15 +93,16 @@ export const retryParked = async (
     if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
   }
   if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
-  // Later events of these streams were folded without the events that were set aside, so only a full rebuild leads to correct rows.
+  // Later events of these streams were folded without the events that were set aside, so only a full rebuild makes the rows
+  // correct.
   const reason = 'retry of events that were set aside'
   await rebuild(foundation, { ...asked, projections: [projection], reason })
   return { waiting, unreadable, left: await setAside() }
 }
 
 /**
- * Makes a projection skip an event permanently. Throws `CommandRefused` for rows about money, which are either complete or stopped, and
- * for rows that define access rights.
+ * Makes a projection skip an event permanently. Throws `CommandRefused` if the projection's rows are about money or define access
+ * rights, because these rows must not lack an event.
  */
 export const releaseParked = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,

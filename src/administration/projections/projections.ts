@@ -13,12 +13,12 @@ import {
 export type ProjectionState = {
   readonly name: string
   readonly version: number
-  /** Also halted if the event log no longer contains the event at which its rows end. */
+  /** `halted` also means that the event log no longer contains the event at which the rows end. */
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
   /**
-   * The positions that remain up to the log's head: events in PostgreSQL, bytes in EventStoreDB. Null if the position does not
+   * The distance to the log's head: a number of events in PostgreSQL, of bytes in EventStoreDB. Null if the position does not
    * belong to this log.
    */
   readonly behind: bigint | null
@@ -72,9 +72,9 @@ export const projectionStates = async ({
 const parkedMax = 1_000
 
 export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
-  /** The distance from the projection's rows to the event log's head, in the log's own positions. */
+  /** The distance from the projection's position to the event log's head: a number of events in PostgreSQL, of bytes in EventStoreDB. */
   readonly behind: bigint
-  /** The age of the oldest event that is not in the projection's rows; 0 if all events are. */
+  /** The age of the oldest event that the projection has not folded; 0 if it has folded all events. */
   readonly seconds: number
 }
 
@@ -100,7 +100,7 @@ export function createProjectionLags({
     if (head !== newest?.position) newest = { position: head, seenAtMs: monotonic() }
     const { seenAtMs } = newest
     const known = states.filter(({ name }) => names.has(name))
-    // Most projections are at the same position, so there are fewer reads than projections.
+    // Most projections are at the same position, so each position is read only once.
     const places = [...new Set(known.map(({ position }) => position))].filter((place) => place < head)
     const ages = new Map(
       await Promise.all(
@@ -127,8 +127,8 @@ export function createProjectionLags({
 const nextMaxMs = 1_000
 
 /**
- * The age in seconds of the event after a position. The log's clock measures the age up to the log's head, and this process's clock
- * measures the rest.
+ * The age in seconds of the event after a position. The time from this event to the log's head is measured by the log's clock, and
+ * the time since then by the clock of this process.
  */
 async function ageOfNext(
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
@@ -150,7 +150,7 @@ async function ageOfNext(
     return null
   }
   try {
-    // A subscription notices the abort only when the log answers its request.
+    // The wait is limited here, because a subscription notices the abort only when the log answers.
     const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
     if (seconds === null) throw new Error('the event log does not report the age of an event')
     return seconds

@@ -16,7 +16,7 @@ export type RebuildAsked = {
   readonly reason: string
   readonly actor: string
   readonly logger: Pick<Logger, 'fatal'>
-  /** Ignores the partial result of a killed rebuild. */
+  /** If true, the partial result of a killed rebuild is not used. */
   readonly anew?: boolean
   /** Called with everything that a rebuild from a shorter log would lose; `false` keeps the current rows. */
   readonly mayForget: (lost: readonly OnlyInRows[]) => Promise<boolean>
@@ -110,7 +110,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   }
 }
 
-/** Writes the progress row, which also shows whether someone wants to cancel the rebuild. */
+/** Writes the progress row. The row also contains a request to cancel the rebuild. */
 const beginRow = async (
   { pool }: Pick<Foundation, 'pool'>,
   {

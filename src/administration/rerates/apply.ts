@@ -38,7 +38,7 @@ const appendToRun = async (
     const stream = rerateStream(found.run)
     const effectiveAt = new Date().toISOString()
     const encoded = encodeEvent(event, {
-      // If two processes make the same decision, their events have the same id and count as one.
+      // If two processes make the same decision, their events have the same id, and only one is written.
       id: eventIdOf(stream, `${found.revision + 1}/${actor}/${JSON.stringify(event)}`, 0),
       actor,
       effectiveAt,
@@ -107,8 +107,8 @@ export const abandonRerate = async (
 }
 
 /**
- * Records adjustments that an abandoned run has made but not recorded, because it was killed in between. Until then, the cost of the
- * ledger's calls is unknown. The ledger shows whether the adjustment was made.
+ * Records the adjustments that an abandoned run has made but not recorded because its process was killed. The ledger shows whether
+ * an adjustment was made. As long as it is not recorded, the cost of the ledger's calls is unknown.
  */
 const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
   const { foundation, actor } = changed
@@ -137,20 +137,20 @@ type Applying = {
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** Throws `CommandRefused` if the run has ended, or was not approved by a permitted person. */
+/** Throws `CommandRefused` if the run has ended, or was not approved by someone who may approve it. */
 export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPerson: boolean }): void => {
   refuseEnded(found)
   const { run, approved, proposed } = found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
-  // An approval in the stream is checked, too: it counts only if its approver was permitted to give it.
+  // The approval in the stream is checked again, because it counts only if the approver was allowed to give it.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson })
   if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
 }
 
 /**
- * Applies an approved plan, ledger by ledger. Work done before an interruption is not repeated, regardless of who resumes it. Throws
- * `CommandRefused` if the plan was not approved, was changed, or is already applied.
+ * Applies an approved plan, ledger by ledger. After an interruption, anyone who may apply it can resume; work that is done is not
+ * repeated. Throws `CommandRefused` if the plan was not approved, was changed, or is already applied.
  */
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
   const { actor, twoPerson, onProgress } = applying
@@ -164,7 +164,7 @@ export const applyRerate = async (foundation: Rerating, applying: Applying): Pro
     const outcome = await applyToLedger(foundation, { planned, found: changed.found, actor })
     const { done } = await appendToRun(changed, (now) => {
       if (now.done.has(organizationId)) return null
-      // If the ledger was adjusted, this must be recorded even if the run has ended since.
+      // If the ledger was adjusted, the adjustment must be recorded even if the run has ended in the meantime.
       if (outcome.type === 'RerateLedgerLeftOut') refuseEnded(now)
       return outcome
     })
@@ -222,7 +222,7 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
   }
 }
 
-/** All attempts of a run have the same key, so a ledger is adjusted once, no matter how many processes try. */
+/** All attempts of a run use the same command key, so a ledger is adjusted once, no matter how many processes try. */
 const keyOf = (run: string): string => `rerate/${run}`
 
 const adjust = (

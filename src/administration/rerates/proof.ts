@@ -8,7 +8,7 @@ type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 const hmac = 'hmac'
 const signedText = (digest: string): string => `enrichment-ledger re-rate plan\n${digest}\n`
 
-/** Signs with the key for checkpoints, or with the installation's secret if that key is not announced yet or not on this host. */
+/** Signs with the key for checkpoints, or with a secret of the installation if that key is not announced yet or is not on this host. */
 export const signPlan = async (
   { checkpoints, secrets }: Pick<Foundation, 'checkpoints' | 'secrets'>,
   digest: string,

@@ -42,7 +42,7 @@ export const pricesNamed = async (
   return givenPrices((await rulesNamed(foundation, given, { field: 'book', over })).rules, from)
 }
 
-/** Prices that were never published, as if they had been in force from the beginning of the range. */
+/** Turns prices that were never published into a book that is in force from the beginning of the range. */
 const givenPrices = (rules: readonly PriceBookRule[], effectiveFrom: string): PlanBook =>
   planBook(null, { effective_from: effectiveFrom, rules: [...rules] })
 
@@ -72,7 +72,7 @@ export type ReratePlan = {
   readonly ledgers: readonly RerateLedgerPlanned[]
 }
 
-/** Throws `InputFault` if the range is invalid or not over yet. */
+/** Throws `InputFault` if the range is invalid or does not lie in the past. */
 export const checkRange = (from: string, to: string, nowMs: number): void => {
   if (Date.parse(to) <= Date.parse(from)) throw new InputFault('to', `${to} is not after ${from}`)
   if (Date.parse(to) > nowMs)

@@ -26,7 +26,7 @@ export const listEpochKeys = async ({ epochKeys }: Keys): Promise<ListedEpochKey
   }))
 }
 
-/** Gives up everything sealed under keys that are lost forever. `dropped` counts the values removed from the stores. */
+/** Removes everything that was sealed with keys that are lost permanently. `dropped` is the number of values removed from the stores. */
 export const abandonLostKeys = async (
   { epochKeys }: Keys,
   stores: readonly { drop(keyId: string): Promise<number> }[],

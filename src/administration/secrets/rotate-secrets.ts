@@ -23,7 +23,7 @@ type Rotating = {
 export type RotationStep = 'add' | 'finish' | 'cancel'
 
 export type Rotation = {
-  /** The ids of the SECRET_KEYs of the slots, the newest last. Null in `after` is a key that does not exist yet. */
+  /** The ids of the SECRET_KEYs of the slots, newest last. In `after`, null means a key that does not exist yet. */
   readonly before: readonly string[]
   readonly after: readonly (string | null)[]
 }
@@ -31,7 +31,7 @@ export type Rotation = {
 type SecretKeyStatus = {
   readonly id: string
   readonly state: 'current' | 'former'
-  /** Whether this command was given the key. */
+  /** Whether the environment of this command contains the key. */
   readonly given: boolean
 }
 
@@ -121,17 +121,14 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   return [...slots, open.wrapFor(next)]
 }
 
-/**
- * The slot that stays. It is opened first, because the other slot may be removed only if this host has the key of the slot that
- * stays.
- */
+/** The slot that stays. It is opened before the other slot is removed, to prove that this host has its key. */
 const keptBy = async (
   step: 'finish' | 'cancel',
   { slots, config }: { slots: readonly KeySlot[]; config: Config },
 ): Promise<readonly KeySlot[]> => {
   const kept = slots.slice(step === 'finish' ? -1 : 0).slice(0, 1)
   const [current, next] = (await knownSecretKeysOf(config)) ?? []
-  // With environment variables, only SECRET_KEY itself counts, because every process is started with it.
+  // If the keys are in environment variables, only SECRET_KEY itself counts, because every process is started with it.
   const given = [current, secretKeyFiles(config) === null ? undefined : next]
   if (
     openSlots(

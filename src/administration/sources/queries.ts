@@ -21,7 +21,7 @@ const lastImportOf = async (
   return null
 }
 
-/** A data source as a row. `remedy` is null while the data is recent enough, and the age of missing data is null. */
+/** A data source as a row. `remedy` is null if the data is recent enough. The age is null if there is no data. */
 export const sourceJson = (source: DataSource, last: LastImport | null, nowMs: number): Row => {
   const { name, from, version, holds, asOf, ageDaysMax, place, remedy } = source
   const tooOld = isTooOld(source, nowMs)

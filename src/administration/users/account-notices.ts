@@ -7,7 +7,7 @@ import { provedUserOf } from '../operator.ts'
 
 /**
  * Security events of an account, shown to its owner. The rows of the audit only locate the events; their content is read from the
- * event log. Operators are not named, because partners read the notices, too.
+ * event log. The notices do not name operators, because partners read them, too.
  */
 
 export type AccountNotice = { readonly at: Date; readonly says: string }
@@ -23,7 +23,7 @@ const noticedTypes = [
   'UserSignedIn',
 ] as const satisfies readonly DomainEvent['type'][]
 
-/** Sign-ins on known devices are filtered out after reading. */
+/** The most events that are read. Sign-ins on known devices are left out afterwards. */
 const readMax = 60
 
 /** At most `max` notices, newest first. */

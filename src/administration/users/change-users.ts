@@ -18,8 +18,8 @@ import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
- * Changes users. The event is written first and is decisive. The row follows in the same transaction, under a lock that all processes
- * share.
+ * Changes users. The event is written first and is authoritative. The row is then changed, in a transaction that holds a lock
+ * shared by all processes.
  */
 
 export type Parts = Pick<Foundation, 'pool' | 'eventLog'>
@@ -50,13 +50,16 @@ type Decided<Done> = {
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
 
-/** All users, by name. A user who is left out would count as missing. */
+/** All users, by name. */
 export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> =>
   (await client.query<UserRow>(`select ${userColumns} from users order by name`)).rows
 
 export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
 
-/** Makes one change at a time. `decide` is called again if another process wrote in between, and can throw to refuse the change. */
+/**
+ * Makes one change at a time. `decide` can throw to refuse the change, and is called again if another process has written in the
+ * meantime.
+ */
 export const changeUsers = async <Done>(
   { pool, eventLog }: Parts,
   actor: string,
@@ -75,7 +78,7 @@ export const changeUsers = async <Done>(
   })
 
 /**
- * Throws `CommandRefused` if the user who requested the change has lost the right to make it while the change waited. Users who are not
+ * Throws `CommandRefused` if the user who requested the change has lost the right to make it in the meantime. Users who are not
  * disabled may change themselves, and a person who accepts an invitation is not a user yet.
  */
 const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent[]): void => {
@@ -88,13 +91,13 @@ const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent
     throw new CommandRefused(`${person} is no longer allowed to change users`)
 }
 
-/** Appends at exactly the revision that was decided on, because a lock in the database can be lost. */
+/** Appends only if the stream still has the revision that the decision was based on, because a lock in the database can be lost. */
 const appendDecided = async <Done>(
   eventLog: EventLog,
   actor: string,
   decide: (state: OperatorState) => Decided<Done>,
 ): Promise<Decided<Done>['writeRow']> => {
-  // Random, so that an equal change by another process is not mistaken for this one.
+  // Random, so that the same change by another process is not mistaken for this change.
   const once = randomUUID()
   let state = noOperators
   return repeatConflicts(operatorStream, async () => {
@@ -113,8 +116,8 @@ const standingIn = ({ rows, state }: Known, name: string): Standing =>
   standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
 
 /**
- * The user, whether enabled or not; `named` begins the data of every event about the user. Throws `CommandRefused` if there is no row,
- * or if the event log has another user of this name.
+ * The user with this name, enabled or disabled. `named` is the part that the data of every event about the user begins with. Throws
+ * `CommandRefused` if the user has no row, or if the event log knows a different user by this name.
  */
 export const userIn = (known: Known, name: string) => {
   const row = known.rows.find((one) => one.name === name)

@@ -4,19 +4,19 @@ import { passwordMax } from './users.ts'
 
 /**
  * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional,
- * and must not be a password that attackers try first. Certain kinds of characters are not required, because such rules make people
- * write passwords down.
+ * and must not be a password that attackers try first. There are no rules about digits or special characters, because they make
+ * people write passwords down.
  */
 
 const passwordMin = 15
 /** The lowest score from zxcvbn. A score of 3 means more than 10^8 guesses. */
 const scoreMin = 3
-/** Only this many characters are checked, because the longer the text, the longer a check takes. */
+/** Only this many characters are checked, because checking a longer text takes longer. */
 const checkedCharsMax = 64
 const substitutionsMax = 20
 const nameWordMin = 3
 
-/** Loaded only when someone chooses a password, because reading some megabytes of common passwords takes a moment. */
+/** Loaded only when someone chooses a password, because the lists of common passwords are several megabytes long. */
 let loaded: Promise<ZxcvbnFactory> | undefined
 const load = (): Promise<ZxcvbnFactory> => {
   loaded ??= open()
@@ -38,7 +38,10 @@ const withoutNames = (password: string, names: readonly string[]): string =>
     .filter((word) => word.length >= nameWordMin)
     .reduce((rest, word) => rest.replaceAll(word, ''), password.toLowerCase())
 
-/** Throws `InputFault` if the password breaks a rule. `names` are those of the person and the organization, which are not secret. */
+/**
+ * Throws `InputFault` if the password breaks a rule. `names` are the names of the person and the organization, which attackers may
+ * know.
+ */
 export const checkPassword = async (
   field: string,
   password: string,

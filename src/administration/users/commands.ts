@@ -8,7 +8,7 @@ import { issueOperatorToken, operatorTokens, revokeOperatorTokens } from './oper
 import { removeSecondFactor } from './second-factors.ts'
 import { changePassword, changeRole, createUser, setDisabled } from './user-changes.ts'
 
-/** Commands that create, invite, change and disable users. Passwords, links and tokens are only in the answer. */
+/** Commands that create, invite, change and disable users. Passwords, links and tokens are only in the answer and are not stored. */
 
 const role = (help: string) => choice({ label: 'Role', help }, roles)
 
@@ -173,7 +173,7 @@ const enable = command({
   },
 })
 
-/** Users set up their own second factor in the dashboard; an operator removes it if a device is lost. */
+/** Users set up their own second factor in the dashboard. An operator can remove it if the user's device is lost. */
 const secondFactor = command({
   name: 'user second-factor',
   action: 'users.change',

@@ -8,8 +8,8 @@ import { type LoggedInvitation, noOperators, operatorsSince } from './operators.
 import { putUser } from './users.ts'
 
 /**
- * An invitation is a link that makes its holder a user, once, within 72 hours. The person chooses the password, so no one else knows it.
- * Only the event log stores invitations, with a hash of the secret, which is shown once.
+ * An invitation is a link that makes its holder a user, once, within 72 hours. The person chooses the password, so no one else
+ * knows it. Invitations are stored only in the event log, with a hash of the secret. The secret itself is shown once.
  */
 
 export const invitationHours = 72
@@ -25,7 +25,7 @@ export const invitationLink = (dashboardUrl: string, secret: string): string =>
   `${dashboardUrl}/invitations/${secret}`
 
 /**
- * Invites a person, and replaces an earlier invitation with the same name. Returns the secret, which is not stored. Throws
+ * Invites a person, and replaces an earlier invitation for the same name. Returns the secret, which is not stored. Throws
  * `CommandRefused` if the name is taken, and `InputFault` if the organization does not exist.
  */
 export const inviteUser = async (
@@ -83,7 +83,7 @@ export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Pr
     .sort((a, b) => (a.user < b.user ? -1 : 1))
 }
 
-/** Null for every invalid link, so that the answer does not reveal the reason. */
+/** The invitation of a link; null for every invalid link, so that the answer does not reveal why a link is invalid. */
 const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: string): Invitation | null => {
   if (!secretPattern.test(secret)) return null
   const hash = sha256Of(secret)
@@ -93,7 +93,7 @@ const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: st
   return invitation.expired ? null : invitation
 }
 
-/** The invitation of a link that can be accepted now; null for any other text. Reading does not use the link up. */
+/** The invitation of a link that can be accepted now; null for any other text. The link can still be used afterwards. */
 export const openInvitations = ({
   eventLog,
 }: Pick<Parts, 'eventLog'>): ((secret: string) => Promise<Invitation | null>) => {
@@ -111,8 +111,8 @@ export class InvitationEnded extends Error {
 }
 
 /**
- * Creates the user with the password that the person chose. If a link is used twice at the same time, one use succeeds. Throws
- * `InvitationEnded` if the link cannot be accepted.
+ * Creates the user with the password that the person chose. If a link is used twice at the same time, only one attempt succeeds.
+ * Throws `InvitationEnded` if the link cannot be accepted.
  */
 export const acceptInvitation = async (
   parts: Parts,

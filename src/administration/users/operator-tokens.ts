@@ -11,7 +11,7 @@ import { changeUsers } from './change-users.ts'
 import { type LoggedToken, noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { standingOf, userRow } from './users.ts'
 
-/** Users' tokens for the command line and the admin API. Only the event log defines which tokens exist and which are revoked. */
+/** Users' tokens for the command line and the admin API. Only the event log decides which tokens exist and which are revoked. */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
@@ -73,7 +73,7 @@ export const revokeOperatorTokens = async (
   return revoked.map((one) => one.tokenId)
 }
 
-/** Throws `ConfigError` if a text cannot be a token, according to its form and checksum. */
+/** Throws `ConfigError` if a text does not have the form or the checksum of a token. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
     throw new ConfigError('OPERATOR_TOKEN: this is not a token as "user token" shows it; it may be cut off')
@@ -89,7 +89,7 @@ export const userOfToken = async (
   const parsed = parseOperatorToken(text)
   const state = await now()
   const known = parsed === null ? undefined : state.tokens.get(parsed.tokenId)
-  // If the secret of a token is wrong, the error reveals nothing, not even the owner's name.
+  // If the secret of a token is wrong, the error does not even reveal the owner's name.
   if (
     parsed === null ||
     known === undefined ||

@@ -10,8 +10,8 @@ import { provedUserOf } from '../operator.ts'
 import { mayDo } from '../roles.ts'
 
 /**
- * Users and their tokens according to the event log. Only the event log decides who may act, because a row can be changed, and a lost row
- * would make a revoked token work again.
+ * Users and their tokens according to the event log. Only the event log decides who may act, because a row in the database can be
+ * changed or lost.
  */
 
 type Noted = { readonly at: string; readonly by: string }
@@ -25,7 +25,7 @@ export type LoggedUser = {
   readonly disabled: (Noted & { readonly reason: string }) | null
 }
 
-/** A user's second factor. `codesUsed` are places in the list of recovery codes. */
+/** A user's second factor. `codesUsed` contains the places of used codes in the list of recovery codes. */
 export type LoggedFactor = {
   readonly factorId: string
   readonly userCreatedAt: string
@@ -101,7 +101,7 @@ export const operatorsSince = async (
   let events = before.events
   for await (const page of pagesOf(eventLog, operatorStream, { from: events })) {
     for (const recorded of page) {
-      // Other acts of operators do not matter here, and can come from a newer release, so they are not decoded.
+      // Other events are not decoded, because they do not matter here and this release may not know their types.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
@@ -132,7 +132,7 @@ const foldUser = (
       let disabled = before?.disabled ?? null
       if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
       else if (event.type !== 'UserRoleChanged') disabled = null
-      // A user without a `UserCreated` event is known from the first change on.
+      // A user without a `UserCreated` event becomes known with the first change.
       users.set(user, {
         user,
         createdAt,

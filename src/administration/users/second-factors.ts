@@ -11,8 +11,9 @@ import type { LoggedFactor } from './operators.ts'
 import { stepOfCode } from './totp.ts'
 
 /**
- * A second factor consists of the codes of an authenticator app, and recovery codes. The event log defines which users have one,
- * and which recovery codes were used. The row only verifies codes: if the row is missing or cannot be opened, no code is valid.
+ * A second factor consists of an authenticator app and recovery codes. The event log decides which users have a second factor, and
+ * which recovery codes were used. A row in the database is only needed to verify codes: if the row is missing or cannot be opened,
+ * no code is valid.
  */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
@@ -24,10 +25,10 @@ const secretContext = (factorId: string): string => `secret/${factorId}`
 const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
- * The most wrong codes per day (UTC). Devices on which this factor was proved before share one count, and all other devices share a
- * second count, so that strangers cannot lock out the owner; NIST SP 800-63B-4 §3.2.2 requires this and allows 100 wrong codes in a
- * row. Three of 10^6 codes are valid at a time, so 200 guesses a day, which need the right password first, succeed with a chance of
- * 0.06 %. Recovery codes have 80 random bits, which cannot be guessed, and are accepted even after the limit.
+ * The most wrong codes per day (UTC). Devices on which the user has passed this factor before share one count, and all other
+ * devices share a second count, so that strangers cannot lock out the user. NIST SP 800-63B-4 §3.2.2 allows 100 wrong codes in a
+ * row. Three of 10^6 codes are valid at a time, so someone who knows the password and guesses 200 codes a day succeeds with a
+ * chance of 0.06 % a day. Recovery codes have 80 random bits, which cannot be guessed, and are accepted even after the limit.
  */
 const wrongPerDayMax = 100
 
@@ -42,7 +43,7 @@ const factorIn = ({ state }: Known, user: string): LoggedFactor => {
 /** People type codes with spaces, hyphens and small letters. */
 const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperCase()
 
-/** Throws `InputFault` if the code is not the current one. */
+/** Throws `InputFault` if the code is not valid now. */
 const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   const step = stepOfCode({ secret, code: plain(typed) }, nowMs)
   if (step === null)
@@ -51,8 +52,8 @@ const stepTyped = (secret: string, typed: string, nowMs: number): number => {
 }
 
 /**
- * Sets up a factor if its first code is right. Returns the recovery codes, which are not stored. Throws `CommandRefused` if the
- * user already has a factor.
+ * Sets up a second factor if the first code is correct. Returns the recovery codes, which are not stored. Throws `CommandRefused`
+ * if the user already has a factor.
  */
 export const setSecondFactor = async (
   { secrets, ...parts }: Parts,
@@ -115,8 +116,8 @@ export const renewRecoveryCodes = (
 }
 
 /**
- * Removes the factor, so that the password is enough. `reason` is null if the user did it. Throws `CommandRefused` if the user has
- * no factor.
+ * Removes the second factor, so that the password is enough to sign in. `reason` is null if users remove their own. Throws
+ * `CommandRefused` if the user has no factor.
  */
 export const removeSecondFactor = (
   parts: Pick<Parts, 'pool' | 'eventLog'>,
@@ -143,7 +144,7 @@ type Asked = {
   /** The user's second factor according to the current event log. */
   readonly factor: LoggedFactor
   readonly typed: string
-  /** True if the code was typed on a device on which this factor was proved before. */
+  /** True if the user has passed this factor on the same device before. */
   readonly provedBefore: boolean
   readonly actor: string
 }
@@ -221,7 +222,7 @@ class CodeSpent extends Error {
   override name = 'CodeSpent'
 }
 
-/** The event marks the code as used, so the second of two concurrent uses finds the event. */
+/** An event marks the code as used. If the code is used twice at the same time, the second attempt finds the event. */
 const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Promise<FactorVerdict> => {
   const { user, factor, actor } = asked
   const { factorId, codesId } = factor
@@ -254,7 +255,7 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
 
 /** Recovery codes, for a lost authenticator. Each has 80 random bits and works once. */
 
-/** The alphabet of RFC 4648, in which letters do not look like digits. */
+/** The alphabet of RFC 4648, which has no letters that look like its digits. */
 const base32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 const codeLength = 16
 

@@ -10,20 +10,21 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { provedOperator } from '../operator.ts'
 
 /**
- * Records sign-ins, failed sign-ins and sign-outs as events. Failed sign-ins are counted, so that guessing does not fill the log.
+ * Records sign-ins, failed sign-ins and sign-outs as events. Failed sign-ins are counted and recorded together, so that someone who
+ * guesses passwords cannot fill the log.
  */
 export type SignInEvents = {
-  /** Rejects if the sign-in cannot be recorded; the user must not be signed in then. */
+  /** Rejects if the sign-in cannot be recorded. The user must not be signed in in this case. */
   signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>
-  /** Never rejects, because the session has ended even if that cannot be recorded. */
+  /** Never rejects, because the session has ended even if its end cannot be recorded. */
   signedOut(user: string): Promise<void>
   /**
    * Records the first refusal immediately, and the number of further refusals once a minute. `user` is null if the name is unknown.
    */
   refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
-  /** Records a refused code of a second factor in the same way as `refused` does. The password was right. */
+  /** Records a wrong code of a second factor after a correct password, in the same way as `refused`. */
   codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
-  /** Records the remaining counts. */
+  /** Records the counts that are not recorded yet. */
   close(): Promise<void>
 }
 
@@ -57,7 +58,7 @@ const eventOf = ({ refused, count, since: window, addressHmac }: Omit<Counted, '
       }
 }
 
-/** Counts are kept in this process: at most ten for each user, and a few more. */
+/** Counts are kept in the memory of this process, at most ten for each user and a few others. */
 export const createSignInEvents = (
   { eventLog, secrets }: Pick<Foundation, 'eventLog' | 'secrets'>,
   logger: Pick<Logger, 'error'>,

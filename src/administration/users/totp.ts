@@ -4,7 +4,7 @@ import { Secret, TOTP } from 'otpauth'
 
 const stepSeconds = 30
 const codeDigits = 6
-/** One step of clock skew either way (RFC 6238 §5.2). */
+/** A code is also valid one step early or late, because clocks differ (RFC 6238 §5.2). */
 const skewSteps = 1
 /** RFC 4226 §4, R6: 160 bits. */
 const secretBytes = 20
@@ -25,7 +25,7 @@ export const totpAddress = ({ secret, user }: { secret: string; user: string }):
     period: stepSeconds,
   }).toString()
 
-/** The step, counted from 1970, with this code; null if the code is not valid now. */
+/** The time step (counted from 1970) that this code belongs to; null if the code is not valid now. */
 export const stepOfCode = (
   { secret, code }: { secret: string; code: string },
   nowMs: number,

@@ -14,8 +14,8 @@ import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from 
 import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 
 /**
- * Changes to users and their rights (see `change-users.ts`). If a change is interrupted between the event and the row, it has still
- * happened, except for a new password: the old password stays valid.
+ * Changes to users and their rights (see `change-users.ts`). A change that is interrupted after the event and before the row is
+ * still in effect. A new password is the exception: the old password stays valid.
  */
 
 type NewUser = {
@@ -81,8 +81,8 @@ export const changeRole = async (
 }
 
 /**
- * Sets a new password, which ends the user's sessions. If no password was `chosen`, a generated password is returned, and the user
- * must replace it. Tokens stay valid, because they are revoked separately. `mark` is the new password's mark, for a new session.
+ * Sets a new password and ends the user's sessions. If no password was `chosen`, returns a generated one, which the user must
+ * replace. Tokens stay valid, because they are revoked separately. `mark` is the new password's mark, for a new session.
  */
 export const changePassword = (
   parts: Parts,

@@ -5,8 +5,8 @@ import { type LoggedFactor, noOperators, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, userRow } from './users.ts'
 
 /**
- * The current state of a user, for processes that need it often. Each call reads the row, and the events added since the previous
- * call. Throws if the row or the events cannot be read, so that no user can do anything in the meantime.
+ * The current state of a user, for processes that need it often. Each call reads the user's row, and the events added since the
+ * previous call. Throws if the row or the events cannot be read.
  */
 export type UserDirectory = {
   standing(name: string): Promise<Standing>

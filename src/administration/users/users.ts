@@ -47,14 +47,14 @@ export type UserRow = {
   readonly role: UserRole
   readonly organization_id: string | null
   readonly disabled_at: Date | null
-  /** True if the system generated the password, and the user has not chosen one yet. */
+  /** True if the password was generated, and the user has not chosen a new one yet. */
   readonly password_given: boolean
 }
 
 export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
 
 /**
- * Creates a user's row, or sets a new password in an existing row, which ends the user's sessions. `given` means that the user must
+ * Creates a user's row, or sets a new password in an existing row and ends the user's sessions. `given` means that the user must
  * replace the password.
  */
 export const putUser = async (
@@ -108,14 +108,14 @@ export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promi
   return rows[0] ?? null
 }
 
-/** The current state of a user. `refused` says why the user may do nothing. */
+/** The current state of a user. `refused` is the reason why the user may not do anything. */
 export type Standing =
   | {
       readonly kind: 'acts'
       readonly user: string
       readonly role: UserRole
       readonly organizationId: string | null
-      /** True if the system generated the password, which then opens only the form that replaces it. */
+      /** True if the password was generated. With such a password, the user can only open the form that replaces it. */
       readonly passwordGiven: boolean
     }
   | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
@@ -153,10 +153,13 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 export const userNameMax = 123
 export const passwordMax = 1_024
 
-/** No password has this hash. Unknown users are checked against it, so that checking an unknown user takes the same time. */
+/**
+ * No password has this hash. The passwords of unknown users are compared with it, so that the answer takes the same time as for
+ * known users.
+ */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
-/** Makes the stored passwords invalid, which ends the sessions. Returns the names of the users that exist. */
+/** Makes the passwords of these users invalid, which ends their sessions. Returns the names of the users that exist. */
 export const removePasswords = async (
   pool: Pick<pg.Pool, 'query'>,
   users: readonly { readonly name: string; readonly createdAt: string }[],

@@ -25,7 +25,7 @@ const webhook = id(
   'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
 )
 
-/** The last field, because on the command line the id of a webhook or a message is enough. */
+/** This field comes last, because on the command line the id of a webhook or a message is enough. */
 const ofWebhook = organization({
   help: 'organization id; if given, webhooks of other organizations are refused',
 }).optional()

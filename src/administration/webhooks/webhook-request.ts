@@ -5,8 +5,8 @@ import type { Sending } from '../../webhooks/send.ts'
 import { InputFault } from '../input.ts'
 
 /**
- * How messages are sent, and which addresses are allowed: `operatorGuard` decides for the operator's webhooks, `guard` for all
- * other webhooks.
+ * How messages are sent, and to which addresses. `operatorGuard` decides for the operator's own webhooks, and `guard` for all other
+ * webhooks.
  */
 export type WebhookOutside = Sending['outside'] & {
   readonly guard: EgressGuard
@@ -18,7 +18,7 @@ const urlCharsMax = 2_048
 const hostCharsMax = 253
 const everyone: readonly WebhookEvent[] = ['checkpoint']
 
-/** Parses event names. Throws `InputFault`, also if an operator's own webhook would receive events of organizations. */
+/** Parses event names. Throws `InputFault` for an unknown name, or if the operator's own webhook would receive events of organizations. */
 export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
   const events = names.map((name) => {
     const read = webhookEvent.safeParse(name)
@@ -48,7 +48,7 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   const refuse = (why: string): never => {
     throw new InputFault('url', why)
   }
-  // The stored form is measured, because non-ASCII characters are longer in that form.
+  // The length is that of the stored form, in which non-ASCII characters are longer.
   if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
     return refuse(
       `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,

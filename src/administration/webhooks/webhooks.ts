@@ -34,7 +34,7 @@ export const createWebhook = async (
   const secret = secretText(randomBytes(secretBytes))
   const sealed = secrets.sealer(webhookSealPurpose).seal(secret, webhookId)
   await inTransaction(pool, async (client) => {
-    // Concurrent commands would not count each other's webhooks.
+    // Without the lock, two concurrent commands would not count each other's new webhooks.
     await client.query(`select pg_advisory_xact_lock(hashtext('webhooks of ' || $1))`, [organizationId ?? ''])
     const { rowCount } = await client.query(
       `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
@@ -46,7 +46,7 @@ export const createWebhook = async (
       throw new CommandRefused(
         `there are already ${webhooksMax} webhooks, the maximum: delete one that is not needed`,
       )
-    // Recorded before the row takes effect, so that no webhook is missing from the event log.
+    // Recorded before the row is committed, so that no webhook is missing from the event log.
     const data = {
       webhook_id: webhookId,
       organization_id: organizationId,
@@ -65,7 +65,8 @@ export const deleteWebhook = async (
 ): Promise<void> => {
   const { webhookId } = named
   const data = toldOf(await webhookOf(pool, named))
-  // The deletion is recorded first. If it then fails, the webhook is still in the list and can be deleted again.
+  // The deletion is recorded first. If deleting the row then fails, the webhook is still in the list, and the command can be
+  // repeated.
   await recordOperation(eventLog, { type: 'WebhookDeleted', data }, { actor })
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
@@ -83,7 +84,7 @@ export type WebhookRow = Receiver & {
   readonly failing_since: Date | null
   readonly disabled_at: Date | null
   readonly disabled_reason: string | null
-  /** Messages have been waiting since this time; null if the webhook is not paused. */
+  /** When the webhook was paused; null if it is not paused. */
   readonly paused_at: Date | null
   readonly dropped: string
 }
@@ -94,14 +95,14 @@ const columns =
 type ListedWebhook = WebhookRow & {
   readonly pending: number
   readonly dead: number
-  /** The last attempt of the newest message that was tried. */
+  /** The time of the last attempt to send the newest message that was tried. */
   readonly last_attempt_at: Date | null
   readonly last_result: string | null
 }
 
 /**
- * The webhooks of one organization, or of all, oldest first, with the numbers of waiting and failed messages and the result of the
- * newest message.
+ * The webhooks of one organization, or of all, oldest first, each with the numbers of waiting and failed messages and the result of
+ * the newest message.
  */
 export const listWebhooks = async (
   { pool }: Pick<Foundation, 'pool'>,
@@ -182,7 +183,7 @@ export const resendDelivery = async (
   { deliveryId, organizationId }: Pick<WebhookNamed, 'organizationId'> & { readonly deliveryId: string },
 ): Promise<{ webhookId: string }> => {
   const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
-  // A text that cannot be an id is not queried, because PostgreSQL refuses a text with U+0000.
+  // A text that cannot be an id is not sent to PostgreSQL, which refuses a text with U+0000.
   if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled
