@@ -17,8 +17,8 @@ type Log = Pick<EventLog, 'append' | 'read'>
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
- * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, because their writers already
- * know the last digest. Throws what `appendUntilKnown` throws, and `AppendConflict` if the stream does not end at
+ * Appends at exactly `expected`, and chains the events to the stream's last event. Ledgers do not use this function, because their
+ * writers already know the last digest. Throws the errors of `appendUntilKnown`, and `AppendConflict` if the stream does not end at
  * `expected`.
  */
 export const appendChained = async (
@@ -33,7 +33,7 @@ export const appendChained = async (
   const revision = last?.revision ?? -1
   if (revision === base)
     return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
-  // The same events may have been sent before, with another recording time. The recording time in the log then counts.
+  // The same events may already be in the log with another recording time, which is then kept.
   if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
     return { revision: base + events.length, repeated: true }
   throw new AppendConflict(stream, expected, revision)
@@ -45,7 +45,7 @@ export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEve
   return last ?? null
 }
 
-/** The events, chained to `last`. If `last` has no digest, the events start a new chain, and verification reports it. */
+/** Chains events to `last`. If `last` has no digest, the events start a new chain, and verification reports the missing digest. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

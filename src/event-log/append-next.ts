@@ -4,17 +4,17 @@ import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
 import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 
-/** Many can append at the same time, for example the refused sign-ins of a minute. After this time, a conflict is final. */
+/** How long an append is repeated after conflicts. Many processes can append to a stream at the same time, for example refused sign-ins. */
 const conflictsMaxMs = 10_000
-/** Pauses are random, so that those who were refused together do not try again together. */
+/** The pause after a conflict is random, so that appends that conflicted do not all try again at the same time. */
 const pauseMaxMs = 50
 
-/** So that one append without an answer does not delay all later ones. */
+/** How long an attempt waits for the attempt before it, so that an append without an answer does not delay all later ones. */
 const turnMaxMs = 1_000
 /** The last attempt in this process for each stream. */
 const lastAttempts = new Map<string, Promise<unknown>>()
 
-/** The attempts of one process wait for each other, in order of arrival. Otherwise most of them would conflict. */
+/** Runs the attempts of this process one after another, in order of arrival. Concurrent attempts would mostly conflict. */
 const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): Promise<Result> => {
   const before = lastAttempts.get(stream)
   const own = within(before ?? Promise.resolve(), { waitMs: turnMaxMs }, () => undefined).then(attempt)
@@ -28,8 +28,8 @@ const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): P
 }
 
 /**
- * Repeats an append to a stream that is decided again after each conflict. Throws `AppendConflict` after several seconds
- * of conflicts.
+ * Repeats an append after each conflict. Each attempt reads the stream again. Throws `AppendConflict` after several seconds of
+ * conflicts.
  */
 export const repeatConflicts = async <Result>(
   stream: string,
@@ -47,11 +47,10 @@ export const repeatConflicts = async <Result>(
 }
 
 /**
- * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on
- * the revision, so that repeated events are recognized. Not for ledgers, where earlier events decide whether a command
- * may be appended.
+ * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the revision,
+ * so that repeated events are recognized. Ledgers do not use this function, because their commands depend on earlier events.
  *
- * Throws what `appendUntilKnown` and `repeatConflicts` throw.
+ * Throws the errors of `appendUntilKnown` and `repeatConflicts`.
  */
 export const appendNext = (
   eventLog: Pick<EventLog, 'append' | 'read'>,

@@ -22,11 +22,10 @@ export type AppendPatience = {
 export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs: 0, pauseMs: 50 }
 
 /**
- * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule
- * 3). Once the outcome was unknown, only success or a conflict makes it known. If the second copy is refused, the first
- * may still be in the log, and even a rewritten log can contain it if a standby took over.
+ * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule 3). After an
+ * unknown outcome, only success or a conflict is certain: if a repeated append is refused, the first one may still be in the log.
  *
- * Throws what `EventLog.append` throws, but `UnknownOutcome` only after `unknownMs`.
+ * Throws the errors of `EventLog.append`; `UnknownOutcome` only after `unknownMs`.
  */
 export const appendUntilKnown = async (
   eventLog: Pick<EventLog, 'append'>,

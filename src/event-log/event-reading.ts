@@ -5,7 +5,7 @@ import { upcast } from '../events/upcast.ts'
 import type { RecordedEvent } from './port.ts'
 import { faultOf, hasEnvelope } from './stored-event.ts'
 
-/** A readable form of an event's bytes, for any bytes that the log contains. Never fails. Pure. */
+/** Turns the bytes of any event in the log into a readable form. Never fails. Pure. */
 
 type Known = {
   readonly kind: 'known'

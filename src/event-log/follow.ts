@@ -12,11 +12,11 @@ import {
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
-  /** Resolves when everything that was in the log at the start has been applied. Rejects with the final failure. */
+  /** Resolves when everything that was in the log at the start has been applied. Rejects if following ends with a final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows.
-   * Returns to null when a new subscription delivers events. A final failure stays.
+   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows. It becomes null
+   * again when a new subscription delivers events, unless the failure is final.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -35,16 +35,16 @@ type Model = {
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
-/** Models share one subscription to a log, because separate subscriptions would each search it for a few events. */
+/** All models share one subscription to a log, because each separate subscription would search the whole log for a few events. */
 const followers = new WeakMap<EventLog, Follower>()
 
 /**
- * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. `unreadable` is
- * called for an event that cannot be read or applied. Afterwards, the model must refuse everything that the event may
- * concern, because the event may revoke someone's access.
+ * Applies every event of the log to a read model in memory, in order and once, until stopped. `unreadable` is called for an event
+ * that cannot be read or applied. From then on, the model must refuse everything that the event may be about, because the event may
+ * revoke access.
  *
- * If a subscription ends because the log is unavailable, a new one starts after the last position applied. Any other
- * end is final, because continuing could skip events if this is another log.
+ * If a subscription ends because the log is unavailable, a new one starts after the last position applied. Any other error is
+ * final: it may mean that this is another log, and continuing could skip events.
  */
 export const follow = ({
   eventLog,
@@ -55,7 +55,7 @@ export const follow = ({
   readonly after: Position
 }): Following => {
   const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
-  // The log can fail before anyone awaits this promise.
+  // The log can fail before anyone awaits this promise, which must not become an unhandled rejection.
   model.caughtUp.promise.catch(() => undefined)
   const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
   followers.set(eventLog, follower)
@@ -94,7 +94,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
       failures = 0
       following.works()
     }
-    // A model joined, the last one left, or the log was closed.
+    // The subscription must not end without an abort, which happens when a model joins or the last model leaves.
     if (!signal.aborted) throw new Error('the event log ended the subscription')
   }
 

@@ -14,15 +14,15 @@ import type { NewEvent } from './port.ts'
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
-/** JSON strings contain no unescaped quote, so this text is always the member and never part of a string. */
+/** In JSON, quotes within a string are escaped, so this text is always the member and never a part of a string. */
 const recordedMember = ',"recorded_at":"'
 const instantLength = 24
 
 type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
 /**
- * Completes an event whose `metadata` is a non-empty JSON object on one line, without a digest. `recordedAt` is in ISO
- * 8601, and not before the time of the previous event.
+ * Completes an event whose `metadata` is a non-empty JSON object on one line, without a digest. `recordedAt` is in ISO 8601, and
+ * must not be before the recording time of the previous event.
  */
 export const chain = (
   event: NewEvent,

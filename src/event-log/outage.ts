@@ -1,9 +1,9 @@
 /**
- * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end. If
- * every failure were logged, the cause would be hard to find.
+ * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end. If every
+ * failure were logged, the first one would be hard to find.
  */
 export type Outage = {
-  /** Reports a failure. After a minute without failures, the next one begins a new outage, even if `works` was not called. */
+  /** Reports a failure. After a minute without failures, the next failure begins a new outage, even if `works` was not called. */
   failed(error: unknown): void
   /** Reports a success. Cheap if there was no failure before. */
   works(): void
@@ -15,7 +15,7 @@ export type OutageLogger = Readonly<
 >
 
 const repeatMs = 60_000
-/** An outage that starts and ends repeatedly is logged at most this often per minute. */
+/** The most outages per minute that are logged, if an operation fails and works in turn. */
 const beginningsMax = 5
 
 export const createOutage = ({

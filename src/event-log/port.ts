@@ -13,7 +13,7 @@ export const logStart: Position = 0n
 
 /** An event for the log. `data` and `metadata` are JSON, and their bytes never change. */
 export type NewEvent = {
-  /** A UUID that is unique within its stream. Deterministic, so that a repeated append is recognized. */
+  /** A UUID that is unique within its stream. The id is deterministic, so that a repeated append is recognized. */
   readonly id: string
   readonly type: string
   readonly data: string
@@ -26,17 +26,17 @@ export type RecordedEvent = NewEvent & {
   /** Counted from 0 within the stream, without gaps. */
   readonly revision: number
   /**
-   * The time in milliseconds that the writer recorded, which the digest covers. For events without it, the time of the
-   * log's own clock, which no digest covers.
+   * The recording time in milliseconds, by the writer's clock, which the digest covers. If the writer recorded no time, the time by
+   * the log's own clock, which no digest covers.
    */
   readonly recordedAtMs: number
 }
 
-/** An event by which a reader recognizes the log that it has read. */
+/** The last event that a reader has read. If the log still contains this event, it is the same log. */
 export type LogPlace = {
   readonly position: Position
   readonly eventId: string
-  /** The base64url SHA-256 of the whole event. The id is not enough, because an event with other bytes can have the same id. */
+  /** The base64url SHA-256 of the whole event. The id is not enough, because a different event can have the same id. */
   readonly digest: string
 }
 
@@ -73,30 +73,30 @@ export type SubscribeOptions = {
 }
 
 /**
- * What a subscription yields. `events`: a batch in log order, without gaps or duplicates, never empty. `caught-up`:
- * once, when all events from before the subscription are delivered. `idle`: no matching event lies between the last
- * event and `position`.
+ * What a subscription yields. `events` is a batch in log order, without gaps or duplicates, and never empty. `caught-up` is yielded
+ * once, when all events that were in the log before the subscription have been delivered. `idle` means that there is no matching
+ * event between the last delivered event and `position`.
  */
 export type SubscriptionItem =
   | { readonly kind: 'events'; readonly events: readonly RecordedEvent[]; readonly position: Position }
   | { readonly kind: 'caught-up'; readonly position: Position }
   | { readonly kind: 'idle'; readonly position: Position }
 
-/** `repeated`: whether the ids were already in the log; undefined if the engine does not report it. */
+/** `repeated`: whether the events were already in the log; undefined if the engine does not report this. */
 export type Appended = { readonly revision: number; readonly repeated?: boolean }
 
 export type LookedBack = {
   readonly events: readonly RecordedEvent[]
   /** The events in this range that cannot be opened. */
   readonly unreadable: readonly EventsUnreadable[]
-  /** Events before this position were not read. Null: everything was read. */
+  /** Events before this position were not read; null if everything was read. */
   readonly next: Position | null
 }
 
 export type EventLog = {
   /**
-   * Appends atomically at exactly `expected` + 1, and settles within the adapter's append deadline. Repeating the same
-   * ids at the same revision succeeds without writing again, forever.
+   * Appends atomically at exactly `expected` + 1, and settles within the adapter's append deadline. An append that is repeated with
+   * the same ids at the same revision succeeds without writing again, however late it is.
    *
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (repeat the identical append to find out), `Unavailable`
    * (nothing was written), `LogRewritten` if the engine can detect it before it writes, and TypeError for invalid
@@ -108,7 +108,7 @@ export type EventLog = {
    * `EventsUnreadable`, and `TooLarge` if a page exceeds `readBytesMax`.
    */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
-  /** Catches up, then follows until the signal aborts. Reconnects by itself, and throws only final errors such as `LogRewritten`. */
+  /** Catches up, then follows until the signal aborts. Reconnects after failures, and throws only final errors such as `LogRewritten`. */
   subscribe(options: SubscribeOptions): AsyncIterable<SubscriptionItem>
   /** The position of the last event; `logStart` for an empty log. */
   head(): Promise<Position>
@@ -119,7 +119,7 @@ export type EventLog = {
    * that cannot be opened are reported and skipped. Returns nothing for a position where there was never an event.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
-  /** The stream's last revision in the engine's own records, not derived from its events; null for an unknown stream. */
+  /** The stream's last revision according to the engine's own records, not its events; null if the stream does not exist. */
   lastRevision(stream: string): Promise<number | null>
   /** The names of the streams that start with the prefix, in no order. */
   streams(prefix: string): Promise<string[]>
@@ -148,14 +148,14 @@ export class StreamMissing extends Error {
   override name = 'StreamMissing'
 }
 
-/** The log has lost events that were read earlier, because it was restored from an older copy or is another log. Final. */
+/** The log has lost events that were read earlier, because it was restored from an older copy or is another log. This error is final. */
 export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }
 
 /**
- * Events cannot be opened, because a page is damaged or other bytes were put in their place. Final for readers of these
- * events, but the events before and after can be read.
+ * Events cannot be opened, because a page is damaged or the bytes were replaced. Reading these events again does not help, but the
+ * events before and after them can be read.
  */
 export class EventsUnreadable extends Error {
   override name = 'EventsUnreadable'
@@ -182,7 +182,7 @@ export class EventsUnreadable extends Error {
   }
 }
 
-/** Whether the log still contains an event that a reader has received. Throws what `at` throws. */
+/** Whether the log still contains an event that a reader has received. Throws the errors of `at`. */
 export const stillHolds = async (eventLog: Pick<EventLog, 'at'>, place: LogPlace): Promise<boolean> => {
   const standing = await eventLog.at(place.position)
   return standing !== null && placeOf(standing).digest === place.digest
@@ -200,7 +200,7 @@ export class Unavailable extends Error {
 
 export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
-/** The limit for data and metadata of one read. A page of a thousand events needs a hundredth of it, so a higher limit would only waste memory. */
+/** The limit for data and metadata of one read. A page of a thousand events needs a hundredth of this, so the limit need not be higher. */
 export const readBytesMax = 64 * 1024 * 1024
 
 /** Whether a stream of this service can have this name. */
@@ -214,8 +214,8 @@ const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
- * Refuses invalid appends before an adapter contacts its engine: no events, invalid stream names or ids, repeated ids,
- * and sizes that not all engines accept.
+ * Throws for an invalid append, before an adapter contacts its engine: an append without events, with an invalid stream name or id,
+ * with repeated ids, or with a size that not all engines accept.
  */
 export const checkAppend = (
   stream: string,
@@ -242,7 +242,7 @@ export const checkAppend = (
     length += event.data.length + event.metadata.length
   }
   if (ids.size !== events.length) throw new TypeError(`an append to ${stream} contains an event id twice`)
-  // The exact number of bytes matters only near the limit, and most appends are far below it.
+  // The exact number of bytes is counted only near the limit. Most appends are far below the limit.
   if (length * 3 > appendBytesMax && appendBytes(events) > appendBytesMax)
     throw new TooLarge(`an append of ${appendBytes(events)} bytes to ${stream}; at most ${appendBytesMax}`)
 }
@@ -255,7 +255,7 @@ const appendBytes = (events: readonly NewEvent[]): number =>
  * symbols. Members that are undefined are left out.
  */
 export const eventJson = (value: unknown): string => {
-  // Walking the value first is several times faster than a replacer of JSON.stringify.
+  // Checking the value first is several times faster than a replacer of JSON.stringify.
   refuseUnfaithful('', value)
   if (value === undefined) throw new TypeError('event data is undefined, which JSON cannot represent')
   return JSON.stringify(value)

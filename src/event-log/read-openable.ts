@@ -3,7 +3,7 @@ import { readIfAny } from './read-stream.ts'
 
 type Openable = {
   readonly events: readonly RecordedEvent[]
-  /** Why the next event cannot be opened. Null: it can be opened, or there is none. */
+  /** Why the event after this page cannot be opened; null if it can be opened or does not exist. */
   readonly unreadable: EventsUnreadable | null
 }
 
@@ -23,7 +23,7 @@ export const readOpenable = async (
   }
 }
 
-/** If the log is wrong about which events cannot be opened, the events before them may be damaged too. */
+/** If the log reports the wrong events as damaged, earlier events may be damaged, too. */
 const nothingOpens = (error: unknown): readonly RecordedEvent[] => {
   if (error instanceof EventsUnreadable) return []
   throw error

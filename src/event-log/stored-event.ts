@@ -6,7 +6,7 @@ import { textFault } from '../events/text.ts'
 import { UnknownEventType, upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
-/** The namespace of all ids that this service derives, followed by space for a name. Hashing copies the buffer, so it can be reused. */
+/** The namespace of all derived ids, followed by space for a name. The buffer can be reused, because hashing copies it. */
 const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
@@ -16,7 +16,7 @@ const nameBytesMax = scratch.length - namespaceBytes
  * RangeError for names beyond 1,008 bytes.
  */
 export const uuidV5 = (name: string): string => {
-  // A character has at most three bytes in UTF-8 here, so only long names need to be counted.
+  // One UTF-16 code unit has at most three bytes in UTF-8, so the bytes of a short name need not be counted.
   if (name.length * 3 > nameBytesMax && Buffer.byteLength(name) > nameBytesMax)
     throw new RangeError(`a name of ${Buffer.byteLength(name)} bytes; at most ${nameBytesMax}`)
   const end = namespaceBytes + scratch.write(name, namespaceBytes)
@@ -25,7 +25,10 @@ export const uuidV5 = (name: string): string => {
   return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-5${digest.slice(13, 16)}-${variant}${digest.slice(17, 20)}-${digest.slice(20, 32)}`
 }
 
-/** The id of the nth event of a call or command: organization, Idempotency-Key or request id, index (ledger protocol rule 1). */
+/**
+ * The id of the nth event of a call or command, derived from the organization, the Idempotency-Key or request id, and the index
+ * (ledger protocol rule 1).
+ */
 export const eventIdOf = (scope: string, key: string, index: number): string =>
   uuidV5(`${scope}/${key}/${index}`)
 
@@ -50,7 +53,7 @@ export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   }
 }
 
-/** Whether an event has the envelope of this service's events, from any release. */
+/** Whether an event has the envelope that all releases of this service write. */
 export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): boolean => {
   try {
     const envelope: unknown = JSON.parse(metadata)
@@ -91,14 +94,14 @@ export class EventDataError extends Error {
  * that events cannot contain.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
-  // Our own code records calls from parts that have their own limits, and checking these events would cost more than
-  // serialising them. All other events can contain text that a person typed, and events are never deleted.
+  // These two types consist of parts with limits of their own, and checking them would take longer than serialising them. Other
+  // events can contain text that a person typed.
   if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
   return {
     id: envelope.id,
     type: event.type,
-    // The types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite numbers would
-    // become null, so only a text with null needs the full check, which costs more than the serialising.
+    // The full check takes longer than serialising, so only texts with a null get it: TypeScript types exclude values that JSON
+    // would drop, JSON.stringify throws for BigInt, and only NaN and infinite numbers would become null.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),
   }
@@ -111,7 +114,7 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
-  // Signed notes contain line breaks, and people do not type them.
+  // These events contain signed notes, which have line breaks and are not typed by people.
   if (type === 'LogCheckpointed' || type === 'LogTreeBegun') return
   const fault = textFaultIn(data, '')
   if (fault !== null) throw new EventDataError(fault)
@@ -135,7 +138,7 @@ const textFaultIn = (value: unknown, member: string): string | null => {
 }
 
 /**
- * The first fault that a schema found, as a sentence with the member and the allowed values: `reason: at most 200
+ * The first fault that a schema found, as a sentence with the member and the allowed values, such as `reason: at most 200
  * characters; it has 201`.
  */
 export const faultOf = ({ issues }: z.ZodError, data: unknown): string => {
@@ -188,7 +191,10 @@ const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
 
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 
-/** Joined by hand, in the order of `EventMetadata`, because this runs for every event and is twice as fast as an object. */
+/**
+ * The metadata as JSON, with the members in the order of `EventMetadata`. This runs for every event, and joining the text is twice
+ * as fast as JSON.stringify.
+ */
 const metadataJson = (
   schemaVersion: number,
   { requestId, causationId, repeats, traceId, actor, effectiveAt }: NewEnvelope,

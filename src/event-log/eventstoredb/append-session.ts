@@ -6,11 +6,11 @@ import type { AppendCall, Connection } from './client.ts'
 import { appendReply, appendRequest } from './messages.ts'
 
 /**
- * One call to the server for many concurrent appends, on its own connection. If a reply does not arrive in time, the
- * call and the connection are dropped, and the outcome of all pending appends is unknown.
+ * One gRPC call that sends many concurrent appends to the server, on its own connection. If a reply does not arrive in time, the
+ * call and its connection are closed, and the outcome of all pending appends is unknown.
  */
 
-/** The gRPC codes of a call that the server refused before reading it: unimplemented, denied, unauthenticated. */
+/** The gRPC codes with which a server refuses a call before it reads the call: unimplemented, permission denied, unauthenticated. */
 const callRefused = new Set([12, 7, 16])
 
 export type AppendSessionOptions = {
@@ -41,7 +41,7 @@ export type AppendSession = {
   ended: boolean
 }
 
-/** Connects and opens the call. Throws what `connect` throws. */
+/** Connects and opens the call. Throws the errors of `connect`. */
 export const openAppendSession = async (options: AppendSessionOptions): Promise<AppendSession> => {
   const connection = await options.connect()
   const call = connection.batchAppend()
@@ -62,7 +62,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     try {
       settle(session, response)
     } catch (error) {
-      // A reply that cannot be read counts as no reply. An error thrown here would end the process.
+      // A reply that cannot be read ends the session. An error thrown here would end the process.
       endSession(session, new Error('the server sent an answer that cannot be read', { cause: error }))
     }
   })
@@ -71,12 +71,12 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     const refused = !session.answered && typeof code === 'number' && callRefused.has(code)
     endSession(session, error, refused ? 'refused' : 'unknown')
   })
-  // Even a clean end is a failure if appends are waiting for a reply.
+  // Even if the server ends the call without an error, waiting appends have failed.
   call.on('end', () => endSession(session, new Error('the server ended the call')))
   return session
 }
 
-/** Settles with the reply to an append, or with the end of the session. */
+/** Sends an append. Settles when the server replies or the session ends. */
 export const sendAppend = (
   session: AppendSession,
   { stream, expected, events }: { stream: string; expected: ExpectedRevision; events: readonly NewEvent[] },
@@ -93,7 +93,10 @@ export const sendAppend = (
     }
   })
 
-/** Drops the connection. The outcome of pending appends is unknown, or `Unavailable` if the server refused the call without reading it. */
+/**
+ * Closes the connection. Pending appends reject with `UnknownOutcome`, or with `Unavailable` if the server refused the call before
+ * reading it.
+ */
 export const endSession = (
   session: AppendSession,
   why: Error,
@@ -140,7 +143,7 @@ const rejectConflict = (
 ): void => {
   lastRevision(stream).then(
     (actual) => reject(new AppendConflict(stream, expected, actual)),
-    // The append was not written. A conflict would have to name the stream's revision, which is unknown.
+    // The append was not written. An `AppendConflict` is not possible, because the stream's revision is unknown.
     (error: unknown) => reject(new Unavailable(`${stream} is not at revision ${expected}`, { cause: error })),
   )
 }

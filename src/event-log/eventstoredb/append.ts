@@ -31,7 +31,7 @@ export const createAppender = (options: AppendSessionOptions): Appender => {
   let bytesUnderWay = 0
   let whenQuiet: (() => void) | undefined
 
-  /** Opens a session, which all waiting appends share. */
+  /** Opens a session. All waiting appends share this session. */
   const open = (): Promise<AppendSession> => {
     opening ??= openAppendSession(options)
       .then((made) => {

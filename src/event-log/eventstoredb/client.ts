@@ -28,11 +28,11 @@ export type ReadCall = ClientReadableStream<ReadResp>
 export type Connection = {
   batchAppend(): AppendCall
   read(request: ReadReq): ReadCall
-  /** Cancels every call and releases the sockets, which close within seconds. */
+  /** Cancels every call and releases the sockets, which then close within seconds. */
   close(): void
 }
 
-/** The package declares these members as private or protected, so its version is pinned. */
+/** Members that the package declares as private or protected. They can change in any release, so the package's version is pinned. */
 type Internals = {
   readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
@@ -50,12 +50,15 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
 
 const messagesAheadMax = 4
 
-/** The connection states of @grpc/grpc-js. Only the client package depends on it, so they cannot be imported. */
+/** The connection states of @grpc/grpc-js. They cannot be imported, because @grpc/grpc-js is a dependency of the client package only. */
 const ready = 2
 const transientFailure = 3
 const shutdown = 4
 
-/** All known options of a connection string. For an unknown option, the client prints the whole string, including the password. */
+/**
+ * All known options of a connection string. The client reports an unknown option by printing the whole connection string, including
+ * the password.
+ */
 const knownOptions = new Set([
   'usercertfile',
   'userkeyfile',
@@ -71,7 +74,7 @@ const knownOptions = new Set([
   'keepalivetimeout',
 ])
 
-/** The connection string without its user and password. Only this form may be logged or thrown. */
+/** The connection string without its user and password. Logs and errors contain only this form. */
 export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*:\/\/).*@/, '$1***@')
 
 /** Throws an Error that describes what is wrong with a connection string, without any of its secrets. */
@@ -84,7 +87,7 @@ export const checkUrl = (url: string): void => {
   for (const option of options === '' ? [] : options.split('&')) {
     const [name = '', value = ''] = option.split('=', 2)
     const flat = name.toLowerCase().replace(/[_-]/g, '')
-    // An @ after a question mark can belong to a password that was not encoded.
+    // If there is an @ after the question mark, this text may be part of a password that was not encoded.
     const shown = options.includes('@') ? '' : `: ${name}`
     if (!knownOptions.has(flat))
       throw new Error(
@@ -104,18 +107,18 @@ export const dropsCredentials = (url: string): boolean =>
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000
-/** About 23 days. It replaces "never", because all connections with "never" would share one socket. */
+/** About 23 days. Used instead of "never", because all connections with "never" would share one socket. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
- * How long one of several hosts may take to name the leader. The client's default of five seconds is all the time for
- * connecting. A single host that does not answer would use it up.
+ * How long each of several hosts may take to name the leader. With the client's default of five seconds, a single host that does
+ * not answer would use up the whole time for connecting.
  */
 const gossipTimeoutSeconds = 1
 const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
- * Makes the options of every connection unique. Connections with equal options share one socket in the process. A new
- * client could get a broken socket, and a subscription that is not read could block appends.
+ * Makes the options of every connection unique. Connections of a process with equal options share one socket. A new client could
+ * then get a broken socket, and a subscription that is not read could block appends.
  */
 const unshared = (url: string, role: string): string => {
   const serial = connections++ % 100_000
@@ -142,9 +145,8 @@ const lookupWaitMs = 500
 const lookups = new Map<string, Promise<boolean>>()
 
 /**
- * Whether a host name resolves within half a second; an address always does. A name is looked up only once at a time.
- * Without an answer, a lookup blocks one of Node's four threads for ten seconds, so the name of a removed node could
- * otherwise block all four.
+ * Whether a host name resolves within half a second; true for an address. Each name has at most one lookup at a time: a lookup
+ * without an answer blocks one of Node's four threads for ten seconds, so several lookups of a removed node could block all four.
  */
 export const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
@@ -161,8 +163,8 @@ export const resolves = async (host: string): Promise<boolean> => {
 }
 
 /**
- * The connection string without hosts whose names do not resolve now; unchanged if none resolves. A single remaining
- * host is listed twice, because it may be a follower, and the client looks for the leader only among several hosts.
+ * The connection string without the hosts whose names do not resolve now; unchanged if no name resolves. A single remaining host is
+ * listed twice, because it may be a follower, and the client looks for the leader only among several hosts.
  */
 export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
@@ -180,7 +182,7 @@ const create = (url: string, role: string): EventStoreDBClient => {
   try {
     return EventStoreDBClient.connectionString(unshared(url, role))
   } catch {
-    // The client's own error quotes the whole string.
+    // The client's own error is not used, because it quotes the whole connection string.
     throw new Error(
       `the event store's connection string ${redactedUrl(url)} cannot be used: check its host, port and options`,
     )
@@ -200,7 +202,7 @@ export const connect = async (options: ConnectOptions): Promise<Connection> => {
   return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
 }
 
-/** Like `connect`, but for one of the server's services. */
+/** Like `connect`, but returns a stub for one of the server's services. */
 export const connectTo = async <Stub extends Client>(
   service: StubOf<Stub>,
   { url, role, timeoutMs, signal }: ConnectOptions,
@@ -231,7 +233,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   const calls = new Set<{ cancel(): void }>()
   const keep = <Call extends AppendCall | ReadCall>(call: Call): Call => {
     calls.add(call)
-    // A cancelled call emits one more error, so it needs a listener.
+    // A cancelled call emits one more error, which must have a listener.
     call.on('error', () => undefined)
     call.on('status', () => calls.delete(call))
     return call
@@ -240,7 +242,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
     batchAppend: () => keep(stub.batchAppend(...callOptions())),
     read: (request) => {
       const call = keep(stub.read(request, ...callOptions()))
-      // By default, 16 messages of up to a megabyte would be buffered. The constructor has no option for this.
+      // By default, the call would buffer 16 messages of up to a megabyte. The constructor has no option for this.
       Reflect.set(Reflect.get(call, '_readableState'), 'highWaterMark', messagesAheadMax)
       return call
     },
@@ -260,7 +262,7 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
       else if (state === transientFailure || state === shutdown)
         reject(new Error('connection refused or reset'))
       else {
-        // gRPC deadlines are points in time, not durations.
+        // A gRPC deadline is a point in time, not a duration.
         const grpcDeadlineMs = Date.now() + Math.max(0, deadline - performance.now())
         channel.watchConnectivityState(state, grpcDeadlineMs, (error) => (error ? reject(error) : look()))
       }

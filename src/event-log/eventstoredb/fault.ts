@@ -5,9 +5,8 @@ import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseCo
 import { redactedUrl, resolves } from './client.ts'
 
 /**
- * Explains in one sentence why EventStoreDB cannot be used, and what to do. gRPC reports "unavailable" both for an
- * untrusted certificate and for a server that is down, and leaves out the reason. So the hosts are contacted again
- * without gRPC.
+ * Explains in one sentence why EventStoreDB cannot be used, and what to do. gRPC reports "unavailable" without a reason, both for
+ * an untrusted certificate and for a server that is down. To find the reason, the hosts are contacted again without gRPC.
  */
 
 const probeMs = 3_000
@@ -70,7 +69,7 @@ const unreachable = async (url: string): Promise<string | null> => {
         return 'uses TLS, but the connection string contains tls=false. Remove that, and name the CA of the server: tlsCAFile=/path/ca.crt'
       return null
     }
-    // This host was reached, so its answer explains more than a failure to reach another host.
+    // This host was reached, so its answer is more useful than the failure to reach another host.
     if (!dialled.away) return dialled.why
     failures.push(`${address}:${port} ${dialled.why}`)
   }
@@ -85,7 +84,10 @@ type Dial = {
   readonly anyCertificate?: boolean
 }
 
-/** Resolves with null if a connection succeeds, including a TLS handshake if one is expected. `away`: there was no connection at all. */
+/**
+ * Contacts a host. Resolves with null if the connection and, with `tls`, the TLS handshake succeed. `away`: not even a connection
+ * was possible.
+ */
 const dial = ({
   host,
   port,

@@ -24,17 +24,17 @@ import { followAll } from './subscription.ts'
 export { redactedUrl }
 
 /**
- * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees
- * that repeating an append with the same ids at an exact revision succeeds forever.
+ * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees that an
+ * append at an exact revision can be repeated with the same ids at any later time, and succeeds without writing again.
  *
- * Appends, reads and each subscription have their own connection. A subscriber that does not read would block other
- * calls on its connection, and dropping a connection fails all calls on it. All calls go to the leader, so that
- * appended events can be read. The user of the connection string must be allowed to read `$all` and to write streams.
+ * Appends, reads and each subscription have their own connection, because a subscriber that does not read blocks other calls on its
+ * connection, and closing a connection fails all calls on it. All calls go to the leader, so that appended events can be read
+ * immediately. The user of the connection string must be allowed to read `$all` and to write streams.
  */
 
 export type EventStoreDbLimits = {
   readonly connectTimeoutMs: number
-  /** By default, the server abandons a write after two seconds. This deadline leaves it time to report the failure. */
+  /** By default, the server abandons a write after two seconds. With this deadline, the server still has time to report the failure. */
   readonly appendDeadlineMs: number
   readonly readSilenceMs: number
   /** A subscription is checked after this long without an event. */
@@ -51,7 +51,7 @@ const eventStoreDbLimits: EventStoreDbLimits = {
 type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`) with the hosts, TLS files and credentials. */
   readonly url: string
-  /** The prefix of stream names on a server that other software uses too. This log contains only streams with the prefix. */
+  /** The prefix of stream names on a server that other software uses too. The log contains only streams with this prefix. */
   readonly prefix?: string | undefined
   readonly logger: Logger
   readonly limits?: Partial<EventStoreDbLimits>
@@ -73,14 +73,14 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
   return {
     ...log,
     append: (stream, expected, events) => {
-      // Checked without the prefix, which can contain characters that stream names must not contain.
+      // The name is checked without the prefix, because the prefix can contain characters that stream names must not contain.
       checkAppend(stream, expected, events)
       return log.append(stream, expected, events)
     },
   }
 }
 
-/** The log with the stream names of the server. */
+/** The log, with stream names as on the server. */
 const openServerLog = (
   { url, logger, limits: own }: Omit<EventStoreDbOptions, 'prefix'>,
   ofOwn: { readonly headOf: typeof readHead; readonly prefix: string | undefined },
@@ -102,7 +102,7 @@ const openServerLog = (
     logger,
   })
 
-  /** Logged once for all subscriptions, because they are lost together. */
+  /** All subscriptions report to one `Outage`, because they are usually lost at the same time. */
   const lost = createOutage({ logger, what: 'event log: a subscription' })
   const subscribe: EventLog['subscribe'] = (options) => {
     const signal = AbortSignal.any([options.signal, closing.signal])
@@ -135,7 +135,7 @@ const openServerLog = (
   }
 }
 
-/** The server lists streams only through its own projections, so the names are collected from the whole log. */
+/** The server can list streams only with its own projections, so the names are collected from the whole log. */
 const streamsOf = async (
   subscribe: EventLog['subscribe'],
   prefix: string,
@@ -150,8 +150,8 @@ const streamsOf = async (
 }
 
 /**
- * The part of a server's log whose stream names start with a prefix, as a log of its own. In this log, the names have
- * no prefix, because digests cover stream names.
+ * A log that consists of the streams of a server's log whose names start with a prefix. In this log, the names have no prefix,
+ * because digests cover stream names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

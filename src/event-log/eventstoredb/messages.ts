@@ -27,7 +27,7 @@ import {
 
 const jsonContent = 'application/json'
 const ticksPerMillisecond = 10_000n
-/** −1 as the server writes it in an unsigned number. It means "no revision" or "no position". */
+/** The server writes −1 as this unsigned number. It means "no revision" or "no position". */
 const unsignedMinusOne = '18446744073709551615'
 /** A filtered subscription reports its progress after this many events. */
 export const searchWindow = 512
@@ -41,8 +41,8 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append in one message. The message has no deadline, because the server would compare it with its own clock, which
- * may be wrong. The server's own write timeout applies.
+ * One append in one message. The message has no deadline, because the server would compare a deadline with its own clock, which may
+ * be wrong. The server uses its own write timeout instead.
  */
 export const appendRequest = (
   correlationId: string,
@@ -108,15 +108,15 @@ const refusal = (type: string, said: string): Error => {
   switch (type) {
     case 'event_store.client.MaximumAppendSizeExceeded':
       return new TooLarge(said)
-    // "Not handled": the server is starting, busy or not the leader, and did not read the append.
+    // "Not handled" means that the server is starting, busy or not the leader, and did not read the append.
     case 'google.protobuf.Empty':
-    // `checkAppend` has already refused invalid appends. The refusal concerns only this copy: an earlier copy may have
-    // been written.
+    // `checkAppend` has already refused invalid appends. The server refused this attempt, but an earlier attempt may have been
+    // written.
     case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':
       return new Unavailable(said)
-    // A timeout in the server, an internal error, or an answer of a later version: the append may have been written.
+    // A timeout in the server, an internal error, or an answer of a later version. The append may have been written.
     default:
       return new UnknownOutcome(said)
   }
@@ -220,7 +220,7 @@ export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => 
   }
 }
 
-/** Unlike TextDecoder, this keeps a byte order mark. */
+/** Decodes UTF-8. Unlike TextDecoder, this function keeps a byte order mark. */
 const text = (bytes: Uint8Array): string =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
 

@@ -1,7 +1,10 @@
 /** A signal that new events may have arrived. Anyone can give it at any time; only one caller waits for it. */
 export type Notice = {
   give(): void
-  /** Resolves with whether the signal was given since the last wait. Resolves immediately on abort, and after `ms` at the latest. */
+  /**
+   * Resolves when the signal is given, immediately on abort, and after `ms` at the latest. The result is true if the signal was
+   * given since the last wait.
+   */
   wait(ms: number): Promise<boolean>
 }
 

@@ -13,8 +13,8 @@ import { checkUrl, connect, connectTo } from './client.ts'
 import { readEvents, readHead } from './read.ts'
 
 /**
- * Creates the service's user and grants it the rights to read all events and to read and write streams, but not to
- * delete streams or change their settings. An administrator does this once, and again to change the password.
+ * Creates the service's user and grants it the rights to read all events and to read and write streams, but not to delete streams
+ * or change their settings. An administrator runs this once, and again to change the password.
  */
 
 const timeoutMs = 10_000
@@ -28,7 +28,7 @@ type Preparation = {
   readonly adminUrl: string
   readonly user: string
   readonly password: string
-  /** Other software uses this server too, so rights that everyone has must remain for everyone. */
+  /** Whether other software uses this server. If so, rights that everyone has are not restricted. */
   readonly shared: boolean
   readonly logger: Logger
 }
@@ -53,7 +53,7 @@ export const prepareEventStoreDb = async (preparation: Preparation): Promise<Pre
   return { created, ...changed }
 }
 
-/** The connection string for the same server with another user. */
+/** The connection string `url` with another user and password. */
 export const urlFor = (url: string, user: string, password: string): string =>
   url.trim().replace(/^([^:/]+:\/\/)(.*@)?/, `$1${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
 
@@ -155,9 +155,9 @@ const giveRights = async ({
 }
 
 /**
- * The current `$settings` with the user added. Named users keep their rights. A right that names no user belongs to
- * everyone. On a server that is not shared, such rights are restricted to the user, and deleting streams to
- * administrators.
+ * Adds the user to the current `$settings`. Users who are named there keep their rights. A right that names no user belongs to
+ * everyone. On a server that is not shared, a right that belongs to everyone is restricted to the new user; deleting streams is
+ * restricted to administrators.
  */
 export const settingsFor = (
   before: Settings,

@@ -11,9 +11,9 @@ import {
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
-/** Every read in this file settles, at the latest when the server has sent nothing for `silenceMs`. */
+/** Every read in this file ends, at the latest when the server has sent nothing for `silenceMs`. */
 
-/** Passes response after response to `take` until it has enough or the server has no more. */
+/** Passes responses to `take` until `take` has enough or the server has no more. */
 export const readUntil = (
   connection: Connection,
   request: ReadRequest,
@@ -73,8 +73,8 @@ export const readEvents = async (
 export type EventHeader = Pick<RecordedEvent, 'position' | 'stream' | 'type'>
 
 /**
- * The headers of all events of one read of the whole log. A search over other software's events does not need their
- * content, and must not fail because of their size. Throws `Unavailable`.
+ * The headers of all events of one read of the whole log. A search through events of other software does not need their content,
+ * and must not fail because of their size. Throws `Unavailable`.
  */
 export const readHeaders = async (
   connection: Connection,
@@ -94,11 +94,11 @@ export const readHeaders = async (
   return headers
 }
 
-/** Whether an event is the server's own, such as statistics and users. Readers never receive these. */
+/** Whether an event is the server's own, such as statistics and users. Readers never receive these events. */
 export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 
-/** The position of the last event that is not the server's own. A reader who has received that event is at the head. */
+/** The position of the last event that is not the server's own. A reader that has received this event has caught up. */
 export const readHead = async (connection: Connection, silenceMs: number): Promise<Position> => {
   let head = logStart
   await readUntil(
@@ -119,13 +119,13 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
 
 /** How many newer events of our own are read before the search starts from the end of the log instead. */
 const ownEventsMax = 1_000
-/** The server sends nothing while it searches other software's events, which can be very many. */
+/** The server sends nothing while it searches through events of other software, and there can be very many of them. */
 export const searchSilenceMs = 60_000
 
 /**
- * The position of the last event whose stream has the prefix, on a server that other software uses too. This function
- * remembers how far it has searched, because millions of other events can follow the last one of a quiet service, and
- * health checks need the position every second.
+ * Finds the position of the last event whose stream has the prefix, on a server that other software uses too. It remembers how far
+ * it has searched: health checks need the position every second, and millions of events of other software can follow this service's
+ * last event.
  */
 export const createOwnHead = (
   prefix: string,
@@ -140,7 +140,7 @@ export const createOwnHead = (
     const end = last?.position ?? logStart
     if (end === known.end) return known.head
     const from = known
-    // If the search fails, for example because the log was restored, the next one starts over.
+    // If the search fails, for example because the log was restored, the next search starts over.
     known = { head: logStart, end: logStart }
     const search = (request: Pick<ReadRequest, 'direction' | 'max'> & { from: Position | undefined }) =>
       readHeaders(connection, { ...request, prefix }, searchSilenceMs)
@@ -158,9 +158,9 @@ export const createOwnHead = (
 }
 
 /**
- * The event at exactly this position, or null. The server refuses a position without an event, but with the same
- * message as when it has a problem itself. So null is returned only if the end of the log can be read and the position
- * is then refused again.
+ * The event at exactly this position, or null. The server refuses a position without an event with the same message that it sends
+ * when it cannot read the log at all. Null is returned only if the end of the log can be read and the position is then refused
+ * again.
  */
 export const readAt = async (
   connection: Connection,
@@ -190,9 +190,8 @@ export const readAt = async (
 const unknownStatus = 2
 
 /**
- * Whether the server refused to read the whole log from a position. Version 24.2 and later report "InvalidPosition" for
- * most positions without an event. Otherwise, the server only reports that reading the log failed, which can have other
- * causes (see `readAt`).
+ * Whether the server refused to read the whole log from a position. Version 24.2 and later report "InvalidPosition" for most
+ * positions without an event. Older versions only report that reading the log failed, which can have other causes (see `readAt`).
  */
 export const isPositionRefused = (error: unknown): boolean => {
   const said = error instanceof Unavailable ? error.cause : error

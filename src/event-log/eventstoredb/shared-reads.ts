@@ -81,7 +81,7 @@ const readStream = async (
 ): Promise<RecordedEvent[]> => {
   const page = await readPage({ stream, from, direction, max })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
-  // A backwards read from beyond the end returns nothing, but the caller wants the last events.
+  // If the revision is beyond the end, a backwards read returns nothing, but the caller wants the last events.
   const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
   return last !== undefined && last.revision < from
     ? readPage({ stream, from: undefined, direction, max })
@@ -98,9 +98,12 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
   }
 }
 
-/** The maximum bytes of a page. The last event of a page can exceed them. */
+/** The maximum bytes of a page. With its last event, a page can exceed this limit. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The maximum number of events read for one page. The server writes statistics, and many of these events can follow each other. */
+/**
+ * The maximum number of events read for one page. The server's own events, such as statistics, are skipped, and there can be many
+ * in a row.
+ */
 const lookedAtMax = 10_000
 
 type From = {
@@ -109,7 +112,10 @@ type From = {
   readonly prefix: string | undefined
 }
 
-/** The newest events before a position, without the server's own. When reading backwards, the server excludes the position too. */
+/**
+ * The newest events before a position, without the server's own. Like this function, the server excludes the position itself when
+ * it reads backwards.
+ */
 const readBack = async (
   connection: Connection,
   { before, max, prefix }: From,
@@ -143,7 +149,7 @@ const readBack = async (
     })
   } catch (error) {
     if (before === null || !isPositionRefused(error)) throw error
-    // If the server had a problem itself, earlier events must not be left out.
+    // If the log could not be read for another reason, an empty page would hide earlier events.
     if ((await readAt(connection, before, silenceMs)) !== null) throw error
     return { events: [], unreadable: [], next: null }
   }

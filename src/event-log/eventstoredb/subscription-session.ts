@@ -13,14 +13,14 @@ import { createNotice, type Notice } from './notice.ts'
 import { type EventHeader, isSystemEvent, readAt, readHead, readHeaders } from './read.ts'
 
 /**
- * One of the server's subscriptions, from its connection to its loss.
+ * One subscription on the server, from the connection until it is lost.
  *
- * The server's checkpoints only show that it is alive: servers have sent checkpoints that pass events not yet
- * delivered, or that never move. Positions come only from events that were delivered or read.
+ * Checkpoints from the server only show that the server is alive. Some servers have sent checkpoints beyond events that were not
+ * delivered yet, or the same checkpoint again and again. So positions are taken only from events that were delivered or read.
  */
 
 const batchBytesMax = 4 * 1024 * 1024
-/** How long a batch waits for one more event, because large batches are cheaper for consumers. */
+/** How long a batch waits for the next event. Large batches are cheaper for consumers. */
 const lingerMs = 10
 /** How long a live batch is filled, even if events keep arriving. */
 const liveBatchMs = 100
@@ -33,12 +33,12 @@ export type Session = {
   readonly call: ReadCall
   readonly notice: Notice
   readonly matches: (event: EventHeader) => boolean
-  /** The server filters the events, so the session does not see which events lie between two others. */
+  /** Whether the server filters the events. The session then does not know whether there are events between two delivered ones. */
   readonly filtered: boolean
   readonly headAtStart: Position
-  /** The last position that the consumer received. */
+  /** The last position that the consumer was given. */
   said: Position
-  /** All matching events up to here were received. */
+  /** All matching events up to this position were received from the server. */
   seen: Position
   /** The position of an event at or before `seen`. */
   place: Position
@@ -53,13 +53,16 @@ export type Session = {
 type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
   readonly connect: () => Promise<Connection>
   readonly silenceMs: number
-  /** The position of an event, at which the server's subscription begins. */
+  /** Where the server's subscription begins. This is always the position of an event. */
   readonly from: Position
   /** The last event that was delivered earlier, at or before `after`. */
   readonly last: Delivered | undefined
 }
 
-/** Subscribes on a new connection, which the caller closes. Throws `LogRewritten` if the log has lost events that were read earlier. */
+/**
+ * Subscribes on a new connection, which the caller closes. Throws `LogRewritten` if the log no longer contains events that were
+ * read earlier.
+ */
 export const openSession = async ({
   connect,
   silenceMs,
@@ -71,7 +74,8 @@ export const openSession = async ({
 }: Opening): Promise<Session> => {
   const connection = await connect()
   try {
-    // The head is read before subscribing and from the same server, so that everything up to here is delivered before "caught up".
+    // The head is read before subscribing, and from the same server, so that the server delivers everything up to the head before
+    // it reports "caught up".
     const headAtStart = await readHead(connection, silenceMs)
     if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
     if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
@@ -120,11 +124,14 @@ const refuseShortened = async (connection: Connection, after: Position, silenceM
     throw new LogRewritten(`the event log ends at ${end}, but it was already read up to ${after}`)
 }
 
-/** Whether everything in the log at the time of subscribing was delivered, either because the server reported it or because the session saw it. */
+/**
+ * Whether everything that was in the log when the subscription began was delivered. Either the server reports this, or the position
+ * shows it.
+ */
 export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
   serverCaughtUp || seen >= headAtStart
 
-/** Reports once that the consumer has caught up. */
+/** Marks the session as caught up, and returns the item that reports it to the consumer. */
 export const catchUp = (session: Session): SubscriptionItem => {
   const { headAtStart, said, seen } = session
   session.caughtUp = true
@@ -137,9 +144,9 @@ export const catchUp = (session: Session): SubscriptionItem => {
 }
 
 /**
- * Takes waiting events from the server, up to a batch. The call buffers only a few and fetches more while it is read,
- * so an empty call does not mean an empty server. A single live event is handed over immediately. After two, thousands
- * more may follow, and a slow consumer would never catch up with batches of a few events.
+ * Takes waiting events from the server, up to a batch. The call buffers only a few events and fetches more while it is read, so an
+ * empty buffer does not mean that no events are waiting. A single live event is returned immediately. After two events, the batch
+ * waits for more, because a slow consumer would never catch up with batches of a few events.
  */
 export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []

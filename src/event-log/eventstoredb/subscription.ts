@@ -21,8 +21,8 @@ import {
 } from './subscription-session.ts'
 
 /**
- * Follows the whole log in order, forever. The server's subscriptions end with every restart, slow reader and lost
- * connection, sometimes without an error, and are then replaced.
+ * Follows the whole log in order, forever. A subscription on the server ends if the server restarts, the reader is slow or the
+ * connection is lost, sometimes without an error. It is then replaced by a new one.
  */
 
 const batchMaxDefault = 1_000
@@ -31,7 +31,7 @@ const retryPauseMaxMs = 5_000
 
 type FollowOptions = {
   readonly connect: () => Promise<Connection>
-  /** The subscription is checked after this long without an event. `idle` is yielded if no event was missed. */
+  /** The subscription is checked after this long without an event. If no event was missed, `idle` is yielded. */
   readonly heartbeatMs: number
   readonly silenceMs: number
   readonly logger: Logger
@@ -90,7 +90,7 @@ export async function* followAll(
   }
 }
 
-/** Whether the log has no event at the position where a subscription began. False if the server cannot answer. */
+/** Whether the log has no event at `from`, where the subscription began. False if the server does not answer. */
 const isNowhere = async (
   { connection }: Session,
   from: Position,
@@ -121,7 +121,7 @@ const nextItem = async (
     }
     if (!session.caughtUp && isCaughtUp(session)) continue
     if (session.failure !== undefined) throw session.failure
-    // Checkpoints give notice too, so only the time since the last heartbeat counts.
+    // Checkpoints also wake this loop, so the wait is measured from the last heartbeat.
     const leftMs = session.beatAtMs + follow.heartbeatMs - performance.now()
     if (leftMs > 0) {
       await session.notice.wait(leftMs)
@@ -148,8 +148,8 @@ type Check = {
 }
 
 /**
- * Checks, after a silence, whether the log contains an event that was not delivered, and throws if it does. Otherwise
- * moves `seen` past the events that are proved to belong to other software.
+ * Called when no event has arrived for a while. Throws if the log contains an event that was not delivered. Otherwise, moves `seen`
+ * past events that belong to other software.
  */
 const checkSilence = async (session: Session, check: Check): Promise<void> => {
   const heard = performance.now() - session.heardAtMs < check.heartbeatMs
@@ -162,7 +162,7 @@ const checkSilence = async (session: Session, check: Check): Promise<void> => {
   }
 }
 
-/** Reads other software's events a page at a time, without the server's filter, to find events that should have been delivered. */
+/** Reads the log a page at a time, without the server's filter, to find events that should have been delivered. */
 const lookThrough = async (
   session: Session,
   { silenceMs, heartbeatMs, signal }: Check,
@@ -185,7 +185,8 @@ const lookThrough = async (
   // If the server never reports "caught up", continue the search without a pause.
   else if (!session.caughtUp) session.beatAtMs -= heartbeatMs
   else {
-    // The check is behind. Other software's events alone would cause checkpoints, so silence is suspicious.
+    // This check has not reached the end of the log. If other software writes events, the server must send checkpoints, so the
+    // subscription is broken if none arrive.
     const head = await readHead(connection, silenceMs)
     if (!heard && head > session.headAtBeat)
       session.failure ??= new Error('other software writes events, but no checkpoints arrive')

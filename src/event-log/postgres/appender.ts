@@ -16,10 +16,10 @@ import { packSegment, type Segment } from './segment.ts'
 
 const batchAppendsMax = 256
 const batchEventsMax = 4_096
-/** The maximum bytes of a batch in stored form. The statement is in memory here, in transit and in the server. */
+/** The maximum bytes of a batch in stored form. The whole statement is in memory in this process and in the server. */
 const batchBytesMax = 8 * 1024 * 1024
 const queuedAppendsMax = 10_000
-/** After this time, the outcome is unknown, because the server can still write the append until its own timeout ends. */
+/** After this time, the outcome counts as unknown, because the server can still write the append until `serverTimeoutMs`. */
 const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
@@ -45,8 +45,8 @@ type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
   /**
-   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, so
-   * it accepts no appends.
+   * The highest end of the log that this process has seen. If the log now ends earlier, it was restored from an older copy, and
+   * appends are refused.
    */
   readonly seenHead: () => Position
 }
@@ -58,11 +58,11 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   let closed = false
 
   const run = async (): Promise<void> => {
-    // Waits, so that all appends of one turn of the event loop go together.
+    // Waits, so that all appends requested in one turn of the event loop are sent together.
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // An answered caller may append again immediately. A tick comes after these appends, and before any other I/O.
+      // A caller whose append is done may append again immediately. Waiting for a tick includes these appends in the next batch.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined
@@ -85,7 +85,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   }
 }
 
-/** One connection, which is opened when it is needed, and reopened after a loss. */
+/** A connection that is opened when it is needed, and again after it was lost. */
 type Connection = {
   get(): Promise<pg.Client>
   drop(broken: pg.Client): void
@@ -172,7 +172,7 @@ const write = async (
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
-    // The database refuses one of the appends. Writing each one separately shows which.
+    // The database refuses one of the appends. Each append is now written separately, so that only the invalid one fails.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
       for (const append of batch) await write(connection, [append], seenHead)
       return
@@ -191,7 +191,7 @@ const write = async (
   }
 }
 
-/** `append_again` adds this to the revision of an append that was already written. Revisions never reach this number. */
+/** `append_again` adds this number to the revision of an append that was already written. Real revisions are always lower. */
 const repeatedFrom = 2 ** 52
 
 const settle = (append: QueuedAppend, result: number | undefined): void => {
@@ -202,7 +202,7 @@ const settle = (append: QueuedAppend, result: number | undefined): void => {
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-/** Returns no row if the log ends before `$8`. */
+/** Writes a batch. Returns no row if the log ends before `$8`. */
 const appendSql = `
   select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
     from log_head where position >= $8::bigint`

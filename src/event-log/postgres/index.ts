@@ -19,7 +19,8 @@ import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
 /**
- * The event log in PostgreSQL. It is the embedded default, and is also fit for production. An append is one row.
+ * The event log in PostgreSQL. This is the default, with the embedded PostgreSQL, and is also suitable for production. Each append
+ * is one row.
  *
  * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their
  * order and durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.
@@ -43,10 +44,11 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     application_name: 'event-log-read',
   })
   pool.on('error', (error) => {
-    // The server can end connections that are being closed.
+    // Connections that are being closed can fail, too, but this is not logged.
     if (!pool.ending) logger.warn({ err: error }, 'event log: idle connection lost')
   })
-  // The pool stops listening to a connection that it is closing, and the server can end it at that moment.
+  // The pool removes its listener from a connection that it is closing. If the server ends the connection at that moment, the error
+  // needs a listener.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
   let seenHead: Position = logStart
@@ -113,7 +115,7 @@ const batchMaxDefault = 1_000
 const reconnectPauseMs = 250
 
 /**
- * Catches up and follows, with one query after another, until the signal aborts. Repeats a query while the database
+ * Catches up and then follows the log, with one query after another, until the signal aborts. Repeats a query while the database
  * cannot be reached. Fails if this is another log, or if an event cannot be opened.
  */
 async function* followLog(
@@ -153,7 +155,7 @@ async function* followLog(
   }
 }
 
-/** The events of one query, in batches of the requested size, because a segment can contain more. */
+/** Splits the events of one query into batches of the requested size, because a segment can contain more. */
 function* itemsOf(
   { events, position }: Look,
   { after, batchMax, signal }: Pick<SubscribeOptions, 'after' | 'signal'> & { readonly batchMax: number },

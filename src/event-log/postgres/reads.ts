@@ -19,12 +19,12 @@ import { openSegment, type SegmentRow } from './segment.ts'
  */
 
 const pageSegmentsMax = 512
-/** The maximum bytes of opened events. The last segment of a page can exceed them. */
+/** The maximum bytes of opened events. With its last segment, a page can exceed this limit. */
 const pageBytesMax = 4 * 1024 * 1024
-/** How many positions of busy families one query reads, so that a search for rare events never becomes a long scan. */
+/** The most positions that one query in busy families covers, so that a search for rare events is never a long scan. */
 const scanWindow = 50_000n
 
-/** The families that are not in the index `log_segments_quiet`. */
+/** The families of streams that are not in the index `log_segments_quiet`. */
 const busyFamilies = ['ledger', 'profile']
 const quiet = `family not in (${busyFamilies.map((family) => `'${family}'`).join(', ')})`
 
@@ -32,7 +32,7 @@ const columns = `last_position, last_revision, count, bytes, ids, events,
   (extract(epoch from recorded_at) * 1000)::bigint as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
-/** `$1` to `$3` limit a page. `where` selects its segments, with the parameters from `$4` on. */
+/** The query for one page. `$1` to `$3` limit the page. `where` selects the segments, and uses parameters from `$4` on. */
 const page = (where: string, order: string): string => `
   select ${columns} from (
     select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
@@ -44,14 +44,14 @@ const ofStream = (where: string, order: string): string => `
   select page.* from log_streams s left join lateral (${page(`stream_id = s.id and ${where}`, order)}) page on true
    where s.name = $4 order by ${order}`
 const readForwards = ofStream('last_revision >= $5', 'last_revision')
-/** Backwards from the segment that contains the revision, or from the last one. */
+/** Reads backwards from the segment that contains the revision, or from the last segment. */
 const readBackwards = ofStream(
   `last_revision <= coalesce((select n.last_revision from log_segments n
      where n.stream_id = s.id and n.last_revision >= $5 order by n.last_revision limit 1), $5)`,
   'last_revision desc',
 )
 
-/** `known`: the id of the event at the position of the reader's last event. `scanned`: there are no other matches up to this position. */
+/** `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query has searched. */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
@@ -60,14 +60,14 @@ const afterPosition = (where: string, scanned: string): string => `
    order by last_position`
 const lookAtAll = afterPosition('true', 'h.position')
 const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
-/** A segment that extends beyond the window is left to the next query, as a whole. */
+/** A segment that extends beyond the window is left to the next query. */
 const lookAtBusy = afterPosition(
   'last_position <= $7 and family like any ($6)',
   `case when h.position <= $7 then h.position else
      (select last_position from log_segments where last_position <= $7 order by last_position desc limit 1) end`,
 )
 
-/** Backwards over all streams, from the segment that contains the position. */
+/** Reads all streams backwards, from the segment that contains the position. */
 const from4 = `(select n.last_position from log_segments n where n.last_position >= $4 order by n.last_position limit 1)`
 const readBack = `${page(`last_position <= coalesce(${from4}, $4)`, 'last_position desc')} order by last_position desc`
 
@@ -99,7 +99,7 @@ const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & Seg
 
 const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
 
-/** Whether no segments follow. False if the page is full. */
+/** Whether the query has returned all segments; false if the page is full, because more may follow. */
 const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   let events = 0
   let bytes = 0
@@ -110,7 +110,10 @@ const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   return rows.length < Math.min(max, pageSegmentsMax) && events < max && bytes < pageBytesMax
 }
 
-/** Opens segments up to the first that cannot be opened. Events before it are delivered, up to `end`, and the next query fails. */
+/**
+ * Opens segments up to the first one that cannot be opened. The events before that segment are delivered, up to `end`; the next
+ * query then fails.
+ */
 const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; end?: Position } => {
   const events: RecordedEvent[] = []
   for (const segment of segments)
@@ -132,13 +135,13 @@ const familyPattern = (prefix: string): string => {
   return end === -1 ? likePrefix(prefix) : likePrefix(prefix.slice(0, end)).slice(0, -1)
 }
 
-/** Whether a stream of this family can have the prefix. */
+/** Whether the name of a stream of this family can start with the prefix. */
 const mayBegin = (family: string, prefix: string): boolean =>
   `${family}-`.startsWith(prefix) || prefix.startsWith(`${family}-`)
 
 export type Look = {
   readonly events: readonly RecordedEvent[]
-  /** Up to this position, there are no other matching events. */
+  /** There are no other matching events up to this position. */
   readonly position: Position
   readonly head: Position
 }
@@ -148,8 +151,8 @@ export type Known = Pick<RecordedEvent, 'position' | 'id'>
 export type Reads = {
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
   /**
-   * The matching events after a position, up to a page. Throws `LogRewritten` if the log ends before the position, or
-   * has another event where `last` was read.
+   * The matching events after a position, up to a page. Throws `LogRewritten` if the log ends before the position, or has a
+   * different event at the position of `last`.
    */
   lookAfter(
     from: { readonly after: Position; readonly last: Known | undefined },
@@ -164,8 +167,8 @@ export type Reads = {
 }
 
 /**
- * Throws `Unavailable` if the database does not answer. Statements are prepared, because planning one takes several
- * times as long as a query at the end of the log.
+ * Throws `Unavailable` if the database does not answer. Statements are prepared, because planning a query takes several times as
+ * long as running it at the end of the log.
  */
 type Ask = <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => Promise<Row[]>
 

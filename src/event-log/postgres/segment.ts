@@ -17,15 +17,15 @@ import {
 } from '../port.ts'
 
 /**
- * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create a
- * context and load the dictionary for every frame, which takes several times as long as compressing one call. Node.js
- * documents no way to reuse a context, so this code uses the handle that those functions use, and falls back to those
- * functions if the handle is missing. The frames are identical.
+ * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create a context and
+ * load the dictionary for every frame, which takes several times as long as compressing one call. Node.js has no documented way to
+ * reuse a context, so this code uses an internal handle of these functions, and calls the functions themselves if the handle is
+ * missing. The frames are identical.
  */
 
 /**
- * `room`: the maximum size of the result. The result is valid until the next call. Throws if the input is not a frame,
- * or if the result does not fit.
+ * Compresses or opens a frame. `room` is the maximum size of the result, which is valid until the next call. Throws if the input is
+ * not a frame, or if the result does not fit.
  */
 type Zstd = (input: Buffer, room: number) => Buffer
 
@@ -41,7 +41,7 @@ type Handle = {
 type Context = {
   readonly stream: Stream
   readonly handle: Handle
-  /** How much output space and how much input were left after the last write. */
+  /** The output space and the input bytes that were left after the last write. */
   readonly left: Uint32Array
 }
 
@@ -49,7 +49,7 @@ const contextOf = (stream: Stream): Context | null => {
   const handle: unknown = Reflect.get(stream, '_handle')
   const left: unknown = Reflect.get(stream, '_writeState')
   if (!isHandle(handle) || !(left instanceof Uint32Array)) return null
-  // The fault is thrown below. Without a listener, it would also end the process.
+  // The error is thrown below. Without a listener, it would also end the process.
   stream.on('error', () => undefined)
   return { stream, handle, left }
 }
@@ -59,7 +59,7 @@ const isHandle = (value: unknown): value is Handle =>
 
 const outputBytesUsual = 64 * 1024
 
-/** Returns a function that reuses a context. `once` is the documented function, with the same results. */
+/** Returns a function that reuses a context. `once` is the documented function, which gives the same results. */
 export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
   let context: Context | null = null
   let output = Buffer.alloc(0)
@@ -79,17 +79,17 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
 }
 
 /**
- * The events of one append are one row of `log_segments`. It contains ids of 16 bytes each, and type, data and metadata
- * as one text, separated by U+001E, in a zstd frame. The dictionary contains the text that most events have in common,
- * so that a single call needs a third of the space. A frame can be opened only with its own dictionary, so the file
- * never changes.
+ * The events of one append are one row of `log_segments`. The row contains ids of 16 bytes each, and a zstd frame with the types,
+ * data and metadata, separated by U+001E. The dictionary contains text that most events have in common; with the dictionary, a
+ * single call needs a third of the space. A frame can be opened only with the dictionary it was written with, so the dictionary
+ * file never changes.
  *
  * PostgreSQL itself compresses only rows above 2 kB, so a single call would need 2.3 times as much space, and the
  * embedded build has no lz4.
  */
 const dictionary = readFileSync(new URL('segment-dictionary.bin', import.meta.url))
 
-/** JSON never contains this character unescaped, so it can separate any JSON texts. */
+/** JSON never contains this character unescaped, so it can separate JSON texts. */
 const separator = '\x1e'
 const zstdLevel = 1
 /** The most that `checkAppend` allows: data and metadata, and for each event a type and three separators. */
@@ -97,7 +97,7 @@ const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
 const idBytes = 16
 
 const packing: ZstdOptions = {
-  // The row contains the length of the text, so the frame need not.
+  // The frame does not contain the length of the text, because the row does.
   params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
   dictionary,
 }
@@ -105,7 +105,7 @@ const compress = keptZstd(
   () => createZstdCompress(packing),
   (text) => zstdCompressSync(text, packing),
 )
-/** More than a frame ever adds to a text that cannot be compressed. */
+/** Enough room for a frame, even if the text cannot be compressed. */
 const frameRoom = (bytes: number): number => bytes + (bytes >> 7) + 1_024
 
 const decompress = keptZstd(
@@ -135,7 +135,7 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
   }
 }
 
-/** Throws if an event contains the separator. JSON text never contains it, so the caller did not serialize the data as JSON. */
+/** Throws if an event contains the separator. JSON never contains it unescaped, so data with the separator was not serialized as JSON. */
 export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
     if (data.includes(separator) || metadata.includes(separator))
@@ -195,7 +195,7 @@ const textOf = (
   if (bytes > segmentBytesMax) throw unreadable(`${bytes} bytes; an append has at most ${segmentBytesMax}`)
   let open: Buffer
   try {
-    // A frame with more bytes than its row states fails here, before it fills the memory.
+    // Fails if the frame contains more bytes than the row states, before they fill the memory.
     open = decompress(events, bytes + 1)
   } catch (error) {
     throw unreadable(error instanceof Error ? error.message : String(error), error)
@@ -208,7 +208,7 @@ const uuidChars = 36
 const hyphen = 0x2d
 const hexDigits = Buffer.from('0123456789abcdef')
 
-/** The texts of consecutive ids of 16 bytes each. This function runs thousands of times a second, so it creates few strings. */
+/** The UUIDs, as text, of consecutive ids of 16 bytes each. This function runs thousands of times a second, so it creates few strings. */
 const uuidsOf = (ids: Buffer): string => {
   const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
   let at = 0

@@ -7,14 +7,17 @@ import type { Logger } from 'pino'
  */
 
 const pollIntervalMs = 250
-/** The least time between two queries. A busy log notifies hundreds of times a second, and a query each time would cost too much. */
+/**
+ * The shortest time between two queries. A busy log sends hundreds of notifications a second, and a query for each of them would be
+ * too expensive.
+ */
 const wakeIntervalMs = 50
 const reconnectMs = 1_000
 
 export type WakeUp = {
-  /** The number of notifications so far. Read it before you query the log. If the query finds nothing, pass it to `after`. */
+  /** The number of notifications so far. Read this number before you query the log, and pass it to `after` if the query finds nothing. */
   rings(): number
-  /** Resolves once there is a notification after `rings`, at the latest after the poll interval, or immediately when aborted. */
+  /** Resolves when there have been more than `rings` notifications, at the latest after the poll interval, and immediately when aborted. */
   after(rings: number, signal: AbortSignal): Promise<void>
   pause(ms: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
@@ -58,7 +61,7 @@ export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   }
 }
 
-/** Resolves after `ms`, immediately when aborted, or when the callback that it adds to `waiting` is called. */
+/** Resolves after `ms`, when aborted, or when someone calls the callback that this function adds to `waiting`. */
 const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {

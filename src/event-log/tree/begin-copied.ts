@@ -3,8 +3,8 @@ import { appendedTo, treeBegun } from './append.ts'
 import { createStreamReader } from './checkpoint-stream.ts'
 
 /**
- * Begins the tree of a copied log, in which the events have another order. The first leaf is the last checkpoint that
- * was copied. Does nothing if there is no checkpoint, or if the tree was begun before.
+ * Begins a new tree for a copied log, because the copy has another order of events. The first leaf is the last checkpoint that was
+ * copied. Does nothing if no checkpoint was copied, or if the new tree has already begun.
  */
 export const beginCopiedTree = async ({
   from,

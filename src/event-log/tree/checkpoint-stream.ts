@@ -11,7 +11,7 @@ import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 type AnnouncedKey = {
   readonly id: string
   readonly publicKey: Buffer
-  /** Why an operator announced the key. Null: the previous key signed the announcement, or this is the first key. */
+  /** Why an operator announced the key; null if the previous key signed the announcement, or if this is the first key. */
   readonly reason: string | null
 }
 
@@ -28,15 +28,15 @@ export type Checkpoint = LogCheckpointed & {
 }
 
 export type CheckpointStream = {
-  /** The revision of the stream's last event; −1: there is none. */
+  /** The revision of the stream's last event; −1 if the stream is empty. */
   readonly revision: number
-  /** The announced keys, in order. The last one signs. */
+  /** The announced keys, in order. The last key signs. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null
   /** The last checkpoint of this tree. */
   readonly last: Checkpoint | null
-  /** The last checkpoint of any tree. A copied log's tree begins with it. */
+  /** The last checkpoint of any tree. The tree of a copied log begins with this checkpoint. */
   readonly lastOfAll: Checkpoint | null
 }
 
@@ -66,7 +66,7 @@ export const keyIdOf = (publicKey: Buffer): string =>
     .subarray(0, 16)
     .toString('base64url')
 
-/** The text that the previous key signs to announce a new one. */
+/** The text that the previous key signs to announce a new key. */
 export const announcementText = (announced: {
   readonly key_id: string
   readonly public_key: string
@@ -74,7 +74,7 @@ export const announcementText = (announced: {
 }): string =>
   `enrichment-ledger signing key\n${announced.previous_key_id ?? ''}\n${announced.key_id}\n${announced.public_key}\n`
 
-/** Adds an event. Throws `CheckpointFault` if the events before it do not allow it. */
+/** Adds an event to the state. Throws `CheckpointFault` if the event is not valid after the events before it. */
 const evolveStream = (stream: CheckpointStream, event: DecodedEvent): CheckpointStream => {
   const { revision } = event.recorded
   switch (event.type) {
@@ -126,7 +126,7 @@ const keyOf = (
   return { id: data.key_id, publicKey, reason: vouched ? null : data.reason }
 }
 
-/** The current key must have signed the note, and the note must match the event. */
+/** Why a checkpoint is not valid; null if the current key has signed its note and the note matches the event. */
 const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Checkpoint): string | null => {
   const { origin, size, root, note } = checkpoint
   try {
@@ -146,7 +146,7 @@ const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Che
 }
 
 /**
- * Reads the stream, and remembers it so that each event is read once. Throws the errors of reading, `CheckpointFault`,
+ * Reads the stream. The state is remembered, so that each event is read only once. Throws the errors of reading, `CheckpointFault`,
  * and `UnknownEventType` for events of a newer release.
  */
 export const createStreamReader = (
@@ -162,7 +162,7 @@ export const createStreamReader = (
       }
     return known
   }
-  // Runs one read at a time, so that no event is folded twice.
+  // Only one read runs at a time, so that no event is folded twice.
   let reading: Promise<unknown> = Promise.resolve()
   return () => {
     const next = reading.then(readOn)

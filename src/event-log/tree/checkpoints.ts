@@ -8,8 +8,8 @@ import type { SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 
 /**
- * Signed checkpoints of the whole event log, and proofs for outsiders that an event is in it. A checkpoint is a signed
- * note with the number of leaves in the log's tree and the root over them.
+ * Signed checkpoints of the whole event log, and proofs for outsiders that an event is in it. A checkpoint is a signed note with
+ * the size and the root of the log's tree.
  */
 
 export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
@@ -18,22 +18,28 @@ export type { InclusionProof } from './prove.ts'
 
 export type Checkpoints = {
   /**
-   * Signs a checkpoint over everything that the log contains now, and appends it. `rebuild`: first rebuilds the tiles
-   * from the log. Throws `CheckpointRefused` if that is impossible, and `CheckpointFault` if the stream `checkpoint` is
+   * Signs a checkpoint over everything that the log contains now, and appends it. With `rebuild`, the tiles are first rebuilt from
+   * the log. Throws `CheckpointRefused` if no checkpoint can be signed, and `CheckpointFault` if the stream `checkpoint` is
    * invalid.
    */
   make(options?: { rebuild?: boolean }): Promise<Checkpoint>
   /** The last checkpoint; null before the first. */
   last(): Promise<Checkpoint | null>
-  /** The proof up to the last checkpoint; null if no checkpoint covers this position, or if the event at this position is not ours. */
+  /**
+   * Proves that the last checkpoint contains the event at this position; null if no checkpoint covers the position, or if this
+   * service did not write the event.
+   */
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
   /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree; null before the first checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Signs, with the announced key, a text other than a checkpoint. Null: no key was announced, or its file is not in KEY_DIR. */
+  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or if its file is not in KEY_DIR. */
   sign(text: string): Promise<KeySignature | null>
   /** Whether the signature is valid for an announced key. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>
-  /** Announces a new signing key. The current key signs the announcement. If that key is lost, an operator vouches for the new one. */
+  /**
+   * Announces a new signing key. The current key signs the announcement. If the current key is lost, an operator vouches for the
+   * new key.
+   */
   announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
 }
 
@@ -42,7 +48,7 @@ type KeySignature = { readonly keyId: string; readonly value: string }
 
 /** The job that makes a checkpoint on request. */
 export const askedCheckpointJob = 'checkpoint-asked'
-/** Requests are collected for this many seconds and answered by one checkpoint. */
+/** Requests made within this many seconds are answered by one checkpoint. */
 const gatherSeconds = 20
 
 /** Requests a checkpoint over everything that the log contains now. The process that runs jobs makes it within a minute. */
@@ -85,14 +91,14 @@ const announceKey = async (
   const stream = await read()
   const announced = stream.keys.at(-1)
   const present = announced === undefined ? null : await keys.find(announced.id)
-  // If the announced key is lost, announces another key that is already in the directory.
+  // If the announced key is lost, another key that is already in the directory is announced.
   const key = present === null ? await keys.first() : await keys.next()
   if (key.id === announced?.id) throw new CheckpointRefused(`the log has already announced ${key.id}`)
   const previous = announced === undefined ? null : { id: announced.id, key: present }
   const event = announcementOf(key, { previous, actor, reason })
   if (!(await appendedTo(eventLog, stream, [event], actor)))
     throw new CheckpointRefused('another process wrote to the checkpoint stream in the meantime. Try again')
-  // Replaces the old key with the new one.
+  // Finding the announced key moves its file to the place of the old key.
   await keys.find(key.id)
   return { keyId: key.id, vouchedFor: present !== null }
 }

@@ -5,9 +5,9 @@ import { writeLeafHash } from './merkle-tree.ts'
 import { packPositions, type StoredTile, type StoredTree, type TreeStore, unpackPositions } from './store.ts'
 import { TileStack, tileName, tileWidth } from './tiles.ts'
 
-/** Extends the stored tiles to the log's head. After an interruption, it continues from the tiles that were stored. */
+/** Extends the stored tiles to the log's head. After an interruption, the next call continues from the stored tiles. */
 
-/** How many leaves are collected in memory before they are stored. */
+/** The number of leaves that are collected in memory before they are stored. */
 const leavesPerWrite = 16_384
 
 /** The first leaf of a copied log: the base64url SHA-256 of the checkpoint's whole note in UTF-8. */
@@ -21,7 +21,10 @@ type Growing = {
 
 export type GrownTree = StoredTree & { readonly root: Buffer }
 
-/** Resolves with the stored tree, which reaches at least the log's head at the time of the call. `rebuild`: start over. */
+/**
+ * Resolves with the stored tree, which reaches at least the log's head at the time of the call. With `rebuild`, all tiles are built
+ * again.
+ */
 export const growTree = async (growing: Growing, { rebuild = false } = {}): Promise<GrownTree> => {
   const { eventLog, store, tree } = growing
   if (rebuild) await store.begin(tree.origin)
@@ -30,7 +33,7 @@ export const growTree = async (growing: Growing, { rebuild = false } = {}): Prom
     const usable =
       stored !== null &&
       stored.origin === tree.origin &&
-      // A log that was restored from an older copy no longer contains the events of the tiles.
+      // If the log was restored from an older copy, it no longer contains the last event of the stored tiles.
       (stored.place === null || (await stillHolds(eventLog, stored.place)))
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
@@ -49,10 +52,10 @@ type Growth = {
   last: RecordedEvent | null
 }
 
-/** Null if the stored tiles do not match the stored size. */
+/** The state from which the tree grows; null if the stored tiles do not match the stored size. */
 const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
   const begun = await stackAt(store, stored.size)
-  // The number of positions does not match this size.
+  // A different number of positions means that the stored tile does not match the size.
   if (begun === null || begun.known !== stored.size % tileWidth) return null
   const { stack, positions } = begun
   const growth: Growth = { reached: stored, stack, positions, completed: [], last: null }
@@ -62,8 +65,8 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 }
 
 /**
- * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if
- * stored tiles or positions are missing. `known`: the number of positions stored for that tile.
+ * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if stored tiles
+ * or positions are missing. `known` is the number of positions stored for that tile.
  */
 export const stackAt = async (
   store: TreeStore,
@@ -98,7 +101,7 @@ const addLeaf = (growth: Growth, { digest, position }: { digest: string; positio
   )
 }
 
-/** Whether everything was stored; false if another process was first. */
+/** Adds new leaves up to the head. Returns false if another process has changed the stored tree in the meantime. */
 const growOn = async ({ eventLog, store }: Growing, growth: Growth): Promise<boolean> => {
   const known = growth.reached.place ?? undefined
   for await (const { events } of ownEventsAfter(eventLog, known && { after: known.position, known }))

@@ -4,13 +4,13 @@ import { type EventLog, type LogPlace, logStart, type Position, type RecordedEve
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
- * The leaves of the tree are the digests in our events' metadata, in log order. If a digest was removed, the leaf is
- * the digest of the event's bytes as if they began a chain, which differs.
+ * The leaves of the tree are the digests in the metadata of this service's events, in log order. If a digest was removed, the leaf
+ * is calculated from the event as if it began a chain, so the root differs.
  */
 
-/** Metadata that matches this pattern is ours, and need not be parsed. */
+/** Metadata that matches this pattern was written by this service, and need not be parsed. */
 const ownMetadata =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains none of them unescaped.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains no control characters unescaped.
   /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
 /** Checks which events are ours. Remembers the last stream, because consecutive events often belong to one stream. */
@@ -41,12 +41,12 @@ const carriedDigest = (metadata: string): string | null => {
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** Our events in log order, in pages. All events up to `position` were read. */
+/** A page of this service's events, in log order. All events up to `position` have been read. */
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads our events from after a position to the current head. The next page is fetched while the current page is processed. Throws
- * the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
+ * Reads this service's events after a position, up to the current head. The next page is fetched while the current page is
+ * processed. Throws the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
  */
 export async function* ownEventsAfter(
   eventLog: Pick<EventLog, 'head' | 'subscribe'>,

@@ -20,7 +20,7 @@ export type Making = {
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** The first checkpoint needs two other appends before it. Each of the three can fail because another process was first. */
+/** The first checkpoint needs two other appends before it, and each of the three can conflict with another process. */
 const attemptsMax = 10
 
 /** See `Checkpoints.make`. */
@@ -29,7 +29,7 @@ export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const stream = await making.read()
     const { last } = stream
-    // Another process was first, and its checkpoint covers the wanted position.
+    // Another process has made a checkpoint that covers the wanted position.
     if (attempt > 0 && last !== null && BigInt(last.position) >= wanted) return last
     const key = await signingKeyOf(making, stream)
     const begun = beginning(stream, key)
@@ -55,7 +55,7 @@ const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise
   )
 }
 
-/** The events that must come before the very first checkpoint; null if they are in the log. */
+/** The events that must come before the first checkpoint; null if they are already in the log. */
 const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] | null => {
   const announcement: Keyed[] =
     stream.keys.length > 0 ? [] : [announcementOf(key, { previous: null, actor: 'system', reason: null })]
@@ -63,7 +63,7 @@ const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] 
   return announcement.length + tree.length === 0 ? null : [...announcement, ...tree]
 }
 
-/** Grows the tree to the log's head and signs it. */
+/** Extends the tree to the log's head and signs its root. */
 const signed = async (
   making: Making,
   { stream, key, rebuild }: { stream: CheckpointStream; key: SigningKey; rebuild: boolean },
@@ -87,8 +87,8 @@ const signed = async (
 }
 
 /**
- * Extends the tree to the log's head. The beginning of the tree must match the last signed root. Tiles with another
- * root are rebuilt, and if the log itself has another root, nothing is signed.
+ * Extends the tree to the log's head. The beginning of the tree must match the last signed root. If the tiles have another root,
+ * they are rebuilt. If the log itself has another root, nothing is signed.
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],
@@ -110,7 +110,7 @@ const grownAsSigned = async (
   throw new CheckpointRefused('no checkpoint was made, because other processes keep deleting the tiles')
 }
 
-/** The root at an earlier size, from the stored tiles; null if some are missing. */
+/** The root at an earlier size, from the stored tiles; null if a tile is missing. */
 const rootAt = async (store: TreeStore, size: number): Promise<Buffer | null> => {
   const whole = { from: 0, to: size }
   return rangeRoot(whole, await store.tiles(tilesOf([whole])))

@@ -7,14 +7,14 @@ import { hash } from 'node:crypto'
 
 export const hashBytes = 32
 
-/** The root without leaves: RFC 6962 §2.1. */
+/** The root of an empty tree (RFC 6962 §2.1). */
 export const emptyRoot: Buffer = Buffer.from(hash('sha256', '', 'hex'), 'hex')
 
 const leafInput = Buffer.alloc(1 + hashBytes)
 const nodeInput = Buffer.alloc(1 + 2 * hashBytes)
 nodeInput[0] = 1
 
-/** The fastest output of `hash` is text with one character per byte. */
+/** The digest as text with one character per byte, which is the fastest output of `hash`. */
 const digestText = (input: Buffer): string => hash('sha256', input, 'binary')
 
 /** The hash of a leaf with any bytes. */
@@ -34,8 +34,8 @@ export const nodeHash = (left: Buffer, right: Buffer): Buffer => {
 }
 
 /**
- * The root over consecutive hashes: of leaves, or of complete subtrees with the same height. Pairs are hashed level by
- * level, and an unpaired hash moves up unchanged. The root is the same as in the RFC's definition by halves.
+ * The root over consecutive hashes of leaves, or of complete subtrees with the same height. Pairs are hashed level by level, and an
+ * unpaired hash moves up unchanged. This gives the same root as the recursive definition in the RFC.
  */
 export const rootOf = (hashes: Buffer): Buffer => {
   let count = hashes.length / hashBytes
@@ -87,7 +87,7 @@ export const consistencyRanges = (before: number, size: number): LeafRange[] => 
     if (left) to = middle
     else from = middle
   }
-  // The rest is the earlier tree itself, which the reader has, or that tree's last subtree.
+  // A range from 0 is the earlier tree itself, whose root the reader already has.
   if (from > 0) ranges.push({ from, to })
   return ranges.reverse()
 }
@@ -116,7 +116,7 @@ export const rootFromInclusion = (
 
 type TreeHead = { readonly size: number; readonly root: Buffer }
 
-/** Whether the proof shows that one tree is the beginning of the other. RFC 9162 §2.1.4.2. */
+/** Whether the proof shows that the tree `before` is the beginning of the tree `after` (RFC 9162 §2.1.4.2). */
 export const isConsistent = (before: TreeHead, after: TreeHead, proof: readonly Buffer[]): boolean => {
   if (before.size > after.size) return false
   if (before.size === after.size) return proof.length === 0 && before.root.equals(after.root)

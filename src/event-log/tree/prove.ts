@@ -12,7 +12,7 @@ import { signerOf, verifierKey } from './signed-note.ts'
 import type { TreeStore } from './store.ts'
 import { inclusionProof, rangeRoot, tilesOf } from './tiles.ts'
 
-/** Proves that an event is in the log, up to a signed checkpoint. */
+/** A proof that a signed checkpoint contains an event. */
 export type InclusionProof = {
   /** The index of the event's leaf, counted from 0. */
   readonly index: number
@@ -26,7 +26,7 @@ export type InclusionProof = {
   readonly verifierKey: string
 }
 
-/** The stored tiles do not match the log, because one of the two was changed. `message` names the event. */
+/** The stored tiles do not match the log, so either the tiles or the log were changed. `message` names the event. */
 export class ProofFault extends Error {
   override name = 'ProofFault'
 }
@@ -73,7 +73,7 @@ export const prove = async (
   }
 }
 
-/** Proves that one tree is the beginning of another: RFC 6962 §2.1.2. */
+/** A proof that an earlier tree is the beginning of a later one (RFC 6962 §2.1.2). */
 export type ConsistencyProof = {
   /** The size of the earlier tree. */
   readonly size: number

@@ -12,7 +12,7 @@ type ReceiptEvent = {
   readonly metadata: string
   readonly data: string
   readonly previous_digest: string
-  /** A C2SP tlog-proof up to a signed checkpoint. */
+  /** The proof of inclusion, in the format of C2SP tlog-proof. */
   readonly proof: string
 }
 
@@ -23,7 +23,7 @@ export type Receipt = {
   readonly events: readonly ReceiptEvent[]
 }
 
-/** A call and its charge. */
+/** A receipt contains a call and its charge. */
 const eventsMax = 2
 
 /**

@@ -37,7 +37,7 @@ const keyHash = (name: string, publicKey: Buffer): Buffer =>
     'hex',
   ).subarray(0, keyIdBytes)
 
-/** The key in the format of verifiers: `<name>+<id>+<key>`. */
+/** The public key in the format that verifiers expect: `<name>+<id>+<key>`. */
 export const verifierKey = (name: string, publicKey: Buffer): string =>
   `${name}+${keyHash(name, publicKey).toString('hex')}+${Buffer.concat([ed25519, publicKey]).toString('base64')}`
 
@@ -97,7 +97,7 @@ export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   })
 }
 
-/** Whether these bytes are the key's signature of the text. */
+/** Whether the signature of the text is valid for this key. */
 export const isSignature = (text: string, signature: Buffer, publicKey: Buffer): boolean => {
   if (signature.length !== signatureBytes || publicKey.length !== publicKeyBytes) return false
   const key = createPublicKey({

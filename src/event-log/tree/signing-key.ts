@@ -6,11 +6,11 @@ import { codeOf, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
- * The key that signs checkpoints. All processes of an installation share it as the file `checkpoint.key` in KEY_DIR
- * (mode 0600), an Ed25519 key in PKCS #8 PEM. It is created once and never visible half-written: it is written and
- * synced under another name, then linked to its final name.
+ * The key that signs checkpoints. It is an Ed25519 key in PKCS #8 PEM, in the file `checkpoint.key` in KEY_DIR (mode 0600), which
+ * all processes of an installation share. No process sees a file that is half-written, because the file is written and synced under
+ * another name and then linked to its final name.
  *
- * A new key is in `checkpoint-next.key` until the log has announced it. It replaces the old key on its first use.
+ * A new key is in `checkpoint-next.key` until it has been announced in the log. It replaces the old key when it is first used.
  */
 export type SigningKeyFiles = {
   readonly path: string
@@ -18,9 +18,9 @@ export type SigningKeyFiles = {
   find(id: string): Promise<SigningKey | null>
   /** All keys in the directory. Changes nothing. */
   present(): SigningKey[]
-  /** The key in the directory, which is created if there is none. */
+  /** The key in the directory. If there is none, it is created. */
   first(): Promise<SigningKey>
-  /** A new key next to the current one. Returns the same key until it is used. */
+  /** A new key in addition to the current one. Until the new key is used, every call returns the same key. */
   next(): Promise<SigningKey>
 }
 
@@ -59,7 +59,7 @@ export const createSigningKeyFiles = ({
       const next = readKey(nextPath)
       if (next?.id !== id) return null
       await rename(nextPath, path).catch((error: unknown) => {
-        // Another process has already renamed it.
+        // If the file does not exist, another process has already renamed it.
         if (codeOf(error) !== 'ENOENT') throw error
       })
       await syncDirectory(dir)
@@ -113,7 +113,7 @@ const makeKey = async (dir: string, path: string): Promise<void> => {
       await file.close()
     }
     await link(draft, path).catch((error: unknown) => {
-      // Another process was first, so its key is used.
+      // If the file exists, another process has created it, and its key is used.
       if (codeOf(error) !== 'EEXIST') throw error
     })
     await unlink(draft)

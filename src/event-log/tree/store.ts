@@ -14,20 +14,23 @@ export type StoredTree = {
   readonly place: LogPlace | null
 }
 
-/** On level 0, `positions` are the packed positions of the leaves' events. 0: a leaf without an event. */
+/** On level 0, `positions` are the packed positions of the leaves' events. Position 0 means a leaf without an event. */
 export type StoredTile = Tile & { readonly positions: Buffer | null }
 
 export type TreeStore = {
   read(): Promise<StoredTree | null>
   /** Deletes all tiles and starts an empty tree. */
   begin(origin: string): Promise<void>
-  /** Adds the tiles between two sizes. Returns `false` and adds nothing if another process changed the tree in the meantime. */
+  /**
+   * Adds the tiles by which the tree grows from one size to another. Returns `false` and adds nothing if another process changed
+   * the tree in the meantime.
+   */
   grow(
     from: Pick<StoredTree, 'origin' | 'size'>,
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** The hashes of these tiles by name, as far as the tiles are stored. */
+  /** The hashes of these tiles, by name. Tiles that are not stored are left out. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
   /** The hashes and positions of some tiles of level 0, in order. */
   lowest(from: number, count: number): Promise<StoredTile[]>
@@ -85,7 +88,7 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
   },
   begin: (origin) =>
     inTransaction(pool, async (client) => {
-      // Changes the row first. Other processes that extend the tree wait for this change, and then find another size.
+      // The row is changed first, so that other processes that extend the tree wait for this change, and then find another size.
       await client.query(
         `insert into log_tree (origin, size, position) values ($1, 0, 0)
          on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,

@@ -1,8 +1,8 @@
 import { hashBytes, inclusionRanges, type LeafRange, nodeHash, rootOf, splitOf } from './merkle-tree.ts'
 
 /**
- * The tree in tiles, as C2SP tlog-tiles defines them. A tile of level 0 contains the hashes of 256 leaves, and one of
- * level n + 1 the roots of 256 tiles of level n. The last tile of a level can be partial. Pure.
+ * The tree, divided into tiles as defined by C2SP tlog-tiles. A tile of level 0 contains the hashes of 256 leaves, and a tile of
+ * level n + 1 contains the roots of 256 tiles of level n. The last tile of a level can be partial. Pure.
  */
 
 export const tileWidth = 256
@@ -25,7 +25,7 @@ export class TileStack {
     return this.#size
   }
 
-  /** The stack for a tree of this size, with its last tiles from `lastTile`; null if a tile is missing or too short. */
+  /** The stack for a tree of this size. `lastTile` returns the last tile of a level; null if a tile is missing or too short. */
   static at(size: number, lastTile: (level: number, index: number) => Buffer | undefined): TileStack | null {
     const stack = new TileStack()
     for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth)) {
@@ -41,7 +41,10 @@ export class TileStack {
     return stack
   }
 
-  /** Adds a leaf, whose hash `write` writes into the given buffer. Calls `completed` for every completed tile, lowest level first. */
+  /**
+   * Adds a leaf. `write` must write the hash of the leaf into the given buffer. Calls `completed` for every tile that this leaf
+   * completes, lowest level first.
+   */
   add(write: (target: Buffer, at: number) => void, completed: (tile: Tile) => void): void {
     const lowest = this.#level(0)
     write(lowest.hashes, lowest.count * hashBytes)
@@ -94,7 +97,7 @@ export class TileStack {
   }
 }
 
-/** A complete subtree of 2^height leaves. `index` counts the subtrees of that height. */
+/** A complete subtree of 2^height leaves. `index` counts the subtrees of this height from 0. */
 type Subtree = { readonly height: number; readonly index: number }
 
 const heightOf = (leaves: number): number => Math.round(Math.log2(leaves))
@@ -118,7 +121,7 @@ const placeOf = ({
   return { level, index: Math.floor(first / tileWidth), first: first % tileWidth, count }
 }
 
-/** The tiles from which the roots of these ranges are calculated, each once. */
+/** The tiles that are needed to calculate the roots of these ranges, without duplicates. */
 export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'index'>[] => {
   const tiles = ranges.flatMap(subtreesOf).map(placeOf)
   return [
@@ -129,7 +132,7 @@ export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'ind
 /** The hashes of tiles, by `tileName`. */
 export type TileHashes = ReadonlyMap<string, Buffer>
 
-/** The root over a range of leaves that starts where a complete subtree of its size can start; null if a tile is missing or too short. */
+/** The root over a range of leaves; null if a tile is missing or too short. The range must start where a subtree of its size can start. */
 export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
   if (from === to) return rootOf(Buffer.alloc(0))
   const [subtree, more] = subtreesOf({ from, to })

@@ -2,13 +2,16 @@ import { currentVersion, isEventType } from '../../events/catalogue.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
-/** Checks the hash chains of all streams together, in any order of the streams. Only the end of each chain is in memory. Pure. */
+/**
+ * Checks the hash chains of all streams at the same time. Events of different streams can come in any order, and only the end of
+ * each chain is in memory. Pure.
+ */
 
 /** The end of the part of a stream that was checked. */
 type ChainEnd = {
   revision: number
   digest: string
-  /** A fault was reported, so later events are not checked. */
+  /** True after a reported fault. Later events of the stream are then not checked. */
   broken: boolean
 }
 
@@ -16,12 +19,12 @@ type ChainEnd = {
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** The fault of the stream's next event. Null: there is none, or the stream was already reported. */
+  /** Checks the next event of a stream. Returns its fault; null if it has none, or if a fault of the stream was already reported. */
   check(event: RecordedEvent): string | null
-  /** Continues a stream that was not checked yet after an event that was verified earlier. */
+  /** Begins a stream after an event that was verified earlier. */
   begin(verified: RecordedEvent): void
   met(): string[]
-  /** The last revision seen in a stream; −1: none. */
+  /** The last revision seen in a stream; −1 if no event was seen. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
   /** Marks a stream as reported, so that its other faults are not reported. */
@@ -39,7 +42,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     ends.set(stream, end)
     return end
   }
-  // Consecutive events often belong to one stream.
+  // The last stream is remembered, because consecutive events often belong to the same stream.
   let last: { stream: string; end: ChainEnd } = { stream: '', end: endOf('') }
   ends.delete('')
   return {
@@ -93,7 +96,7 @@ const mismatch = (carried: string, computed: string): string | null =>
 
 const versionStart = '{"schema_version":'
 
-/** The digest proves the bytes, so it is enough to check that this release supports their type. */
+/** The digest already proves the bytes, so it is enough to check that this release supports the event's type. */
 const unknown = ({ type, metadata }: RecordedEvent): string | null => {
   const newest = isEventType(type) ? currentVersion(type) : 0
   const version = metadata.startsWith(versionStart)

@@ -2,25 +2,25 @@ import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * Checks the hash chain of one stream for the events of a page. It proves that these events follow each other
- * unchanged. Only the signed checkpoints prove that the end was not cut off and that the chain was not rewritten as a
- * whole. Pure.
+ * Checks the hash chain of one stream for the events of a page. This proves that no event was changed, inserted or removed within
+ * the page. Only signed checkpoints prove that the end of the stream was not removed and that the whole chain was not rewritten.
+ * Pure.
  */
 
 export type ChainLink = {
   readonly revision: number
-  /** `unjudged`: the previous event is unknown. */
+  /** `unjudged`: the digest cannot be checked, because the previous event is unknown. */
   readonly state: 'holds' | 'broken' | 'unjudged'
   readonly why: string | null
   /** The digest that the event contains; null if there is none. */
   readonly carried: string | null
-  /** The digest calculated from its bytes and the previous digest; null if the previous digest is unknown. */
+  /** The digest calculated from the event's bytes and the previous digest; null if the previous digest is unknown. */
   readonly computed: string | null
 }
 
 /**
- * Returns one link per event, in order. `events` belong to one stream and have rising revisions. `before`: the event
- * before the first of them; null if it could not be read.
+ * Returns one link per event, in order. `events` belong to one stream and have rising revisions. `before` is the event before the
+ * first one; null if it could not be read.
  */
 export const chainLinks = (
   events: readonly RecordedEvent[],

@@ -5,7 +5,7 @@ import { writeLeafHash } from '../tree/merkle-tree.ts'
 import { packPositions, type StoredTile, type TreeStore } from '../tree/store.ts'
 import { type Tile, TileStack, tileName, tileWidth } from '../tree/tiles.ts'
 
-/** Compares the tree, rebuilt from the log, with the signed roots and the stored tiles. */
+/** Calculates the tree from the log, and compares it with the signed roots and the stored tiles. */
 
 /** The root that the log must have at a size. */
 export type ExpectedRoot = {
@@ -13,18 +13,18 @@ export type ExpectedRoot = {
   readonly root: string
   /** The position of the last leaf's event; null if it is unknown. */
   readonly position: string | null
-  /** Called if the log has another root, with a text that describes the difference. */
+  /** Called with a description of the difference if the log has another root. */
   readonly refuted: (why: string) => void
 }
 
 export type Roots = {
-  /** Adds the next event of ours, in log order. */
+  /** Adds this service's next event, in log order. */
   add(event: RecordedEvent): void
   /** Compares completed tiles with the stored ones. Must be called after every page, so that few tiles are in memory. */
   settle(): Promise<void>
   end(): Promise<void>
   readonly size: number
-  /** The last signed root that the log has confirmed. */
+  /** The last signed root that matches the log; null if none does. */
   readonly passed: ExpectedRoot | null
 }
 
@@ -42,7 +42,7 @@ export const createRoots = async ({
 }: {
   readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
-  /** The stored tiles to compare. Null: no tiles are compared. */
+  /** The stored tiles to compare; null if no tiles are compared. */
   readonly store: TreeStore | null
   readonly tileFault: (message: string) => void
   readonly begun?: BegunTree
@@ -111,7 +111,7 @@ const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, posit
 
 type TileComparison = {
   completed(tile: StoredTile): void
-  /** The tiles that are partial at the stored size, and the positions in the lowest of them. */
+  /** Compares the tiles that are partial at the stored size, and the positions in the lowest of these tiles. */
   reached(partial: readonly Tile[], positions: Buffer): void
   settle(): Promise<void>
 }
@@ -157,6 +157,6 @@ const compareTiles = (
   }
 }
 
-/** Whether a stored tile begins with the expected hashes. A partial tile may have grown since. */
+/** Whether a stored tile begins with the expected hashes. A partial tile may have grown in the meantime, so it can contain more hashes. */
 const begins = (there: Buffer | null, expected: Buffer): boolean =>
   there?.subarray(0, expected.length).equals(expected) === true

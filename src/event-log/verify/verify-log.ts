@@ -16,11 +16,10 @@ import { type Chains, createChains, type IsKnown } from './chains.ts'
 import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 
 /**
- * Reads the log once, in log order, and checks everything that needs no other source: each stream's chain and its end,
- * every signed root, and the stored tiles.
+ * Reads the log once, in log order, and checks the chain and the end of each stream, every signed root, and the stored tiles.
  *
- * Events up to a signed checkpoint that were verified earlier need not be read again. They are still checked: the
- * stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
+ * Events that were verified earlier, up to a signed checkpoint, need not be read again. Changes to them can still be found, because
+ * the stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
  */
 
 /** A difference between the log and the events that were written. `revision` and `event_id` are null if the fault is not in one event. */
@@ -36,23 +35,23 @@ export type LogVerdict = {
   readonly streams: number
   /** Broken events that an operator has acknowledged. */
   readonly known: number
-  /** The number of leaves that were verified earlier and not read again; 0: the log was read from its beginning. */
+  /** The number of leaves that were verified earlier and not read again; 0 if the log was read from its beginning. */
   readonly after: number
   /** The last checkpoint up to which everything is now verified; null if there is none, or if there are faults. */
   readonly through: VerifiedUpTo | null
   readonly checkpoints: {
-    /** The checkpoints of this log's own tree, each recomputed. */
+    /** The number of checkpoints of this log's own tree whose roots were calculated again. */
     readonly recomputed: number
     /**
-     * The checkpoints of the logs from which this one was copied. Their signatures are valid, and the last one of each
-     * log is the next tree's first leaf.
+     * The number of checkpoints of the logs from which this log was copied. Their signatures are valid, and the last checkpoint of
+     * each log is the first leaf of the next tree.
      */
     readonly earlier: number
     readonly last: Checkpoint | null
-    /** Keys that an operator announced because the previous key was lost, and the reasons. */
+    /** The keys that an operator announced because the previous key was lost, each with the reason. */
     readonly announced: readonly { readonly key_id: string; readonly reason: string }[]
   }
-  /** The checkpoint from outside; null if none was given. */
+  /** The verdict about a checkpoint from outside; null if none was given. */
   readonly against: OutsideCheckpoint | null
   /** The first fault of each stream, in log order, and the faults of the tree; at most `faultsMax`. */
   readonly faults: readonly LogFault[]
@@ -65,7 +64,7 @@ export type VerifyLogOptions = {
   readonly isKnown?: IsKnown | undefined
   /** Continues after this checkpoint if it is signed in the log and the stored tiles have its root. Otherwise, reads the whole log. */
   readonly since?: VerifiedUpTo | null | undefined
-  /** Stops after this time, once a checkpoint has been passed. Default: at the end of the log. */
+  /** Stops after this time, but not before the first checkpoint. Default: at the end of the log. */
   readonly readMaxMs?: number | undefined
   readonly onProgress?:
     | undefined
@@ -98,8 +97,7 @@ export const verifyLog = async (
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
-  // Streams without new events are not checked again. Nor are streams that may continue beyond the part that was
-  // read.
+  // The ends of streams are checked only if the log was read to its head, and only for streams with new events.
   if (whole) await complete(eventLog, chains, { report, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
   return {
@@ -128,12 +126,12 @@ const throughOf = (
 ): VerifiedUpTo | null =>
   passed === null || tree === null ? since : { origin: tree.origin, size: passed.size, root: passed.root }
 
-/** `after`: the position of the last event that is not read. */
+/** `after` is the position of the last event that need not be read again. */
 type Begun = { readonly size: number; readonly after: Position; readonly tree: BegunTree | null }
 
 const beginning: Begun = { size: 0, after: logStart, tree: null }
 
-/** The end of the verified part, if the log has signed it and the stored tiles have its root. */
+/** The end of the part that was verified earlier. The log must contain its signed checkpoint, and the stored tiles must have its root. */
 const begunAt = async (
   store: TreeStore | null,
   {
@@ -153,8 +151,8 @@ const begunAt = async (
 }
 
 /**
- * The signed roots, up to the first fault in the stream of checkpoints. They are read before the log, so that none is
- * beyond the log's head.
+ * The signed roots, up to the first fault in the stream of checkpoints. They are read before the log, so that no root is beyond the
+ * part of the log that is read.
  */
 const signedRoots = async (
   eventLog: Log,
@@ -227,8 +225,8 @@ const readAll = async (
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    // From here on, the log cannot be read in log order. Each stream is read separately, up to its first event that
-    // cannot be opened, and the tree is not extended.
+    // An event cannot be opened, so the rest of the log cannot be read in log order. Instead, each stream is read separately, up to
+    // its first event that cannot be opened. The tree is not checked any further.
     await readStreams(eventLog, chains, { report, begun })
     return true
   }
@@ -236,7 +234,7 @@ const readAll = async (
   return true
 }
 
-/** Streams whose beginning was verified earlier continue after their last verified event. */
+/** If the beginning of a stream was verified earlier, its chain continues after the last verified event. */
 const goOn = async (
   eventLog: Log,
   chains: Chains,
@@ -288,7 +286,7 @@ const readStreams = async (
 const allStreams = async (eventLog: Log): Promise<string[]> =>
   (await eventLog.streams('')).filter(isStreamOfOurs).sort()
 
-/** Every stream must end where the engine's own records say. Streams that have grown since are read once more. */
+/** Every stream must end at the revision in the engine's own records. Streams that have grown in the meantime are read once more. */
 const complete = async (
   eventLog: Log,
   chains: Chains,
@@ -313,7 +311,7 @@ const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<
     return missing(`the stream ends at revision ${met}, but the event log itself counts only up to ${engine}`)
   const { events, unreadable } = await readOpenable(eventLog, stream, { from: met + 1, max: 1 })
   if (unreadable !== null) return missing(unreadable.message)
-  // This event was written while the log was read.
+  // The next event exists: it was written while the log was being read.
   if (events[0]?.revision === met + 1) return null
   return missing(`the stream ends before revision ${engine}, although the event log itself counts up to it`)
 }
@@ -323,15 +321,15 @@ type OutsideCheckpoint = {
   readonly size: number
   readonly root: string
   /**
-   * `extended`: the log's tree begins with exactly these leaves. `begun_from`: the log is a copy whose tree begins with
-   * this checkpoint. `refuted`: neither; the faults give the reason.
+   * `extended`: the log's tree begins with the leaves of the checkpoint. `begun_from`: the log is a copy whose tree begins with the
+   * checkpoint. `refuted`: neither is true, and the faults give the reason.
    */
   readonly verdict: 'extended' | 'begun_from' | 'refuted'
 }
 
 type Fault = { stream: string; revision: null; event_id: null; fault: string }
 
-/** Throws `NoteFault` if the text is not a checkpoint. `expected`: the root that the log must confirm before the verdict is known. */
+/** Throws `NoteFault` if the text is not a checkpoint. `expected` is the root that the log must have; the verdict depends on it. */
 const outsideCheckpoint = (
   note: string,
   { keys, tree }: CheckpointStream,
