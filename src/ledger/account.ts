@@ -12,18 +12,18 @@ export type Account = {
   digest: string
   /** The recording time of the event at `revision`, by the clock of the process that wrote it; 0 if unknown. */
   recordedAtMs: number
-  /** No correction of a charge or a balance comes after this revision. −1: there are no corrections. */
+  /** No correction of a charge or the balance comes after this revision; −1 if there are no corrections. */
   adjustedRevision: number
-  /** No re-rate comes after this revision. −1: there are no re-rates. */
+  /** No re-rate comes after this revision; −1 if there are no re-rates. */
   reratedRevision: number
   registered: boolean
   name: string
   overdraftLimit: MicroCredits
-  /** The amount charged beyond all lots. While it is above zero, every lot is empty. */
+  /** The amount that was charged and that no lot could pay. If it is above zero, all lots are empty. */
   overdrawn: MicroCredits
   /** Lots that are not empty, in draw order. */
   lots: Lot[]
-  /** The organization's own prices by SKU, oldest first. After an entry with amount null, the price book applies again. */
+  /** The organization's own prices by SKU, oldest first. An entry with amount null means that the price book applies again. */
   overrides: Map<string, readonly PriceOverrideEntry[]>
 }
 
@@ -42,7 +42,7 @@ export const newAccount = (organizationId: string): Account => ({
   overrides: new Map(),
 })
 
-/** A copy of an account, for deciding a batch. The copy is discarded if another process appends first. */
+/** Copies an account, so that a batch can be decided on the copy. The copy is discarded if another process appends first. */
 export const draftOf = (account: Account): Account => ({
   ...account,
   lots: account.lots.map((lot) => ({ ...lot })),
@@ -61,7 +61,7 @@ export const availableOf = (account: Account, atMs: number): MicroCredits =>
 export const overrideOf = (account: Account, sku: string, atMs: number): MicroCredits | undefined =>
   overrideAt(account.overrides.get(sku), atMs)?.amount ?? undefined
 
-/** Folds any ledger event into the account, in place. The caller sets `digest`. */
+/** Folds a ledger event into the account, in place. The caller must set `digest`. */
 export const evolve = (account: Account, event: LedgerEvent, revision: number): void => {
   account.revision = revision
   switch (event.type) {
@@ -150,7 +150,7 @@ const grant = (
   account.lots.sort(drawOrder)
 }
 
-/** Puts amounts back into their lots, opens empty lots again, and returns the total. */
+/** Returns amounts to the lots they came from, even to lots that were empty. Returns the total. */
 const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
@@ -172,7 +172,7 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   return given
 }
 
-/** Takes amounts from their lots, removes lots that became empty, and returns the total. */
+/** Takes amounts from lots, and removes the lots that are then empty. Returns the total. */
 const take = (
   account: Account,
   allocations: readonly { grant_id: string; amount: string }[],
@@ -194,10 +194,10 @@ const take = (
   return taken
 }
 
-/** The lots that pay an amount, as charges and negative adjustments record them. */
+/** The lots that pay an amount, in the form in which charges and negative adjustments record them. */
 export const allocationsFor = (account: Account, amount: MicroCredits, atMs: number) =>
   draw(account.lots, amount, atMs).allocations
 
-/** The part of a new grant that repays the overdraft, as events record it. */
+/** The part of a new grant that repays the overdraft, as a decimal string. */
 export const repaidBy = (account: Account, amount: MicroCredits): string =>
   formatCredits(account.overdrawn < amount ? account.overdrawn : amount)

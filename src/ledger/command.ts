@@ -5,18 +5,18 @@ import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
-/** A change to a ledger, as plain data, so that it can be queued and decided again. */
+/** A command changes a ledger. It is plain data, so that it can be queued and decided again. */
 
-/** A call as its `KeyUsed` event records it. */
+/** The data of a call's `KeyUsed` event. */
 export type CallToRecord = {
   readonly keyId: string
   readonly capability: Capability
   readonly outcome: CallOutcome
   readonly code?: string
   readonly facts: CallFacts
-  /** The caller sent an Idempotency-Key. */
+  /** True if the caller sent an Idempotency-Key. */
   readonly idempotent?: boolean
-  /** Identifies the request for which this call uses up its Idempotency-Key. */
+  /** Identifies the request. A later call with the same Idempotency-Key must have the same fingerprint. */
   readonly requestFingerprint?: string
 }
 
@@ -31,7 +31,7 @@ export type Instruction =
       readonly kind: 'grant'
       readonly amount: MicroCredits
       readonly priority: number
-      /** ISO 8601. Null: the lot never expires. */
+      /** ISO 8601; null if the lot never expires. */
       readonly expiresAt: string | null
       readonly reason: string
       /** The reference that the operator chose. */
@@ -71,23 +71,29 @@ export type Instruction =
       readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
       /** The lots that a positive amount returns to, in this order and up to these amounts. Expired lots are skipped. */
       readonly into?: readonly LotFill[]
-      /** The amount was calculated from the ledger up to this revision. The command is refused after any later correction. */
+      /** The amount was calculated from the ledger up to this revision. If a correction was written later, the command is refused. */
       readonly unlessAdjustedAfter?: number
-      /** Like `unlessAdjustedAfter`, but only for re-rates. All other corrections of the charge have the key of this command, so only one of them is written. */
+      /**
+       * Like `unlessAdjustedAfter`, but only for re-rates. Other corrections need no check, because they have the same key as this
+       * command, so only one of them can be written.
+       */
       readonly unlessReratedAfter?: number
       /** A negative amount is reduced to what can be charged now. */
       readonly upToAvailable?: true
     }
   /** Takes back the rest of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
-  /** Records a call and charges for its facts. With `only`, writes nothing if the account's affordability differs. */
+  /** Records a call and charges for its facts. With `only`, nothing is written if the call's affordability is not `only`. */
   | {
       readonly kind: 'record'
       readonly call: CallToRecord
       readonly book: PriceBook
       readonly only?: Affordability
     }
-  /** Records a refusal for lack of credits. Writes nothing if the balance covers `dearest` plus the amount that calls in progress reserve. */
+  /**
+   * Records that a call was refused for lack of credits. Nothing is written if the balance covers `dearest` plus the reservations
+   * of calls in progress.
+   */
   | {
       readonly kind: 'refuse'
       readonly call: CallToRecord
@@ -114,17 +120,20 @@ export type Envelope = {
   /** The trace id from the partner's request: 32 hexadecimal digits. */
   readonly traceId?: string
   /**
-   * The ledger does not contain the command up to this revision. Set for keys that can be used again. Later revisions
-   * are searched before the command is decided.
+   * The caller knows that the ledger does not contain the command up to this revision. It is set for keys that can be used again.
+   * Later revisions are searched before the command is decided.
    */
   readonly absentUpTo?: number
-  /** How long the caller waits, if that is less than the ledger's own limit. */
+  /** How long the caller waits at most. The ledger's own limit also applies. */
   readonly waitMaxMs?: number
 }
 
 export type LedgerCommand = Envelope & Instruction
 
-/** The durable result of a command. `repeated`: the ledger already contained its events. `requestId`: the request that its events name. */
+/**
+ * The durable result of a command. `repeated`: the ledger already contained the command's events. `requestId`: the request id in
+ * these events.
+ */
 export type Committed = {
   readonly events: readonly LedgerEvent[]
   readonly revision: number
@@ -139,13 +148,13 @@ export class CommandRefused extends Error {
 }
 
 /**
- * The key for the first refund or reversal of a call's charge, from the call's first event id. All processes use this
- * key, so only one of them is written.
+ * The command key for the first refund or the reversal of a call's charge, derived from the call's first event id. Because both
+ * have the same key, only one of them can be written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
-/** How a refusal begins if the ledger was corrected and must be read again. */
+/** The beginning of a refusal's message if the ledger was corrected and must be read again. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
-/** How a refusal begins if too many events follow the last one that a closing counts. */
+/** The beginning of a refusal's message if too many events follow the last event that a closing counts. */
 export const movedOn = 'the ledger has moved on'

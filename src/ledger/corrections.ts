@@ -13,8 +13,8 @@ type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
 }
 
 /**
- * Corrects a charge or a balance. A positive amount repays the overdraft first. A negative amount comes from lots, and
- * cannot exceed what could be charged (decision 13).
+ * Corrects a charge or a balance. A positive amount repays the overdraft first. A negative amount is taken from lots, and cannot be
+ * more than a charge could take (decision 13).
  */
 export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
   const { adjustmentId, adjusts, reason, rerateRun, into = [], unlessAdjustedAfter, atMs } = adjustment
@@ -56,7 +56,7 @@ const noMoreThan = (available: MicroCredits, amount: MicroCredits): MicroCredits
   return amount < most ? most : amount
 }
 
-/** How much of an amount returns to each unexpired lot, in the order of `into` and up to its amounts. */
+/** The part of an amount that returns to each unexpired lot, in the order of `into` and up to the amounts in `into`. */
 const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): LotFill[] => {
   const fills: LotFill[] = []
   let left = amount
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back the rest of a lot. Refused for an expired lot, because its rest is written off as expired. */
+/** Takes back the rest of a lot. Refused for an expired lot, because the rest of an expired lot is written off. */
 export const voidLot = (
   account: Account,
   {
@@ -104,8 +104,8 @@ export const voidLot = (
 }
 
 /**
- * Writes off the rest of a lot that has expired, both at `atMs` and at `nowMs` (the time in the appending process).
- * Returns no event for an empty lot.
+ * Writes off the rest of a lot. The lot must have expired both at `atMs` and at `nowMs`, the time in the appending process. Returns
+ * no event for an empty lot.
  */
 export const expireLot = (
   account: Account,
@@ -129,7 +129,10 @@ export const expireLot = (
 
 const instant = (ms: number): string => new Date(ms).toISOString()
 
-/** Records a month's totals. Refused if too many events follow the last counted one, because readers look only `closingGapMax` events ahead for closings. */
+/**
+ * Records a month's totals. Refused if too many events follow the last event that counts, because readers look for closings only
+ * `closingGapMax` events ahead.
+ */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
   account.revision - closed.through_revision >= closingGapMax
     ? { refused: `${movedOn} since revision ${closed.through_revision}` }

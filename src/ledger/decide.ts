@@ -20,7 +20,10 @@ export const ifRegistered = (account: Account, event: () => LedgerEvent): Decisi
     ? [event()]
     : { refused: `organization ${account.organizationId} is not registered; see "org list"` }
 
-/** Decides which events a command adds to a ledger. `idOf(n)` is the id of its nth event; `nowMs` is the time in the appending process. */
+/**
+ * Decides which events a command adds to a ledger. `idOf(n)` is the id of the command's nth event; `nowMs` is the time in the
+ * appending process.
+ */
 export const decideCommand = (
   account: Account,
   command: LedgerCommand,
@@ -64,7 +67,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance covers a fact plus the amount that calls in progress reserve (`held`). */
+/** Whether the balance covers a fact plus the reservations of calls in progress (`held`). */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,
@@ -134,7 +137,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
   },
 })
 
-/** The outcome of a recorded call. It makes no difference whether the call was just decided or found in the ledger. */
+/** The outcome of a recorded call. `events` are the call's events, whether just decided or read from the ledger. */
 export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
   let charged = 0n
   let unpaid = false
@@ -166,7 +169,7 @@ export const registerOrganization = (
         },
       ]
 
-/** Grants a lot. An overdraft is repaid from it first. */
+/** Grants a lot. The lot first repays an overdraft. */
 export const grantCredits = (
   account: Account,
   grant: {

@@ -9,16 +9,16 @@ import { affordabilityOf, ratingOf } from './decide.ts'
 
 export type FiguresQuestion = {
   readonly atMs: number
-  /** Read the log for the current account. Otherwise, use the account as last seen, without a read. */
+  /** If true, the current account is read from the log. Otherwise, the account as last seen is used, without a read. */
   readonly fresh?: boolean
-  /** Also return the cost of these facts, and whether the balance covers that cost plus `held`. */
+  /** If given, the figures include the cost of these facts, and whether the balance covers the cost plus `held`. */
   readonly cost?: { readonly facts: CallFacts; readonly book: PriceBook; readonly held?: MicroCredits }
 }
 
 export type Figures = {
   readonly revision: number
   readonly balance: MicroCredits
-  /** The amount that can be charged after calls in progress have used what they reserve. Can be negative. */
+  /** The amount that can be charged, minus the reservations of calls in progress. Can be negative. */
   readonly available: MicroCredits
   /** Null if `cost` was not requested. */
   readonly cost: { readonly required: MicroCredits; readonly affordability: Affordability } | null

@@ -9,22 +9,22 @@ import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
 import type { RatedCall } from './rerate/part.ts'
 
-/** Reads a whole ledger as calls with their charges, fast enough for millions of calls. */
+/** Reads a ledger as calls with their charges. It is fast enough for millions of calls. */
 
 export type LedgerCall = RatedCall & {
   readonly eventId: string
   readonly requestId: string | null
   /** The rule that made the call free; null if it was charged. */
   readonly freeBy: string | null
-  /** Null: the call was free. */
+  /** Null if the call was free. */
   charge: DomainEventOf<'CreditCharged'>['data'] | null
   charged: MicroCredits
 }
 
 export type Walk = {
-  /** Called for each call, once its charge is known. Except for its lots, the account is then as it was before the call. */
+  /** Called for each call, once its charge is known. At this point, the account is the one before the call, except for its lots. */
   readonly call: (call: LedgerCall) => void
-  /** Called before the call is folded, with the account on which it was decided. */
+  /** Called before the call is folded, with the account before the call. */
   readonly decided?: (call: RatedCall, account: Account) => void
   readonly adjusted?: (event: AdjustedEvent) => void
   /** Called for events other than calls, charges and adjustments. */
@@ -39,7 +39,7 @@ type Reach = {
   readonly from?: number
   /** The last revision; default: the ledger's end. */
   readonly upTo?: number
-  /** Leaves out events after this position of the log. Also leaves out a call whose charge may be after it. */
+  /** Leaves out events after this position of the log. Also leaves out a call if its charge may be after this position. */
   readonly until?: Position
   readonly account?: Account
   readonly fold?: (account: Account, event: LedgerEvent, revision: number) => void
@@ -91,7 +91,7 @@ export const walkLedger = async (
     }
     if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
-    // The last call is left out, because the next event may be its charge.
+    // If the range ends here, the last call is left out, because the next event may be its charge.
     if (events < page.length) return account
   }
   settle()
@@ -99,10 +99,10 @@ export const walkLedger = async (
   return account
 }
 
-/** The beginning of our events' metadata (see `stored-event.ts`). */
+/** The beginning of the metadata of this service's events (see `stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Does not parse the metadata of calls and charges, because that would take as long as parsing their data. */
+/** Does not parse the metadata of calls and charges, because that takes as long as parsing their data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
@@ -111,7 +111,7 @@ const decoded = (recorded: RecordedEvent): LedgerEvent => {
   return upcast(type, version, JSON.parse(data)) as LedgerEvent
 }
 
-/** A string in the metadata, found without parsing; undefined: there is none. */
+/** A string in the metadata, found without parsing; undefined if there is none. */
 const memberOf = ({ metadata }: RecordedEvent, name: 'request_id' | 'causation_id' | 'effective_at') => {
   const at = metadata.indexOf(`"${name}":"`)
   if (at === -1) return undefined

@@ -22,7 +22,7 @@ export const ledgerEventAt = async (
   return recorded ?? null
 }
 
-/** The first event that `fits` accepts, from revision `from` on and before revision `before`; null: there is none. */
+/** The first event that `fits` accepts, at or after revision `from` and before revision `before`; null if there is none. */
 export const firstInLedger = async (
   eventLog: Log,
   organizationId: string,

@@ -9,7 +9,7 @@ import { ratingOf } from '../decide.ts'
 
 /** Checks a ledger's charges against their facts, the tariff and the price book in force. Pure. */
 
-/** Charges that no longer match their price book, because it was changed after they were made. */
+/** Charges that do not match their price book, because the book was changed after the charges were made. */
 export type Contradicted = {
   readonly priceBookVersion: number
   charges: number
@@ -37,7 +37,10 @@ type Held = {
   call: Fact | null
 }
 
-/** Returns a checker that must be called for every event, in order. `books` are all price books that were published and not withdrawn. */
+/**
+ * Returns a checker. Its `faultOf` must be called for every event, in order. `books` are all price books that were published and
+ * not withdrawn.
+ */
 export const recomputing = (books: readonly PriceBook[]): Recomputing => {
   const held: Held = { books, contradicted: new Map(), call: null }
   return {
@@ -112,7 +115,10 @@ const contradict = (
     })
 }
 
-/** A free call does not name its price book. If several books took effect at one time, any of them may have made the call free. */
+/**
+ * A free call does not name its price book. If several books took effect at the same time, the call may have been free under any of
+ * them.
+ */
 const freeFault = (
   books: readonly PriceBook[],
   account: Account,

@@ -10,24 +10,24 @@ import { type AdjustedEvent, type LedgerCall, walkLedger } from '../ledger-calls
 import type { RatedCall } from '../rerate/part.ts'
 
 /**
- * Compares a ledger's events with the lines of the read model and with the tariff's results. It compares one page at a
- * time, so that a difference is located within a few thousand lines.
+ * Compares a ledger's events with the lines of the read model and with the tariff, one page at a time. A difference is then located
+ * within a few thousand lines.
  */
 
-/** A line as the read model should contain it. */
+/** A line that the read model should contain. */
 export type ExpectedLine = {
   readonly revision: number
   readonly kind: string
   readonly requestId: string | null
   readonly rule: string | null
-  /** The lines of the charge as JSON, if it has more than one; otherwise null. */
+  /** The lines of the charge as JSON; null if the charge has only one line. */
   readonly lines: string | null
   readonly amount: MicroCredits
 }
 
 type Columns = { log: MicroCredits; projections: MicroCredits; tariff: MicroCredits }
 
-/** Sums by SKU. For a movement other than a charge, the key is its kind in brackets, and the tariff has no amount. */
+/** Sums by SKU. For movements other than charges, the key is the kind of movement in brackets, and the tariff's amount is zero. */
 type Sums = Map<string, Columns>
 
 export type Reconciled = {
@@ -38,13 +38,13 @@ export type Reconciled = {
   readonly calls: number
   readonly sums: Sums
   readonly differences: number
-  /** Descriptions of the first differences. */
+  /** Descriptions of the first differences on this page. */
   readonly named: readonly string[]
   /** The totals at the revision of the account's row; null if the ledger was not read from its beginning. */
   readonly totals: AccountTotals | null
 }
 
-/** An account's totals at a revision, from the ledger or from its row. Expired lots count until they are written off. */
+/** An account's totals at a revision, from the ledger or from its row. The totals include expired lots that are not written off yet. */
 export type AccountTotals = {
   readonly revision: number
 } & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>
@@ -60,9 +60,9 @@ export type ReconcileOptions = {
   readonly fromMs: number
   readonly toMs: number
   readonly rowRevision: number | null
-  /** Compares a page with the lines of the read models, adds these lines to the sums, and resolves with the differences. */
+  /** Compares a page with the lines of the read models, and adds these lines to the sums. Resolves with the differences. */
   readonly compare: (page: ComparedPage) => Promise<readonly string[]>
-  /** Describes how an adjustment differs from the one that its re-rate wrote; null: it does not differ. */
+  /** Describes how an adjustment differs from the adjustment that its re-rate planned; null if it does not differ. */
   readonly rerated: (event: AdjustedEvent) => Promise<string | null>
   readonly onPage?: (events: number) => void
 }
@@ -72,7 +72,7 @@ export type ComparedPage = {
   readonly to: number
   readonly lines: readonly ExpectedLine[]
   readonly sums: Sums
-  /** The SKU for each rule of a charge with a single line. */
+  /** The SKU of each rule, for charges with a single line. */
   readonly skuOf: ReadonlyMap<string, string>
 }
 
@@ -82,7 +82,10 @@ export class PricesUnknown extends Error {
   override name = 'PricesUnknown'
 }
 
-/** Compares one ledger. Throws `PricesUnknown` if a price set before `from` matters, because the ledger must then be read from its beginning. */
+/**
+ * Compares one ledger. Throws `PricesUnknown` if a price that was set before `from` is needed. The ledger must then be read from
+ * its beginning.
+ */
 export const reconcileLedger = async (
   eventLog: Pick<EventLog, 'read'>,
   options: ReconcileOptions,
@@ -144,7 +147,7 @@ const folding = (rowRevision: number | null, found: (totals: AccountTotals) => v
   }
 }
 
-/** Folds only prices. Lots cannot be folded from the middle of a ledger. */
+/** Folds only prices, because lots cannot be folded from the middle of a ledger. */
 const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
   if (event.type === 'PriceOverrideSet') evolve(account, event, at)
   if (event.type !== 'PriceOverrideWithdrawn') return
@@ -176,7 +179,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
     sums,
     skuOf,
     calls: () => calls,
-    // Until the next event is folded, the account's prices are those that applied to the call.
+    // At this point, the account still has the prices that applied to the call.
     decided: (_call: RatedCall, account: Account): void => {
       decidedOn = account
     },
@@ -209,7 +212,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** Remembers the book in force, which changes a few times a year but is needed for every call. */
+/** Looks up the book in force. The last result is remembered, because it is needed for every call but changes only a few times a year. */
 const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
   const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
   let current: PriceBook | undefined
@@ -223,7 +226,7 @@ const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => 
   }
 }
 
-/** If several books took effect at one time, returns the one that the charge names. */
+/** The book of a call. If several books took effect at the same time, the charge names one of them. */
 const bookOf = (books: readonly PriceBook[], { charge }: LedgerCall, latest: PriceBook): PriceBook =>
   charge === null || charge.price_book_version === latest.version
     ? latest

@@ -12,12 +12,15 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from '../account.ts'
 import { type Contradicted, type Recomputing, recomputing } from './recompute.ts'
 
-/** The first event that was changed in a ledger or is missing from it. `event_id` is null if it is missing. */
+/** The first event of a ledger that was changed or is missing. `event_id` is null if the event is missing. */
 export type LedgerFault = {
   readonly revision: number
   readonly event_id: string | null
   readonly type: string | null
-  /** The digest of the event's stored bytes or, if the event is missing, of the previous event. An acknowledgement of the fault contains this digest. */
+  /**
+   * The digest of the event's stored bytes; if the event is missing, the digest of the previous event. An operator who acknowledges
+   * the fault acknowledges this digest.
+   */
   readonly digest: string
   readonly fault: string
 }
@@ -36,7 +39,7 @@ type LedgerVerdict = {
   readonly contradicted: readonly Contradicted[]
 }
 
-/** A record about a ledger that is kept elsewhere. The ledger must agree with it. */
+/** A record about a ledger that is kept elsewhere. The ledger must agree with this record. */
 export type LedgerWitness = {
   /** The record's name in messages. */
   readonly name: string
@@ -46,7 +49,7 @@ export type LedgerWitness = {
 }
 
 type VerifyOptions = {
-  /** Collected before the ledger is read, because the ledger can grow in the meantime. */
+  /** Witnesses must be collected before the ledger is read, because the ledger can grow in the meantime. */
   readonly witnesses?: readonly LedgerWitness[]
   /** Whether an operator has acknowledged a fault with this digest at this revision. */
   readonly acknowledged?: (revision: number, digest: string) => boolean
@@ -58,9 +61,9 @@ type VerifyOptions = {
 const pageMax = 1_000
 
 /**
- * Checks a ledger from its first event: the hash chain, the schema and order of its events, repeated ids, and the rules
- * for charges, expiries and closings. Stops at the first fault that no operator has acknowledged. If there is none,
- * compares the end of the ledger with the event log and with every witness.
+ * Checks a ledger from its first event: the hash chain, the schema and order of its events, repeated ids, and the rules for
+ * charges, expiries and closings. Stops at the first fault that no operator has acknowledged. Without such a fault, also compares
+ * the end of the ledger with the event log and with every witness.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -114,7 +117,7 @@ export const verifyLedger = async (
       events = recorded.revision + 1
     }
     onProgress?.(events)
-    // The next event was chained to this unreadable one, so later events cannot be checked.
+    // The chain continues from this unreadable event, so later events cannot be checked.
     if (unreadable !== null)
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
@@ -133,7 +136,7 @@ export const verifyLedger = async (
   return verdict(isKnown(fault) ? null : fault)
 }
 
-/** Returns why the lot cannot have been written off at the time of the event, or null. Must be called before the event is folded. */
+/** Returns why a lot cannot have been written off when the event says, or null. Must be called before the event is folded. */
 const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
   if (type !== 'CreditExpired') return null
   const { effective_at, recorded_at } = metadata
@@ -145,7 +148,10 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
     : null
 }
 
-/** Returns a function that checks each closing's balance and the start of the next month. It must be called for every event, in order. */
+/**
+ * Returns a function that checks the balance and the start of the next month in each closing. The function must be called for every
+ * event, in order.
+ */
 const closingFaults = () => {
   const months = new Map<Month, { net: MicroCredits; readonly first: number }>()
   const prices: number[] = []
@@ -157,8 +163,7 @@ const closingFaults = () => {
     if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') prices.push(revision)
     if (type === 'MonthClosed') {
       const { month, through_revision: through, totals, next } = data
-      // If two months were closed as of the same time, the closing of the later month came first and decided which
-      // events count.
+      // The closing of a later month came before this one, and already decided which events count.
       if (month <= closedUpTo) return null
       closedUpTo = month
       let balance = 0n
@@ -198,7 +203,10 @@ const contradicted = (
   return other === undefined ? null : `${other.name} has a different event at this revision`
 }
 
-/** All event ids read so far, in several Sets. One Set can contain only 2^24, and a busy ledger has more after some years. */
+/**
+ * All event ids read so far. Several Sets are needed, because one Set holds at most 2^24 values, and a busy ledger has more events
+ * after some years.
+ */
 class Seen {
   readonly #byStart = new Map<string, Set<string>>()
   has(id: string): boolean {
@@ -242,7 +250,7 @@ const faultOf = (
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
-      // A charge id is normally its event's id, which was checked above. Any other id must be new, too.
+      // The id of a charge is normally the id of its event, which was checked above. If it is a different id, it must be new, too.
       if (data.charge_id !== recorded.id && seen.has(data.charge_id))
         return `charge ${data.charge_id} is in this ledger twice`
       seen.add(data.charge_id)

@@ -3,10 +3,10 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Allocation } from '../../events/credits.ts'
 
 /**
- * A balance as of one instant (`atMs`), as it was known at another (`knownAtMs`).
+ * A balance at one instant (`atMs`), as known at another instant (`knownAtMs`).
  *
- * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The grant's
- * lot is then below zero until the grant, but the total is still correct.
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. Between the two, the lot
+ * of the grant is below zero, but the total balance is correct.
  */
 export type AsOf = {
   /** The latest effective time that counts. */
@@ -16,7 +16,7 @@ export type AsOf = {
 }
 
 type BalanceFold = {
-  /** The revision of the last event that was recorded by `knownAtMs`; −1: there is none. */
+  /** The revision of the last event recorded at or before `knownAtMs`; −1 if there is none. */
   revision: number
   overdrawn: MicroCredits
   /** The remainder of each lot, by its id. Empty lots are removed. */
@@ -28,7 +28,7 @@ export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n,
 /** The time at which an event was recorded, by its writer's clock. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
-/** Folds the ledger's next event, in place, if it was recorded by `knownAtMs` and takes effect by `atMs`. */
+/** Folds the ledger's next event, in place, unless it was recorded after `knownAtMs` or takes effect after `atMs`. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {
   if (recordedMsOf(event) > knownAtMs) return
   fold.revision = event.recorded.revision
@@ -66,7 +66,7 @@ export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, know
   }
 }
 
-/** The balance at `atMs`, without lots that had expired, even if they were not written off yet. */
+/** The balance at `atMs`. Expired lots do not count, even if they were not written off yet. */
 export const balanceOfFold = ({ lots, overdrawn }: BalanceFold, { atMs }: Pick<AsOf, 'atMs'>): MicroCredits =>
   [...lots.values()].reduce(
     (sum, { expiresAtMs, remaining }) => (expiresAtMs > atMs ? sum + remaining : sum),

@@ -9,7 +9,7 @@ import { ledgerPages } from '../read-ledger.ts'
 import { type CostSoFar, costOf, givenBackOf, partOf } from '../rerate/part.ts'
 import { finishedRun } from './corrected-costs.ts'
 
-/** The current cost of a call is its charge, minus refunds and reversals, plus what re-rates added. */
+/** The current cost of a call is its charge, minus refunds and reversals, plus or minus the changes by re-rates. */
 
 type CallWanted = { readonly requestId: string } | { readonly chargeId: string }
 
@@ -40,15 +40,15 @@ type CallAdjustment = {
 
 export type CallCost = {
   readonly call: CostedCall
-  /** Null: the call was free when it was made. */
+  /** Null if the call was free when it was made. */
   readonly charge: CallCharge | null
   readonly adjustments: readonly CallAdjustment[]
   readonly now: MicroCredits
 }
 
 /**
- * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be of one ledger, in
- * order and without gaps, from the call's `KeyUsed` or earlier.
+ * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be consecutive events of one
+ * ledger, beginning with the call's `KeyUsed` event or earlier.
  */
 export const costsOf = async (
   events: AsyncIterable<DecodedEvent> | Iterable<DecodedEvent>,
@@ -147,7 +147,7 @@ const adjustmentOf = async (
   }
 }
 
-/** How much a re-rate reduced the cost of one call, recalculated from the run. */
+/** The amount by which a re-rate reduced the cost of one call, calculated from the run. */
 const partOfRun = async (
   eventLog: Pick<EventLog, 'read'>,
   run: string,

@@ -19,8 +19,8 @@ import { ledgerStream } from '../../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
 
 /**
- * Collects what a ledger records about one call. The read models only give its place; the answer is read from the
- * ledger itself. If the place is wrong, the call is not found.
+ * Collects what a ledger records about one call. The read models only give the revision of the call; everything else is read from
+ * the ledger. If that revision is wrong, the call is not found.
  */
 
 type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
@@ -33,7 +33,7 @@ export type CallEvidence = {
   readonly calls: readonly [RecordedCall, ...RecordedCall[]]
   /** The sum of all movements before the first record. */
   readonly balanceBefore: MicroCredits
-  /** The events that opened the lots from which the call was paid, by lot. Unknown events are missing. */
+  /** The events that opened the lots that paid for the call, by lot id. Events that cannot be found are left out. */
   readonly lots: ReadonlyMap<string, DecodedEvent>
   /** The events that set the organization's own prices at the time of the call, by SKU. */
   readonly overrides: ReadonlyMap<string, DecodedEvent>
@@ -60,14 +60,17 @@ type CallWanted = {
 }
 
 const pageMax = 1_000
-/** A request is recorded once, or twice if it failed. */
+/** The most records of one request. Normally, a request is recorded once, or twice if it failed. */
 const callsMax = 10
 const correctionsMax = 1_000
 const replaysMax = 100
 const overridesMax = 50
 const lotsMax = 100
 
-/** Finds a call, or null if the ledger does not record it individually. Throws `FarBehind`, and the errors of the event log and the database. */
+/**
+ * Finds a call; null if the ledger does not contain an individual record of it. Throws `FarBehind`, and the errors of the event log
+ * and the database.
+ */
 export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
   const { organizationId, requestId } = wanted
   const rows = await ask<CallPlaceRow>(sources, placesOfRequest(organizationId, { requestId, max: callsMax }))
@@ -149,7 +152,7 @@ const readTail = async (
     from += page.length
   }
   const [before, next] = events
-  // The read models might not contain the charge for this call yet, so the call's line is not used.
+  // The read models may not contain this call's charge yet, so the call's line is not used.
   const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
   return indexed < 0 || isCut
     ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }
@@ -165,10 +168,10 @@ const readCall = async (
     ({ call }) => call.recorded.revision === revision,
   ) ?? null
 
-/** The calls of a request among consecutive events. */
+/** The records of a request in consecutive events. */
 export const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
   events.flatMap((recorded, i) => {
-    // Searching the text is much faster than parsing it. The search can find too much, but never too little.
+    // Searching the text is much faster than parsing it. It can match other events, too, which are filtered out below.
     if (recorded.type !== 'KeyUsed' || !recorded.metadata.includes(requestId)) return []
     const call = decodeEvent(recorded)
     if (call.type !== 'KeyUsed' || call.metadata.request_id !== requestId) return []

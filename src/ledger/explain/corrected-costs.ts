@@ -8,8 +8,8 @@ import { readRun, runOnLedger } from '../rerate/run.ts'
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. Corrections are few,
- * so all of them are in memory. Calls are not, because there may be ten million.
+ * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. All corrections are kept in
+ * memory, because there are few of them. Calls are not, because there may be ten million.
  */
 export type Corrections = {
   readonly byCharge: ReadonlyMap<string, readonly Correction[]>
@@ -30,7 +30,7 @@ export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: num
 export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
   adjusts !== null || rerate_run !== null
 
-/** Reads the re-rating runs that adjustments name. Throws `Unavailable` if a run is not finished. */
+/** Reads the re-rating runs that adjustments name. Throws `Unavailable` if one of the runs is not finished. */
 export const correctionsFrom = async (
   { eventLog }: Log,
   organizationId: string,
@@ -49,7 +49,10 @@ export const correctionsFrom = async (
   return { byCharge, runs }
 }
 
-/** Reads a re-rating run. Throws `Unavailable` if it is not finished for this ledger, because the cost of its calls is unknown until then. */
+/**
+ * Reads a re-rating run. Throws `Unavailable` if the run is not finished for this ledger, because the cost of the ledger's calls is
+ * then unknown.
+ */
 export const finishedRun = async (
   { eventLog }: Log,
   organizationId: string,

@@ -21,21 +21,24 @@ export type Explanation = {
   readonly outcome: CallOutcome
   readonly code: string | null
   readonly facts: CallFacts
-  /** The request id of the first call with this Idempotency-Key, if this call repeated its answer. */
+  /**
+   * If this call repeated the answer of an earlier call with the same Idempotency-Key: the request id of the earlier call.
+   * Otherwise null.
+   */
   readonly repeats: string | null
   readonly trace_id: string | null
   readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
   readonly cost: ExplainedCost
   /** The lots that paid, in draw order. */
   readonly lots: readonly ExplainedLot[]
-  /** The part of the amount that no lot covered. */
+  /** The part of the amount that no lot could pay. */
   readonly overdraft: string
   readonly balance: { readonly before: string; readonly after: string }
   readonly adjustments: readonly ExplainedAdjustment[]
   readonly events: readonly ExplainedEvent[]
   /** The signed checkpoint that covers the events, or null if there is none yet. */
   readonly checkpoint: ExplainedCheckpoint | null
-  /** The last event that was read. */
+  /** The last event of the ledger that was read. */
   readonly as_of: {
     readonly revision: number
     readonly position: string
@@ -53,7 +56,7 @@ type ExplainedCost = {
   readonly lines: readonly (ExplainedRule & {
     readonly sku: string
     readonly amount: string
-    /** The price in the price book; null if that book is unknown. */
+    /** The price in the price book; null if the book is unknown. */
     readonly book_amount: string | null
     /** The organization's own price, if it had one. */
     readonly override: {
@@ -64,7 +67,10 @@ type ExplainedCost = {
       readonly revision: number
     } | null
   })[]
-  /** The book that priced the call or, for a free call, was in force. `digest` is the one in the charge. */
+  /**
+   * The price book of the call. For a charged call, `digest` is the digest in the charge; for a free call, this is the book that
+   * was in force.
+   */
   readonly price_book: { readonly version: number; readonly digest: string } | null
 }
 
@@ -89,7 +95,7 @@ type ExplainedLot = {
 type ExplainedAdjustment = {
   readonly adjustment_id: string
   readonly kind: CreditAdjusted['kind']
-  /** The amount by which the call's cost was reduced; negative: it was increased. */
+  /** The amount by which the call's cost was reduced; negative if the cost was increased. */
   readonly amount: string
   readonly at: string
   readonly reason: string

@@ -5,7 +5,7 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 const pageMax = 4_000
-/** Much longer than the delay before a call is recorded, and than the difference between two writers' clocks. */
+/** The longest time between a call and its record. Real delays, and differences between the clocks of two writers, are much shorter. */
 const slackMs = 60 * 60 * 1_000
 
 type CallRecorded = Extract<DecodedEvent, { type: 'KeyUsed' }>
@@ -39,8 +39,8 @@ export async function* recordedCalls(
 }
 
 /**
- * The pages that contain the calls in a time range, newest page first; each page is in ledger order. Events after
- * revision `before` are left out.
+ * The pages that contain the calls in a time range, newest page first; each page is in ledger order. Events after revision `before`
+ * are left out.
  */
 export async function* recordedBackwards(
   eventLog: EventLog,
@@ -61,7 +61,10 @@ export async function* recordedBackwards(
   }
 }
 
-/** A revision before which the ledger records no call made at this instant or later. Null: the whole ledger records none. */
+/**
+ * A revision such that all calls made at this instant or later are recorded there or after; null if the ledger contains no call
+ * made at this instant or later.
+ */
 export const firstRevisionFor = async (
   eventLog: EventLog,
   organizationId: string,

@@ -14,20 +14,26 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type MonthClosing, readLedger } from './pages.ts'
 
-/** Reads a ledger by months. A closing records where the next month begins, so reading a month does not take longer as the ledger grows. */
+/**
+ * Reads a ledger by months. A closing records where the next month begins, so a month can be read without the earlier part of the
+ * ledger.
+ */
 
 type Log = Pick<EventLog, 'read'>
 
-/** Where reading begins. `opening` is the balance at the end of the month `after`; '' is before all months. */
+/**
+ * Where reading begins. `opening` is the balance at the end of the month `after`. If `after` is '', reading begins before the first
+ * month.
+ */
 type Start = {
   readonly after: Month
   readonly opening: MicroCredits
   readonly revision: number
-  /** Revisions of the events before `revision` that changed the organization's own prices. */
+  /** The revisions of earlier events that changed the organization's own prices. */
   readonly prices: readonly number[]
 }
 
-/** Where reading continues after a closing; null: start at the beginning of the ledger. */
+/** Where reading continues after a closing. If `closing` is null, reading starts at the beginning of the ledger. */
 export const startAfter = (closing: MonthClosing | null): Start =>
   closing === null
     ? { after: '', opening: 0n, revision: 0, prices: [] }
@@ -52,9 +58,9 @@ export type Months = {
   /** The next revision to read. */
   end: number
   closings: readonly MonthClosing[]
-  /** Only months after `start.after`. */
+  /** The sums of the months after `start.after`. */
   readonly sums: Map<Month, MonthSum>
-  /** Revisions of all events that changed the organization's own prices. */
+  /** The revisions of all events that changed the organization's own prices. */
   readonly prices: number[]
 }
 
@@ -70,15 +76,15 @@ type Booked = { readonly record: LedgerRecord; readonly month: Month }
 
 type Reading = {
   readonly to?: number | undefined
-  /** Stop early if this month is closed and no later event can count in it. */
+  /** Reading ends early once this month is closed and no later event can count in it. */
   readonly through?: Month
-  /** Ignore events that count in this month or a later one. */
+  /** Events that count in this month or a later month are ignored. */
   readonly before?: Month
   readonly onPage?: (page: readonly Booked[]) => Promise<void>
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
-/** Continues reading where `months` ends. Resolves with whether the end of the ledger was reached. */
+/** Continues reading where `months` ends. Resolves with true if the end of the ledger was reached. */
 export const readOn = async (
   eventLog: Log,
   organizationId: string,
@@ -139,8 +145,8 @@ export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed
 }
 
 /**
- * The balance when a month began. If the previous month is not closed, its events are read. In that case, `to` is the
- * last revision that was read, if the end of the ledger was reached.
+ * The balance when a month began. If the previous month is not closed, its events are read. `to` is then the last revision that was
+ * read, provided that the end of the ledger was reached.
  */
 export const openingOf = async (
   eventLog: Log,
@@ -165,8 +171,8 @@ export const openingOf = async (
 }
 
 /**
- * Reads a month's lines into `months`, which must be at their start. `onLines` receives a few lines at a time and is
- * awaited, so that memory does not grow with the month.
+ * Reads a month's lines into `months`, from which nothing must have been read yet. `onLines` receives a few lines at a time and is
+ * awaited, so that only these lines are in memory.
  */
 export const readStatement = async (
   eventLog: Log,

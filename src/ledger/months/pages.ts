@@ -4,16 +4,16 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
-/** Reads a ledger in pages. Before a page is processed, all closings that determine the months of its events are known. */
+/** Reads a ledger in pages. When a page is processed, all closings that determine the months of its events have already been read. */
 
 const pageMax = 2_000
-/** A closing follows within `closingGapMax` events after the last one that it counts, so pages are read this far ahead. */
+/** Pages are read this far ahead, because a closing can be up to `closingGapMax` events after the last event that it counts. */
 const pagesAhead = closingGapMax / pageMax
 
 type LedgerPages = {
-  /** All closings read so far, in order. For the current page, none is missing. */
+  /** All closings read so far, in order. They include every closing that concerns the current page. */
   readonly closings: readonly MonthClosing[]
-  /** Reads to the end of the ledger, or to a revision. Memory does not grow with the ledger. */
+  /** Reads to the end of the ledger, or to a revision. Only a few pages are in memory. */
   pages(): AsyncGenerator<readonly RecordedEvent[]>
 }
 
@@ -29,7 +29,7 @@ export const closingOf = (event: RecordedEvent): MonthClosing | null => {
     : null
 }
 
-/** Reads a ledger in pages, from a revision on. `known`: the closings before it. */
+/** Reads a ledger in pages, from a revision on. `known` contains the closings before that revision. */
 export const readLedger = (
   eventLog: Pick<EventLog, 'read'>,
   organizationId: string,
@@ -53,7 +53,7 @@ export const readLedger = (
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
     const page = readPage(first)
-    // The page can fail before it is awaited, or after the caller has stopped. Neither must become an unhandled rejection.
+    // The page can fail before it is awaited, or after the caller has stopped. This must not become an unhandled rejection.
     page.catch(() => undefined)
     return page
   }

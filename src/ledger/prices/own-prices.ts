@@ -13,7 +13,10 @@ export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
   ownPrices.set(sku, kept)
 }
 
-/** The price in force for each SKU. It is the last that took effect or, if several took effect at one time, the last that was set. */
+/**
+ * The price in force for each SKU. It is the price that took effect last. If several took effect at the same time, it is the one
+ * that was set last.
+ */
 export const pricesAt = (ownPrices: OwnPrices, atMs: number): Map<string, DecodedEvent> => {
   const inForce = new Map<string, DecodedEvent>()
   for (const [sku, events] of ownPrices) {

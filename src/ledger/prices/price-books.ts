@@ -9,17 +9,17 @@ import { readPrices } from './price-stream.ts'
 
 /** All price books that were published and not withdrawn, kept up to date from the event log. */
 export type PriceBooks = {
-  /** The book in force at an instant. Throws if no book is in force. Throws `Unavailable` if a published book cannot be read. */
+  /** The book in force at an instant. Throws if no book is in force, and throws `Unavailable` if a published book cannot be read. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why this process may miss new books, or why a published book cannot be read; null: there is no such problem. */
+  /** Why this process may miss new books, or why a published book cannot be read; null if there is no problem. */
   failure(): Error | null
   /** 1 if a published book cannot be read, so that calls cannot be priced; otherwise 0. */
   doubtful(): number
   stop(): Promise<void>
 }
 
-/** Reads all price books, which are few, and then follows the event log. */
+/** Reads all price books, and then follows the event log for new ones. */
 export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logger: Logger }): PriceBooks => {
   let prices: Prices = noPrices
   let books: readonly PriceBook[] = []
@@ -39,15 +39,15 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     if (event.recorded.stream === priceBookStream) know(evolveSoundPrices(prices, event))
   }
 
-  /** If a book cannot be read, the prices after it are unknown, and a call could be charged wrongly. */
+  /** After an unreadable book, the prices in force are unknown, so no call is priced any more. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
-    // The subscription also returns other software's streams whose names begin like this one.
+    // The subscription also returns events of other streams whose names begin with the name of this stream.
     if (stream !== priceBookStream) return
     unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
   }
 
   const open = async (): Promise<Following> => {
-    // The head is read first, so that a book published in between is read twice, but never missed.
+    // The head is read first, so that a book published between the two reads is read twice, but never missed.
     const after = await eventLog.head()
     know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
@@ -61,7 +61,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   return {
     at: (atMs) => {
       if (unreadable !== null) throw unreadable
-      // The book in force changes a few times a year, but is looked up on every call.
+      // The last result is remembered, because the book in force is needed for every call but changes only a few times a year.
       if (current !== undefined && atMs < validUntilMs && atMs >= current.effectiveFromMs) return current
       const book = priceBookAt(books, atMs)
       if (book === undefined)

@@ -9,7 +9,7 @@ const eventsMax = 100_000
 type ReadPrices = { readonly prices: Prices; readonly revision: number }
 
 /**
- * The whole price-book stream, and its last revision (-1 if there is none yet). Throws if an event cannot be read or is
+ * The whole price-book stream, and its last revision (−1 if the stream does not exist yet). Throws if an event cannot be read or is
  * incomplete, because the prices in force would then be unknown.
  */
 export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
@@ -24,7 +24,7 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
     }
   })
 
-/** Like `readPrices`, but accepts every event that can still be decoded. For finding changed events. */
+/** Like `readPrices`, but accepts every event that can still be decoded. Used to find events that were changed. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 

@@ -6,12 +6,12 @@ import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { type Account, newAccount } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
-/** Calculates how a re-rate changes one call's cost from the run and the call. The result is never stored. Pure. */
+/** Calculates, from a re-rating run and a call, how the run changes the cost of the call. The result is never stored. Pure. */
 
 /** The data of a call that re-rates need. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }
 
-/** A run that adjusted a ledger, with everything that determines each call's part of the adjustment. */
+/** The effect of a run on a ledger: everything that is needed to calculate each call's part of the adjustment. */
 export type RunOnLedger = {
   readonly run: string
   readonly fromMs: number
@@ -20,16 +20,19 @@ export type RunOnLedger = {
   /** Calls recorded after this revision do not belong to the run. */
   readonly plannedRevision: number
   readonly overrides: RerateLedgerPlanned['overrides']
-  /** The last call that was charged more, and by how much, if only a part of the amount could be collected. Null: all of it was collected. */
+  /**
+   * If only a part of the amount could be collected: the last call that was charged more, and the amount. Null if the whole amount
+   * was collected.
+   */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
 }
 
-/** A call's current cost, and the amount returned to the partner. */
+/** A call's current cost, and the amount that was given back to the partner. */
 export type CostSoFar = {
   readonly now: MicroCredits
-  /** The sum of its refunds and its reversal. */
+  /** The sum of the call's refunds and its reversal. */
   readonly givenBack: MicroCredits
-  /** The call was reversed, or its refunds add up to its whole cost. */
+  /** True if the call was reversed, or if its refunds add up to its whole cost. */
   readonly isGivenBackWhole: boolean
 }
 
@@ -53,15 +56,15 @@ export const givenBackOf = (
 }
 
 /**
- * A call's cost under a new price is the price minus refunds, but never below zero. A fully refunded call stays free,
- * because another call may have been charged under its Idempotency-Key since.
+ * A call's cost under a new price is the price minus refunds, but never below zero. A fully refunded call stays free, because
+ * another call may since have been charged under the same Idempotency-Key.
  */
 export const repriced = (
   price: MicroCredits,
   { givenBack, isGivenBackWhole }: Pick<CostSoFar, 'givenBack' | 'isGivenBackWhole'>,
 ): MicroCredits => (isGivenBackWhole || price < givenBack ? 0n : price - givenBack)
 
-/** A call's price in the run; null: the run does not cover the call. */
+/** A call's price in the run; null if the run does not cover the call. */
 const costUnder = (
   { fromMs, toMs, book, plannedRevision, overrides }: RunOnLedger,
   { revision, facts, atMs }: RatedCall,
@@ -70,7 +73,7 @@ const costUnder = (
     ? null
     : ratingOf(accountWith(overrides, revision), facts, book, atMs).total
 
-/** The amount by which the run increased a call's cost; negative: the run reduced it. */
+/** The amount by which the run increased a call's cost; negative if the run reduced it. */
 export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
   const price = costUnder(run, call)
   if (price === null) return 0n
@@ -80,7 +83,7 @@ export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): Mi
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }
 
-/** An account with the own prices that the organization had when the event at a revision was decided. */
+/** An account that contains only the organization's own prices, as they were before the event at a revision. */
 const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Account => {
   const account = newAccount('')
   for (const { sku, amount, effective_from, set_revision, withdrawn_revision } of overrides) {
@@ -105,7 +108,7 @@ export type Correction =
     }
   | { readonly revision: number; readonly run: RunOnLedger }
 
-/** The cost of a call after corrections. `charged`: its original charge. */
+/** The cost of a call after corrections. `charged` is the original charge. */
 export const costAfter = (
   call: RatedCall,
   charged: MicroCredits,

@@ -22,7 +22,7 @@ type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The maximum number of requests that a plan names as unaffordable, and as refunded. */
+/** The most unaffordable requests that a plan lists. The same limit applies to refunded requests. */
 const namedMax = 20
 
 type Asked = {
@@ -40,7 +40,7 @@ export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPl
   const planned = await walk(log, asked, { tally: first, corrections: noCorrections, seen })
   const corrected = seen.filter(({ adjustment }) => isOfCalls(adjustment))
   if (first.calls === 0 || corrected.length === 0) return planned
-  // A refund comes after its call, so the calls are read again, with all refunds known.
+  // Refunds come after their calls, so the calls are read a second time, when all refunds are known.
   const corrections = await correctionsFrom(log, asked.organizationId, corrected)
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
@@ -58,7 +58,7 @@ const newTally = () => ({
   given: 0n,
   taken: 0n,
   lines: new Map<string, Line>(),
-  /** How much more the calls read so far would have cost. */
+  /** The sum by which calls read so far would have cost more. */
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
@@ -149,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** Stands for the rule in lines of refunds and of changes by earlier runs, which have no rule. */
+/** Used instead of a rule in the lines of refunds and of earlier runs, because these have no rule. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [
@@ -166,7 +166,7 @@ const lineOf = ([key, { calls, now, rerated }]: [
   }
 }
 
-/** `rerated`: the call's new cost. */
+/** `rerated` is the call's new cost. */
 type Priced = Rated & {
   readonly call: LedgerCall
   readonly cost: CostSoFar

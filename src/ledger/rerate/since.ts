@@ -6,8 +6,8 @@ import { finishedRun } from '../explain/corrected-costs.ts'
 import type { RunOnLedger } from './part.ts'
 
 /**
- * Whether the costs of a run's calls have changed since the ledger was read for its plan, which is then wrong for that
- * ledger. `revision`: the last revision that has been read now.
+ * Whether the costs of a run's calls have changed since the ledger was read for the plan. If so, the plan is wrong for this ledger.
+ * `revision` is the last revision that was read for this check.
  */
 export const costsChangedSince = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },

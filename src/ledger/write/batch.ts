@@ -26,10 +26,10 @@ export type Batch = {
   readonly decided: { readonly queued: Queued; readonly committed: Committed }[]
   /** Commands that the rules forbid. Their callers are refused once the batch is durable. */
   readonly refused: { readonly queued: Queued; readonly error: Error }[]
-  /** The decisions, by first event id, so that a repeated command is decided once. */
+  /** The decisions by first event id, so that a command that is repeated within the batch is decided once. */
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
-  /** The batch contains events whose ids no other process can write, because they derive from a fresh request id. */
+  /** True if the batch contains events whose ids derive from a new request id, so that no other process can write these events. */
   exclusive: boolean
 }
 
@@ -39,7 +39,7 @@ type BatchRules = {
   readonly stream: string
   readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
   readonly decide: Decide
-  /** The time of day in this process. It is recorded in events, and lots expire by it. */
+  /** The time of day in this process. It is recorded in events, and decides which lots have expired. */
   readonly nowMs: number
 }
 
@@ -65,8 +65,8 @@ export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({
 export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
- * Decides queued commands, in order, until the batch is full. Each command is decided on the account after the previous
- * ones. Stops before a command for which the ledger must be searched first.
+ * Decides queued commands, in order, until the batch is full. Each command is decided on the account that results from the commands
+ * before it. Stops before a command for which the ledger must be searched first.
  */
 export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
   const broken: Batch['refused'] = []
@@ -77,13 +77,16 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
       batch.refused.push(...broken)
       return batch
     }
-    // The draft already contains some of this command's events, so the other commands are decided again without it.
+    // The draft may already contain some of this command's events, so the other commands are decided again, on a new draft.
     broken.push(culprit)
     queue.splice(queue.indexOf(culprit.queued), 1)
   }
 }
 
-/** Returns the first command whose events contradict the account. The queue then stays unchanged. */
+/**
+ * Decides commands into the batch. If the events of a command contradict the account, returns this command and leaves the queue
+ * unchanged.
+ */
 const decideInto = (
   batch: Batch,
   queue: Queued[],
@@ -111,7 +114,10 @@ const decideInto = (
 
 type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
 
-/** A command's new events. Null: the command has no new events, or was refused. `full`: they do not fit into the batch. */
+/**
+ * Decides one command. Returns its new events, null if it has no new events or is refused, and `full` if the events do not fit into
+ * the batch.
+ */
 const decideOne = (
   batch: Batch,
   queued: Queued,
@@ -162,7 +168,7 @@ const encodeDecision = (
   )
 }
 
-/** Chains a command's events onto the batch and folds them into its draft. Throws if they contradict the account. */
+/** Chains a command's events onto the batch and folds them into its draft. Throws if the events contradict the account. */
 const addToBatch = (
   batch: Batch,
   queued: Queued,
@@ -170,7 +176,7 @@ const addToBatch = (
   { stream, nowMs }: Pick<BatchRules, 'stream' | 'nowMs'>,
 ): void => {
   const { draft, byFirstEventId } = batch
-  // Even if the clock was set back, an event is not recorded before the previous one.
+  // Even if the clock was set back, recording times must not decrease.
   draft.recordedAtMs = Math.max(draft.recordedAtMs, nowMs)
   const recordedAt = new Date(draft.recordedAtMs).toISOString()
   const { command, firstEventId } = queued
@@ -188,15 +194,15 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // A command without events is not in the ledger, so the next command with its key can still add events.
+  // A command without events leaves no trace in the ledger, so a later command with the same key can still add events.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)
 }
 
 /**
- * Writes a batch and finds out whether it was written. Only the digest of its last event proves this. Another process
- * can have written some of the batch's commands, with identical first events, but not the rest.
+ * Writes a batch and finds out whether it was written. Only the digest of the batch's last event proves that, because another
+ * process can have written a part of the same commands.
  */
 
 export type BatchAppend = {
@@ -209,8 +215,8 @@ export type BatchAppend = {
 }
 
 /**
- * Appends a batch until its outcome is known. `conflict`: another event is in its place. Throws `UnknownOutcome` if the
- * log did not answer in time. Any other error means that nothing was written.
+ * Appends a batch until its outcome is known. `conflict` means that another event is in the batch's place. Throws `UnknownOutcome`
+ * if the log did not answer in time. Any other error means that nothing was written.
  */
 export const appendBatch = async (
   batch: Batch,
@@ -234,7 +240,7 @@ export const appendBatch = async (
     return 'conflict'
   }
   observe?.batch?.(decided.length, events.length, now() - startedAt)
-  // A log treats an append as a repetition only if it contains every one of its ids.
+  // A log treats an append as repeated only if the log already contains all of its ids.
   if (exclusive || repeated === false) return 'written'
   try {
     return (await isThere(placeOf(batch), reader)) ? 'written' : 'conflict'
@@ -243,7 +249,7 @@ export const appendBatch = async (
   }
 }
 
-/** Where a batch ends. The metadata of its last event contains the batch's digest. */
+/** The place of a batch in the stream. `metadata` is that of the batch's last event, and contains the digest. */
 type Place = {
   readonly base: number
   readonly lastRevision: number
@@ -269,12 +275,15 @@ const isThere = async (
   return last !== undefined && last.metadata === metadata
 }
 
-/** Finds out which event is in the place of a batch with an unknown outcome. `nothing`: the batch can still be written. */
+/**
+ * Finds out which event is in the place of a batch with an unknown outcome. `nothing` means that the place is empty, so the batch
+ * can still be written.
+ */
 const findOut = async (
   place: Place,
   { reader, limits: { placeReadMs } }: Pick<BatchAppend, 'reader' | 'limits'>,
 ): Promise<'the batch' | 'something else' | 'nothing'> => {
-  // Reads the first event before the last one, because the whole batch can be written between the two reads.
+  // The first event is read before the last one, because the whole batch can be written between the two reads.
   const [first] = await reader.page(place.base + 1, 1, placeReadMs)
   if (first === undefined) return 'nothing'
   return (await isThere(place, reader, placeReadMs)) ? 'the batch' : 'something else'
@@ -283,8 +292,8 @@ const findOut = async (
 const decidePauseMaxMs = 100
 
 /**
- * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty,
- * a fence fills it, so that the batch can never be written afterwards. Retries until the place is decided, and calls
+ * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty, another
+ * event (the fence) is written there, so that the batch can never be written afterwards. Retries until this is decided, and calls
  * `failed` after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
  */
 export const decidePlace = async (
@@ -311,7 +320,7 @@ export const decidePlace = async (
   }
 }
 
-/** The fence for a batch that was decided on this account. The fence's id derives from the batch, so no other fence has that id. */
+/** The fence for a batch that was decided on this account. The id of the fence derives from the batch, so it is unique. */
 export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
   const { organizationId, revision, digest } = account
   const requestIds = batch.decided.flatMap(({ queued }) => queued.command.requestId ?? [])

@@ -37,17 +37,17 @@ export {
 export type { AccountSnapshot } from './reader.ts'
 
 /**
- * The ledger protocol turns decisions about an organization's credits into events. Across any number of processes, it
- * loses no event, writes none twice and allows no overdraft. See src/guides/finance.md, "How is a ledger written?".
+ * The ledger protocol turns decisions about an organization's credits into events. With any number of processes, no event is lost
+ * or written twice, and no account is overdrawn. See src/guides/finance.md, "How is a ledger written?".
  */
 
-/** How often overdue callers are looked for while work is in progress. */
+/** The interval at which overdue callers are refused while work is in progress. */
 const lateCheckMs = 500
 
 export type Ledger = {
   /**
-   * Resolves when the command's events are durable. Throws `CommandRefused` or `LedgerUnavailable` if they were not
-   * written and never will be, and `LedgerOutcomeUnknown` if that is not known in time.
+   * Resolves when the command's events are durable. Throws `CommandRefused` or `LedgerUnavailable` if the events were not written
+   * and never will be, and `LedgerOutcomeUnknown` if the outcome is not known in time.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
   /** Account figures for checks before a call is recorded. Cheap enough for refused calls. */
@@ -58,18 +58,18 @@ export type Ledger = {
   account(organizationId: string): Promise<Account>
   /** The account as this process last saw it. Must not be changed. */
   lastSeen(organizationId: string): Promise<Account>
-  /** Why nothing can be written, or null. `rewritten` lasts until the process is restarted. */
+  /** Why nothing can be written, or null. The failure `rewritten` lasts until the process is restarted. */
   failure(): LedgerFailure | null
   /** Refuses everything from now on, because the event log has lost events that were read from it. */
   giveUp(error: Error): void
   /** The last balance known here, for callers who cannot wait for the log; undefined for an unknown ledger. */
   knownBalance(organizationId: string): MicroCredits | undefined
   /**
-   * Resolves when no command is queued or in progress and no reversal is due. After `drainMaxMs`, logs the calls that
-   * are charged, or might be, without their callers knowing, and throws.
+   * Resolves when no command is queued or in progress and no reversal is due. If this takes longer than `drainMaxMs`, throws, and
+   * logs the calls that may have been charged although their callers got no answer.
    */
   drain(): Promise<void>
-  /** Called when another process reports that its appends to this ledger keep losing. */
+  /** Must be called when another process reports that its appends to this ledger keep conflicting. */
   competed(organizationId: string): void
 }
 
@@ -105,7 +105,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
       balance: tell,
     },
   )
-  /** Rejects after this process has found that the event log is a different one. */
+  /** Asks the organization's writer. Rejects if the event log has lost events that this process has read. */
   const asking = <Value>(organizationId: string, ask: (writer: Writer) => Promise<Value>): Promise<Value> =>
     rewritten === undefined
       ? ask(writers.of(organizationId))
@@ -113,7 +113,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
-  /** Also rejects while the event log does not answer. */
+  /** Like `asking`, but also rejects while the event log does not answer. */
   const askingLog = <Value>(
     organizationId: string,
     ask: (writer: Writer) => Promise<Value>,
@@ -126,7 +126,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const lastSeen = async (organizationId: string): Promise<Account> => {
     const isKnown = writers.known(organizationId)?.knows() === true
     const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
-    // Every command reports its balance, but this process may not have written a command for this organization yet.
+    // A balance is normally known from the last command, but this process may not have written a command for this organization yet.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
   }
@@ -204,7 +204,7 @@ const createWriters = (
   }
 }
 
-/** Removes the writer that has been idle longest. When the organization needs a writer again, its account is loaded again. */
+/** Removes the writer that has been idle longest. If the organization needs a writer again, its account is loaded again. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {
@@ -214,14 +214,13 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 }
 
 /**
- * Watches whether the event log accepts appends. With a full disk, reads succeed but appends fail. The process then
- * receives no calls, so it must test by itself whether appends succeed again. The test appends a useful fact: that they
- * do, and when they began to fail.
+ * Watches whether the event log accepts appends. If a disk is full, reads succeed but appends fail. The process then receives no
+ * calls, so it tests regularly whether an append succeeds. The event that the test appends records when appends began to fail.
  */
 type AppendWatch = {
   failed(error: Error): void
   succeeded(): void
-  /** Null while appends succeed, as far as is known. */
+  /** Why appends fail; null if no failure is known. */
   failure(): Error | null
 }
 

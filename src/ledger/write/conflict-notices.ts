@@ -3,8 +3,8 @@ import type { Logger } from 'pino'
 import { startListening } from '../../event-log/postgres/wake-up.ts'
 
 /**
- * Notifies the other processes, through PostgreSQL, that this process keeps losing its appends to a ledger. Otherwise a
- * process that always wins would never notice and never pause. A lost notice affects only speed.
+ * Notifies other processes, through PostgreSQL, that this process's appends to a ledger keep conflicting. Otherwise, a process
+ * whose appends always succeed would not notice the others and never pause. If a notice is lost, appends only take longer.
  */
 export type Competition = {
   tell(organizationId: string): void

@@ -3,16 +3,16 @@ import { readIfAny } from '../../event-log/read-stream.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
- * Finds calls with an Idempotency-Key, which can be repeated, in a ledger. The projection contains older calls. This
- * process remembers the places of later calls that it has read or appended, so that each event is read once and not by
- * every call. A forgotten place is read again.
+ * Finds the calls in a ledger that can be repeated, because they have an Idempotency-Key. Older calls are in a projection. For
+ * later calls, this process remembers the revisions of the events that it has read or appended, so that each event is read only
+ * once.
  */
 export type KeyedEvents = {
   /** The event log for ledgers. Events that pass through it are noted. */
   readonly eventLog: EventLog
   /**
-   * Returns the revisions after `after` at which the ledger contains these events, and how far the ledger was searched:
-   * at least to its end at the time of the call.
+   * Returns the revisions of these events, as far as they are after `after`. `upTo` is the revision up to which the ledger was
+   * searched, which is at least its last revision at the time of the call.
    */
   find(
     organizationId: string,
@@ -21,7 +21,7 @@ export type KeyedEvents = {
   ): Promise<{ places: Map<string, number>; upTo: number }>
 }
 
-/** The known part of one ledger: the places of all keyed events from `from` to `upTo`. */
+/** The known part of one ledger: the revisions of all keyed events from `from` to `upTo`. */
 type Tail = {
   readonly stream: string
   from: number
@@ -32,7 +32,7 @@ type Tail = {
   /** Waiting callers. Each needs only the places after its `after`. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
-  /** The next reading. It starts when the current one ends. */
+  /** The next read. It starts when the current read ends. */
   next: Promise<void> | undefined
 }
 
@@ -44,7 +44,7 @@ export const keyedEventsLimits = {
   pruneAt: 4_096,
 }
 
-/** Searching the text is much faster than parsing it. The search can find too much, but never too little. */
+/** Searching the text is much faster than parsing it. It can match other events, too, which does no harm. */
 const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type === 'KeyUsed' && data.includes('"idempotent"')
 
@@ -115,7 +115,7 @@ const forgetOldest = (tails: Tails): void => {
   tails.placesHeld -= oldest.places.size
 }
 
-/** A forgotten tail still serves the callers who wait for it, but is not counted. */
+/** Changes a tail and counts its places. A tail that was forgotten in the meantime is not counted. */
 const changing = (tails: Tails, tail: Tail, change: () => void): void => {
   const before = tail.places.size
   change()
@@ -125,7 +125,7 @@ const changing = (tails: Tails, tail: Tail, change: () => void): void => {
 }
 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
-  // A part after a gap will be read later, and an earlier part is already known.
+  // Events after a gap are read later, and earlier events are already known.
   if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
   changing(tails, tail, () => {
     for (const [i, event] of events.entries())
@@ -137,7 +137,7 @@ const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[])
 const readPage = ({ eventLog }: Tails, stream: string, from: number, max: number): Promise<RecordedEvent[]> =>
   readIfAny(eventLog, stream, { from, max })
 
-/** Reads the events between the end of a projection and the start of a tail. */
+/** Reads the events between the end of the projection and the start of the tail. */
 const readBefore = async (tails: Tails, tail: Tail, after: number): Promise<void> => {
   const { pageMax } = tails.limits
   const earlier = newTail(tail.stream, after, 0)
@@ -162,8 +162,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
     tail.upTo = least
   } else if (least + 1 < tail.from) await readBefore(tails, tail, least)
   for (;;) {
-    // Reads the last known event again. If the log does not contain it, the projection or the memory is ahead of the
-    // log.
+    // Reads the last known event again, to check that the log still contains it.
     const from = Math.max(tail.upTo, 0)
     const page = await readPage(tails, tail.stream, from, pageMax)
     if (page.length === 0 && tail.upTo >= 0)
@@ -173,7 +172,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
   }
 }
 
-/** A reading in progress may have missed the newest events, so all callers that arrive during it share the next reading. */
+/** A read in progress may not include the newest events, so callers that arrive during a read share the next one. */
 const catchUp = (tails: Tails, tail: Tail): Promise<void> => {
   tail.next ??= (tail.reading ?? Promise.resolve())
     .catch(() => undefined)

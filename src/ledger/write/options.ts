@@ -12,10 +12,10 @@ export type LedgerLimits = {
   readonly batchBytesMax: number
   readonly queuedPerOrganizationMax: number
   readonly accountsMax: number
-  /** How long a known failure is retried before the batch is refused. */
+  /** How long an append that certainly failed is retried before the batch is refused. */
   readonly unavailableRetryMs: number
   /**
-   * How long an append with an unknown outcome is repeated before its place is decided: long enough to restore a lost
+   * How long an append with an unknown outcome is repeated before its place is decided. This is long enough to restore a lost
    * connection. An engine's append deadline (4 s), `placeReadMs` and the fence's append deadline add up to less than
    * `callerWaitMaxMs`.
    */
@@ -24,9 +24,9 @@ export type LedgerLimits = {
   readonly readPageMax: number
   readonly readDeadlineMs: number
   readonly placeReadMs: number
-  /** The longest that a caller waits for an answer. A caller who makes an API call adds at most two seconds to that. */
+  /** The longest that a caller waits for an answer. The rest of an API call adds at most two seconds. */
   readonly callerWaitMaxMs: number
-  /** How long a stopping process waits for undecided outcomes. Longer than `callerWaitMaxMs`. */
+  /** How long a stopping process waits for undecided outcomes. Must be longer than `callerWaitMaxMs`. */
   readonly drainMaxMs: number
   /** The most appends in a row that the log may refuse although the ledger contains nothing new. */
   readonly idleConflictsMax: number
@@ -58,11 +58,11 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While the gate is shut, commands are neither accepted nor decided. Appends that were sent are awaited. */
+  /** While the gate is shut, commands are neither accepted nor decided. Appends that were already sent are still awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
-  /** Notifies other processes that this process keeps losing its appends to a ledger. */
+  /** Notifies other processes that this process's appends to a ledger keep conflicting. */
   readonly competition?: Pick<Competition, 'tell'>
-  /** Varies the pauses between appends while other processes append too. Default: `Math.random`. */
+  /** Varies the pauses between appends while other processes append to the same ledger. Default: `Math.random`. */
   readonly random?: () => number
   /** The ledger's rules, which a test can replace. */
   readonly decide?: Decide
@@ -79,17 +79,17 @@ export type LedgerObserver = {
 export type WriterOptions = LedgerOptions & {
   readonly limits: LedgerLimits
   readonly reports: WriterReports
-  /** An outage of the event log, shared by all organizations so that it is logged once. */
+  /** Logs outages of the event log. All organizations share it, so that an outage is logged once. */
   readonly away: Outage
 }
 
 export type WriterReports = {
-  /** The event log has lost events that this process wrote or read, so it cannot be trusted. */
+  /** Called if the event log has lost events that this process wrote or read, so that the log cannot be trusted. */
   rewritten(error: Error): void
   appended(): void
-  /** An append was refused for good, its outcome stayed unknown, or its place cannot be read. */
+  /** Called if an append was finally refused, if its outcome stays unknown, or if its place cannot be read. */
   notAppended(error: unknown): void
-  /** A caller received this balance. */
+  /** Called with the balance in each answer. */
   balance(organizationId: string, balance: MicroCredits): void
 }
 
@@ -98,12 +98,12 @@ export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }
 
-/** The command may have been written, or can still be written. Repeating it with the same key shows the outcome. */
+/** The command may have been written, or may still be written. To find out, repeat the command with the same key. */
 export class LedgerOutcomeUnknown extends Error {
   override name = 'LedgerOutcomeUnknown'
 }
 
-/** For `catch`: reports a failure of the read models or the event log as `LedgerUnavailable`. */
+/** A handler for `catch`, which reports a failure of the read models or the event log as `LedgerUnavailable`. */
 export const cannotBeRead = (cause: unknown): never => {
   throw new LedgerUnavailable('the ledger cannot be read now', { cause })
 }

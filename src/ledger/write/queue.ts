@@ -7,18 +7,18 @@ import type { Batch } from './batch.ts'
 import { LedgerOutcomeUnknown, LedgerUnavailable, type WriterOptions } from './options.ts'
 import type { Found, LedgerReader } from './reader.ts'
 
-/** A command on its way into a ledger, with its caller. */
+/** A command that waits or is being written, with its caller. */
 export type Queued = {
   readonly command: LedgerCommand
   readonly firstEventId: string
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
-  /** The ledger does not contain the command up to this revision. Infinity: the command's key cannot be used again. */
+  /** The ledger does not contain the command up to this revision. Infinity means that the command's key cannot be used again. */
   absentUpTo: number
-  /** The time on the ledger's clock for durations. */
+  /** When the command was queued, by the monotonic clock. */
   readonly queuedAtMs: number
-  /** The caller was told that the outcome is unknown, and no longer waits. */
+  /** True if the caller got the answer that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
@@ -58,7 +58,10 @@ export class CommandQueue {
     return taken
   }
 
-  /** Answers commands that the ledger already contains, because appending them again would charge twice. Returns the answers. */
+  /**
+   * Answers the callers of queued commands that the ledger already contains, and removes these commands from the queue. Returns the
+   * answers.
+   */
   answer(found: Found): Committed[] {
     if (found.size === 0 || this.waiting.length === 0) return []
     return this.takeOut(({ firstEventId }) => found.has(firstEventId)).flatMap(
@@ -71,12 +74,12 @@ export class CommandQueue {
     )
   }
 
-  /** Whether the ledger might contain a queued command, because it was not searched far enough. */
+  /** Whether the ledger may already contain a queued command, because a part of it has not been searched. */
   mayHold({ revision }: Account): boolean {
     return this.waiting.some(({ absentUpTo }) => absentUpTo < revision)
   }
 
-  /** Searches for the queued commands in the part of the ledger, up to the account, that was not searched yet. */
+  /** Searches for the queued commands in the part of the ledger that was not searched yet, up to the account's revision. */
   async find(account: Account, reader: LedgerReader, atMs: number): Promise<Found> {
     const after = Math.min(...this.waiting.map(({ absentUpTo }) => absentUpTo))
     const upTo = account.revision
@@ -94,8 +97,8 @@ export class CommandQueue {
 }
 
 /**
- * Answers the callers of commands. `LedgerUnavailable` is final: nothing was sent, or another event is in the append's
- * place. Otherwise, an overdue caller gets `LedgerOutcomeUnknown`.
+ * Answers the callers of commands. A caller gets `LedgerUnavailable` only if the command was certainly not written and never will
+ * be. Otherwise, an overdue caller gets `LedgerOutcomeUnknown`.
  */
 export class Callers {
   readonly #organizationId: string
@@ -111,7 +114,7 @@ export class Callers {
     this.#trouble = createOutage({ logger, what: `ledger: writing ${organizationId}`, level: 'error' })
   }
 
-  /** Queues a command. Returns false if too many are waiting, and refuses the caller. */
+  /** Queues a command. If too many commands are waiting, refuses the caller and returns false. */
   queue(command: LedgerCommand, caller: Caller): boolean {
     const { length } = this.#queue.waiting
     const queued = this.#queue.queuedOf(command, caller)
@@ -126,14 +129,14 @@ export class Callers {
       this.#options.reports.balance(this.#organizationId, balance)
   }
 
-  /** The log accepted an append. */
+  /** Called when the log has accepted an append. */
   works(): void {
     this.#options.reports.appended()
     this.#options.away.works()
     this.#trouble.works()
   }
 
-  /** Called when a batch is durable, or has no events. */
+  /** Answers the callers of a batch. Called when the batch is durable, or if it has no events. */
   settle({ decided, refused }: Batch): void {
     for (const { queued, committed } of decided) queued.resolve(committed)
     for (const { queued, error } of refused) queued.reject(error)
@@ -147,7 +150,7 @@ export class Callers {
     else this.#trouble.failed(cause)
   }
 
-  /** Refuses commands that were not written and never will be. */
+  /** Refuses the callers of commands that were not written and never will be. */
   refuse(commands: readonly Queued[], cause: unknown): void {
     if (commands.length === 0) return
     this.failed(cause)
@@ -167,8 +170,8 @@ export class Callers {
   }
 
   /**
-   * Ends the wait of overdue callers, even if their commands are in progress. While the log does not answer, also ends
-   * the wait of every caller whose command is undecided.
+   * Ends the wait of overdue callers, even if their commands are in progress. If the log does not answer, also ends the wait of all
+   * callers whose commands are not decided yet.
    */
   refuseLate(underWay: readonly Queued[], nowMs: number): void {
     const { limits, gate } = this.#options
@@ -177,7 +180,7 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
     const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // Undecided commands are in no append, unless they repeat a command in an append.
+    // A command that is not decided yet was not sent, unless it repeats a command that was.
     const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
     const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(

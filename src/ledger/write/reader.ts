@@ -11,13 +11,13 @@ import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
 import type { Committed } from '../command.ts'
 
 /**
- * Reads one organization's ledger into accounts. An account from a snapshot or from memory is continued only if the
- * ledger still contains its last event.
+ * Reads one organization's ledger into accounts. Folding continues from an account in a snapshot or in memory only if the ledger
+ * still contains the account's last event.
  */
 
 /**
- * Returns the stored account from which folding starts. Null: there is none. `not sealed`: the account was not written
- * by the projector. A wrong snapshot costs time, but never changes the result.
+ * Returns the stored account from which folding starts; null if there is none, and `not sealed` if the projector did not write it.
+ * A wrong snapshot only makes reading slower.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
@@ -75,14 +75,14 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
           throw new LogRewritten(
             `${stream} no longer contains the event at revision ${account.revision} that this process wrote or read`,
           )
-        // Tries once more, in case the reader was behind for a moment.
+        // Tries once more, in case the log that was read was behind for a moment.
         await sleep(limits.retryPauseMs)
       }
     },
     findBetween: async (account, { from, to, atMs }) => {
       const found: Found = new Map()
       for (let next = from; next <= to; next += limits.readPageMax)
-        // Stops at the end of the range, because the next command may be incomplete on the page.
+        // Reads no further than the range, because the page may contain only a part of the next command.
         for (const recorded of await page(next, Math.min(limits.readPageMax, to - next + 1)))
           record(found, decodeEvent(recorded), balanceOf(account, atMs))
       return found
@@ -92,7 +92,7 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
 
 type Pages = { readonly page: LedgerReader['page']; readonly max: number }
 
-/** Folds all later events into the account. Undefined: the ledger does not contain the account's last event. */
+/** Folds all later events into the account. Returns undefined if the ledger does not contain the account's last event. */
 const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | undefined> => {
   const found: Found = new Map()
   let events = await page(Math.max(0, account.revision))
@@ -122,8 +122,7 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // Only the projector seals rows, and only for events that it has read. So the log has lost these events, and perhaps
-    // later payments.
+    // The projector seals a row only for events that it has read, so the log has lost events, perhaps with later payments.
     const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: the log was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)
@@ -150,7 +149,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
   return found
 }
 
-/** Adds an event to its command. A command's later events name its first event as their cause. */
+/** Adds an event to its command. The later events of a command name the first event as their cause. */
 const record = (
   found: Found,
   { type, data, metadata, recorded }: DecodedEvent,
@@ -158,7 +157,8 @@ const record = (
 ): void => {
   const first = metadata.causation_id ?? recorded.id
   const before = found.get(first)
-  // The snapshot may end between a call and its charge. The charge alone is not the result of the command.
+  // If the snapshot ends between a call and its charge, only the charge is read. It is not the whole result of the command, so it
+  // is left out.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   const requestId = metadata.request_id

@@ -5,13 +5,13 @@ import type { Account } from '../account.ts'
 import { affordabilityOf, ratingOf } from '../decide.ts'
 
 /**
- * The highest possible cost of calls in progress. Work that is paid for upstream, or whose refusal would reveal its
- * result, starts only if the balance also covers these reservations (ledger protocol rule 8). They are an estimate:
- * only the append prevents an overdraft.
+ * The highest possible cost of calls in progress. Work that this service pays for, or whose refusal would reveal its result, starts
+ * only if the balance also covers these reservations (ledger protocol rule 8). Reservations are an estimate. An overdraft is
+ * prevented by the append.
  */
 type Reservations = {
   held(organizationId: string): MicroCredits
-  /** Reserves an amount. The returned function, to be called once, ends the reservation. */
+  /** Reserves an amount. The caller must call the returned function once to end the reservation. */
   hold(organizationId: string, amount: MicroCredits): () => void
 }
 
@@ -22,12 +22,12 @@ export type ReservationRequest = {
   readonly atMs: number
 }
 
-/** `not_enough`: the balance does not cover the call in addition to calls in progress. */
+/** `not_enough`: the balance does not cover this call and the calls in progress. */
 export type ReservationMade =
   | { readonly kind: 'held'; readonly release: () => void }
   | { readonly kind: 'not_enough'; readonly held: MicroCredits }
 
-/** An organization without calls in progress uses no memory. */
+/** Keeps reservations in memory, only for organizations with calls in progress. */
 export const createReservations = (): Reservations => {
   const heldBy = new Map<string, MicroCredits>()
   const change = (organizationId: string, by: MicroCredits): void => {
@@ -48,7 +48,7 @@ export const createReservations = (): Reservations => {
   }
 }
 
-/** Checks and reserves without an await in between, so that concurrent calls cannot reserve the same credits. */
+/** Checks the balance and reserves without an await in between, so that concurrent calls cannot reserve the same credits. */
 export const reserveOn = (
   reservations: Reservations,
   account: Account,

@@ -15,11 +15,10 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown,
- * because they cannot repeat the call. A call with a key is charged once, and its caller gets the answer by repeating
- * it.
+ * Reverses charges for calls without an Idempotency-Key if the caller got the answer that the outcome is unknown, because such a
+ * caller cannot repeat the call. A call with a key needs no reversal: the caller can repeat the call, and is charged once.
  *
- * Only this process remembers which reversals are due. If it stops first, it logs them for "ledger reverse".
+ * Only this process knows which reversals are due. If it must stop earlier, it logs them for "ledger reverse".
  */
 export class Reversals {
   readonly #organizationId: string
@@ -42,7 +41,7 @@ export class Reversals {
     this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
   }
 
-  /** Called when a command is durable after its caller was told that the outcome is unknown. */
+  /** Called when a command is durable after its caller got the answer that the outcome is unknown. */
   written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
     const { requestId } = command
     if (!isUnrepeatable(command) || requestId === undefined) return
@@ -63,7 +62,7 @@ export class Reversals {
     return this.#idle.promise
   }
 
-  /** Tries until the reversal is written, because only this process knows that it is due. Never rejects. */
+  /** Tries until the reversal is written. Never rejects. */
   async #giveBack(requestId: string, charge: Reversible): Promise<void> {
     const { logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
@@ -79,7 +78,7 @@ export class Reversals {
           observe?.reversal?.()
           break
         }
-        // An operator has already refunded a part of the charge, under the same key.
+        // The command was refused, because an operator has already refunded a part of the charge under the same key.
         left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
         const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
@@ -94,7 +93,7 @@ export class Reversals {
     this.#idle = undefined
   }
 
-  /** The rest of the charge after refunds and re-rates. Undefined: the ledger cannot be read. */
+  /** The rest of the charge after refunds and re-rates. Undefined if the ledger cannot be read. */
   async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
     const { chargeId, revision } = charge
     try {
@@ -108,7 +107,7 @@ export class Reversals {
   }
 }
 
-/** The pause between two attempts to write a reversal, in pauses between two attempts to append. */
+/** The pause between two attempts to write a reversal, as a multiple of the pause between two attempts to append. */
 const pauses = 20
 
 type Reversible = {
@@ -120,7 +119,10 @@ type Reversible = {
   readonly revision: number
   /** Default: `revision`. */
   readonly asOf?: number
-  /** A part was already refunded. The command then has its own key, and is refused after any later correction. */
+  /**
+   * True if a part was already refunded. The command then has a key of its own, and is refused if another correction has been
+   * written since.
+   */
   readonly isRest?: boolean | undefined
 }
 
@@ -131,8 +133,8 @@ const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
   )
 
 /**
- * The command that reverses a charge once, even if several processes send it. It writes nothing after a refund, or
- * after a re-rate since `asOf`.
+ * The command that reverses a charge once, even if several processes send it. Nothing is written if the call was refunded, or
+ * re-rated since `asOf`.
  */
 export const reversalCommand = (
   { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,

@@ -8,17 +8,17 @@ import type { Account } from '../account.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 const accountsPerStatement = 64
-/** Limits the connections in use, because other code needs the pool too. */
+/** The most concurrent statements, because other code needs connections of the pool, too. */
 const statementsUnderWayMax = 2
 /** More than the number of accounts that a process keeps. */
 const waitingMax = 20_000
 
 /**
- * Reads an account from its projection, as a start for folding. Rows without the projector's seal are ignored, and the
- * fold compares the digest with the ledger.
+ * Reads an account from its projection, from which folding can start. Rows without the projector's seal are ignored, and the reader
+ * compares the account's digest with the ledger.
  *
- * Accounts requested at the same time are read in one statement, because a process that starts under load needs many of
- * them.
+ * Accounts that are requested at the same time are read in one statement, because a process that starts under load needs many
+ * accounts.
  */
 export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {
   const rowsOfAccounts = createGathering<string, AccountRow | undefined>({
@@ -57,9 +57,9 @@ const accountOf = (state: AccountState): Account => {
     organizationId: state.organizationId,
     revision: state.revision,
     digest: state.digest,
-    // The recording time is in the last event, which is read before later events are folded onto the snapshot.
+    // The recording time is not in the row. It is set from the last event, which is read before later events are folded.
     recordedAtMs: 0,
-    // The rows do not contain these two revisions. Neither can be later than the snapshot's own revision.
+    // The rows do not contain these two revisions, but neither can be later than the revision of the snapshot.
     adjustedRevision: state.revision,
     reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,

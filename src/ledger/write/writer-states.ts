@@ -2,22 +2,22 @@ import type { Account } from '../account.ts'
 import type { Batch } from './batch.ts'
 
 /**
- * The states of one ledger's writer. In every state except `unloaded` and `idle`, exactly one operation is in progress.
- * Only its end leaves the state; new commands wait in the queue. The state contains the account only
- * if it can be relied on.
+ * The states of one ledger's writer. In every state except `unloaded` and `idle`, exactly one operation is in progress. The state
+ * changes only when the operation ends; new commands wait in the queue. A state contains the account only if the account is
+ * reliable.
  */
 export type WriterState =
   /** The account is unknown: it was not needed yet, or an operation failed. */
   | { readonly kind: 'unloaded' }
   | { readonly kind: 'loading' }
   | { readonly kind: 'idle'; readonly account: Account }
-  /** Collects commands for one batch, until the current turn of the event loop or the pause for other processes is over. */
+  /** Commands for one batch are being collected, until the end of this turn of the event loop or of the pause for other processes. */
   | { readonly kind: 'gathering'; readonly account: Account }
   /** The ledger is being searched for commands that it may already contain. */
   | { readonly kind: 'looking'; readonly account: Account }
-  /** The batch is being appended repeatedly, until its outcome is known or the time for that is over. */
+  /** The batch is being appended. The append is repeated until its outcome is known or the time limit is reached. */
   | { readonly kind: 'writing'; readonly account: Account; readonly batch: Batch }
-  /** Another process appended first. Its events are being folded in, and the batch is back in the queue. */
+  /** Another process appended first. The events of that process are being folded, and the commands of the batch are back in the queue. */
   | { readonly kind: 'catching_up'; readonly account: Account }
   /**
    * The outcome of the append is unknown. Until it is decided, the batch's place is read, and is fenced if it is empty.
@@ -29,7 +29,7 @@ export type StateKind = WriterState['kind']
 
 export type WriterEvent =
   | 'submit'
-  /** The account is requested. */
+  /** Someone needs the account. */
   | 'ask'
   | 'late'
   | 'turn_over'
@@ -45,8 +45,8 @@ export type WriterEvent =
   | 'failed'
 
 /**
- * `onwards`: to `looking`, `writing` or `idle`, depending on the queue. `restart`: to `loading` if a caller waits,
- * otherwise to `unloaded`.
+ * `onwards` means `looking`, `writing` or `idle`, depending on the queue. `restart` means `loading` if a caller waits, and
+ * otherwise `unloaded`.
  */
 export type Next = StateKind | 'onwards' | 'restart'
 
@@ -100,7 +100,7 @@ export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<Wri
   },
 }
 
-/** The next state. Throws if the event cannot happen in the state, because continuing could write on a wrong account. */
+/** The next state. Throws if the event cannot happen in the state, because the account could then be wrong. */
 export const nextOf = (state: StateKind, event: WriterEvent): Next => {
   const next = writerTable[state][event]
   if (next === undefined) throw new Error(`ledger: a writer that is ${state} received "${event}"`)

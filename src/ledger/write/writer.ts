@@ -31,9 +31,9 @@ export type Writer = {
   current(): Promise<Account>
   /** The account as it was last seen. Must not be changed. */
   lastSeen(): Promise<Account>
-  /** Whether `lastSeen` needs no read. */
+  /** Whether the account is known, so that `lastSeen` need not read. */
   knows(): boolean
-  /** Request ids of calls without an Idempotency-Key whose outcome is unknown, or whose charge is not reversed yet. */
+  /** The request ids of calls without an Idempotency-Key whose outcome is unknown, or whose charge must still be reversed. */
   owed(): string[]
   /** Whether the writer can be dropped without losing anything. */
   forgettable(): boolean
@@ -52,7 +52,7 @@ class LedgerWriter implements Writer {
   readonly #reader: LedgerReader
   readonly #appending: BatchAppend
   readonly #reversals: Reversals
-  /** Request ids of calls without an Idempotency-Key whose place can no longer be decided. */
+  /** The request ids of calls without an Idempotency-Key whose outcome this process can no longer find out. */
   readonly #undecidable: string[] = []
   readonly #callers: Callers
   readonly #queue: CommandQueue
@@ -109,7 +109,7 @@ class LedgerWriter implements Writer {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
-    // Keeps the events that other processes appended, so that they are read once and not for every request.
+    // Keeps the account that was just read, so that the same events are not read again for every request.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
       this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
@@ -154,7 +154,7 @@ class LedgerWriter implements Writer {
     this.#pacing.competed(this.#appending.now())
   }
 
-  /** The known account. If it is unknown, waits until it is read. */
+  /** Resolves with the account, and reads it if it is unknown. */
   #known(): Promise<Account> {
     if ('account' in this.#state) return Promise.resolve(this.#state.account)
     this.#asking ??= Promise.withResolvers()
@@ -163,7 +163,7 @@ class LedgerWriter implements Writer {
     return promise
   }
 
-  /** Changes the state according to the table. `account`: the account after the event. */
+  /** Changes the state according to the table. `account` is the account after the event. */
   #on(event: WriterEvent, account = 'account' in this.#state ? this.#state.account : undefined): void {
     const next = nextOf(this.#state.kind, event)
     if (next === this.#state.kind) return
@@ -200,7 +200,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Starts the next batch, or becomes idle. `looked`: the ledger has just been searched for the queued commands. */
+  /** Starts the next batch, or becomes idle. `looked` means that the ledger has just been searched for the queued commands. */
   #onwards(account: Account, looked: boolean): void {
     const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
@@ -258,7 +258,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Until the place is decided, nothing else is written. So a call that is refused in the meantime was never sent. */
+  /** Decides the batch's place. Nothing else is written in the meantime, so callers of other commands can safely be refused. */
   #decide(account: Account, batch: Batch): void {
     this.#state = { kind: 'deciding', account, batch }
     const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
@@ -311,7 +311,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Refuses everyone who waits, because their commands cannot be decided. */
+  /** Refuses all waiting callers, because their commands cannot be decided. */
   #failed(error: unknown): void {
     this.#callers.refuse(this.#queue.waiting.splice(0), error)
     const asking = this.#asking
@@ -331,8 +331,8 @@ type TailParts = {
 }
 
 /**
- * Reads the end of a ledger between batches: the events of other processes, and the queued commands that the ledger
- * already contains, whose callers are answered.
+ * Reads the end of a ledger between batches. It folds the events of other processes, and answers the callers of queued commands
+ * that the ledger already contains.
  */
 class Tail {
   readonly #organizationId: string
@@ -351,7 +351,7 @@ class Tail {
     this.#parts.callers.answer(found)
   }
 
-  /** The log accepted an append. */
+  /** Called when the log has accepted an append. */
   works(): void {
     this.#idleConflicts = 0
   }
@@ -364,11 +364,11 @@ class Tail {
     queue.lookedThrough(after, account.revision)
   }
 
-  /** Like `fold`, after a refused append. Throws if the log keeps refusing appends but shows no new event, because retrying would never end. */
+  /** Like `fold`, after a refused append. Throws if the log keeps refusing appends although it contains no new event. */
   async foldAfterConflict(account: Account): Promise<void> {
     const { eventLog, logger, limits } = this.#options
     const after = account.revision
-    // The batch was decided on a draft, so the account contains only what is in the stream.
+    // The account contains only events that are in the stream, because the batch was decided on a draft.
     await this.fold(account)
     const { revision } = account
     this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
@@ -392,28 +392,31 @@ class Tail {
 /**
  * How processes that append to one ledger at the same time take turns.
  *
- * The first append at a place of the stream wins. The process that wins is also ahead for the next place, because the
- * other processes must first read the new events. So a process that has noticed other processes pauses after each of
- * its own appends, and one that lost does not pause. Commands that arrive during a pause join the next batch.
+ * Of several appends at the same revision, the first one succeeds. The process that succeeded has an advantage at the next
+ * revision, because the other processes must first read the new events. So a process that has noticed other processes pauses after
+ * each successful append, but not after a conflict. Commands that arrive during a pause join the next batch.
  */
 type Pacing = {
-  /** Another process has appended to the ledger, or reports that it is trying to. */
+  /** Called when another process has appended to the ledger, or reports that it is trying to append. */
   competed(nowMs: number): void
   appended(nowMs: number): void
-  /** An append was refused, and is tried again immediately. `tell`: whether to notify the other processes. */
+  /** Called when an append has conflicted and is tried again immediately. `tell` says whether to notify the other processes. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append must wait. */
   waitMs(nowMs: number): number
 }
 
-/** How long other processes are taken into account after they were last noticed. */
+/** For this long after other processes were last noticed, appends are followed by pauses. */
 const competitionMs = 2_000
 const pauseMinMs = 1
 const pauseMaxMs = 6
-/** Some pauses are long enough for a process far from the log to read the ledger and to append. */
+/** Some pauses are this long, so that even a process far from the log has time to read the ledger and to append. */
 const longPauseMs = 60
 const longPauseEvery = 8
-/** A process that never loses does not notice the other processes by itself, so they notify it this often. */
+/**
+ * How often a process with conflicts notifies the others, because a process whose appends always succeed does not notice that
+ * others try.
+ */
 const toldEveryMs = 500
 
 /** Plans the pauses between appends. `random` is like `Math.random`. */
