@@ -4,7 +4,7 @@ import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
-/** Recorded events on their way into projections, readable or not. */
+/** A batch of recorded events for projections, with the events that could be read and those that could not. */
 export type Decoded = {
   readonly recorded: readonly RecordedEvent[]
   readonly events: readonly ProjectedEvent[]
@@ -30,7 +30,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   return { recorded, events, unreadable }
 }
 
-/** The events after position `after`, up to and including position `to`. */
+/** The part of a batch after position `after`, up to and including position `to`. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
   const first = decoded.recorded[0]?.position ?? to
   const last = decoded.recorded.at(-1)?.position ?? to

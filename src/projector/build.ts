@@ -14,7 +14,7 @@ export type Build = {
   position: Position
   target: Position
   readonly poison: Poison[]
-  /** The totals that rows of money must have according to the log before they go live. */
+  /** For projections of money: the totals according to the log. The rows must have these totals before they go live. */
   readonly totals?: LogTotals | undefined
   /** Records the position in the transaction that writes the rows, so that another rebuild can continue there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
@@ -40,7 +40,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
         work.events += item.events.length
       }
       if (advance(work, due, { item, target }) === target) {
-        // The next item was already requested, but may never come. Only an abort ends the request.
+        // The next item was already requested but may never arrive, so the request is aborted.
         done.abort()
         break
       }
@@ -53,7 +53,10 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   signal?.throwIfAborted()
 }
 
-/** A build that continues from existing rows still counts its totals from the beginning of the log. */
+/**
+ * The position up to which the log was read for a build. A build that continues a killed one still counts its totals from the
+ * beginning of the log.
+ */
 const readTo = ({ position, totals }: Build): Position =>
   totals !== undefined && totals.position < position ? totals.position : position
 
@@ -75,17 +78,17 @@ const foldBatch = async (
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
 
-/** Moves the builds to the position that was read, but no further than their target. Returns that position. */
+/** Moves the builds to the position that was read, but no further than their target. Returns the position that was read. */
 const advance = (
   { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {
-  // After catching up, everything in the log was delivered, even if no projection here uses the last events.
+  // `caught-up` means that everything up to the target was read, even if no projection uses the last events.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
   for (const build of due) {
     const to = reached < build.target ? reached : build.target
-    // A build that is ahead of the others is not moved back.
+    // A build that is already further is not moved back.
     if (to > build.position) build.position = to
     if (build.totals !== undefined && to > build.totals.position) build.totals.position = to
   }
@@ -93,7 +96,7 @@ const advance = (
   return reached
 }
 
-/** The SQL to begin, commit and undo a piece of work, in its own transaction or inside a longer transaction. */
+/** The SQL to begin, commit and undo a piece of work. A piece is a transaction of its own, or a savepoint in a longer transaction. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
@@ -175,13 +178,13 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   const write: Writer['write'] = async (ahead) => {
     const refused = await writing
     writing = writeBatches(refused.length === 0 ? ahead : await isolate(refused, ahead))
-    // The promise is awaited one batch later. Until then, a failure must not count as unhandled.
+    // The promise is awaited only with the next batch. Until then, a failure must not count as an unhandled rejection.
     writing.catch(() => undefined)
   }
   return { write, settle: () => write([]), idle: () => writing }
 }
 
-/** Requests the next item before the current item is processed. */
+/** Yields the items. The next item is requested before the current one is processed. */
 async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()
   try {

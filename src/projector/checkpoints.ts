@@ -4,10 +4,10 @@ import { type EventLog, type LogPlace, logStart, type Position, stillHolds } fro
 export type Checkpoint = {
   readonly name: string
   readonly version: number
-  /** How often a rebuild has replaced its rows. */
+  /** The number of times that a rebuild has replaced the projection's rows. */
   readonly generation: number
   readonly position: Position
-  /** The event at `position`, or null at the beginning of the log. */
+  /** The event at `position`; null at the beginning of the log. */
   readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
@@ -37,8 +37,8 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
 }
 
 /**
- * Checkpoints whose event is not in the log, because the log was restored from an older copy or replaced. Their rows
- * were folded from another history. Throws the errors of `EventLog.at`.
+ * Checkpoints whose event is not in the log, because the log was restored from an older copy or replaced. The rows of such a
+ * projection were folded from a log with other events. Throws the errors of `EventLog.at`.
  */
 export const strayCheckpoints = async (
   eventLog: Pick<EventLog, 'at'>,
@@ -53,7 +53,7 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most checkpoints are at the same position. After a restore, two can have the same position and different events.
+    // Most checkpoints are at the same position. After a restore, two checkpoints can have the same position but different events.
     const key = `${position} ${place.digest}`
     const known = held.get(key) ?? stillHolds(eventLog, place)
     held.set(key, known)
@@ -69,12 +69,15 @@ export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
     .join(', ')}: it was restored from an older copy or replaced. ` +
   'These rows are no longer updated. Stop the service and run "projection rebuild --all": it lists the facts that only the rows contain, and asks for confirmation'
 
-/** The projector has lost its lease, or a rebuild has replaced its rows, so the batch must be rolled back. */
+/** The batch must be rolled back, because the projector has lost its lease, or because a rebuild has replaced the rows. */
 export class Fenced extends Error {
   override name = 'Fenced'
 }
 
-/** Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if any checkpoint has moved. */
+/**
+ * Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if a checkpoint is no longer at its old
+ * position.
+ */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
   moves: readonly { name: string; version: number; generation: number; from: Position }[],
@@ -114,7 +117,7 @@ export const haltProjections = async (
 
 const errorCharsMax = 1_000
 
-/** The streams whose rows have stopped, in all projections. */
+/** The streams, in all projections, whose rows have stopped at an event. */
 export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promise<HaltedStream[]> => {
   const { rows } = await client.query<{
     projection: string
@@ -128,7 +131,7 @@ export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promis
 export type HaltedStream = {
   readonly projection: string
   readonly stream: string
-  /** The position of the first event that is not yet in the rows. */
+  /** The position of the first event that is not in the stream's rows. */
   readonly position: Position
   readonly error: string
 }

@@ -5,7 +5,7 @@ import { logStart, type Position } from '../event-log/port.ts'
 import { type Decoded, within } from './batch.ts'
 import type { Poison } from './fold.ts'
 
-/** A money figure of an organization that differs between the live and the rebuilt rows; null: the rows do not have this figure. */
+/** A money figure of an organization that differs between the live and the rebuilt rows; null if the rows do not contain the figure. */
 export type TotalDifference = {
   readonly projection: string
   readonly organization_id: string
@@ -14,7 +14,7 @@ export type TotalDifference = {
   readonly rebuilt: string | null
 }
 
-/** Rebuilt rows do not have the totals of the event log, so they must not go live. */
+/** Rebuilt rows must not go live, because they do not have the totals of the event log. */
 export class TotalsDiffer extends Error {
   override name = 'TotalsDiffer'
 }
@@ -32,7 +32,7 @@ const figureOf: Readonly<Record<Figure, (sums: Sums) => number | bigint>> = {
   adjusted: ({ adjusted }) => adjusted,
 }
 
-/** The lines and sums of every ledger, counted from the events and not from a projection's rows. */
+/** The number of lines and the sums of every ledger, calculated from events and not from rows. */
 export type LogTotals = {
   /** Events up to this position have been counted. */
   position: Position
@@ -44,13 +44,13 @@ export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
 
-/** Counts the events in a batch that were not counted yet, for each of the totals up to its own position. */
+/** Adds the events of a batch to the totals. Each of the totals counts only events after its own position, up to `to`. */
 export function countTotals(
   all: readonly { readonly totals: LogTotals; readonly to: Position }[],
   decoded: Decoded,
 ): void {
   if (all.length === 0) return
-  // Usually, all totals count the whole batch.
+  // The sums of the whole batch are shared, because usually all totals count the whole batch.
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
@@ -123,8 +123,8 @@ type RowsDifference = {
 }
 
 /**
- * The figures that differ between a projection's rows and the log's totals, in the caller's transaction. `poison` names
- * ledgers whose rows have stopped at an event. These ledgers have their own alarm.
+ * The figures that differ between a projection's rows and the log's totals, in the caller's transaction. Ledgers in `poison`, whose
+ * rows have stopped at an event, are left out, because they are reported separately.
  */
 export async function compareWithLog(
   client: pg.ClientBase,
@@ -146,7 +146,7 @@ export async function compareWithLog(
     [
       all.map(({ organizationId }) => organizationId),
       all.map(({ figure }) => figure),
-      // NaN equals no amount, so the comparison fails unless the rows stopped at the event that cannot be counted.
+      // NaN is not equal to any amount, so a ledger with an unreadable event differs, unless it is in `poison`.
       all.map(({ figure, sums }) => (sums === 'unreadable' ? 'NaN' : figureOf[figure](sums).toString())),
       poison.map(({ stream }) => organizationOf(stream)),
     ],

@@ -16,9 +16,12 @@ export type Poison = { readonly position: bigint; readonly stream: string; reado
 
 export type Folded = {
   readonly changes: readonly Change[]
-  /** The events that cannot be applied, in log order. In a projection of money, at most one per stream, because later events of the stream are not folded. */
+  /**
+   * The events that cannot be applied, in log order. A projection of money has at most one such event per stream, because later
+   * events of the stream are not folded.
+   */
   readonly poison: readonly Poison[]
-  /** Reverts the fold if its changes were not written. Later folds must be reverted first. */
+  /** Undoes the fold, if its changes were not written. Later folds must be undone first. */
   undo(): void
 }
 
@@ -26,7 +29,7 @@ export type Folded = {
 export type Folder = {
   readonly projection: Projection
   readonly table: TableName
-  /** Whether `prepare` must read rows. If so, pending writes must finish before it is called. */
+  /** Whether `prepare` must read rows. If so, pending writes must finish before `prepare` is called. */
   needsRows(decoded: Decoded): boolean
   /** Loads the state of each stream in the batch, as it was before the batch. */
   prepare(client: pg.ClientBase, decoded: Decoded): Promise<void>
@@ -39,15 +42,15 @@ export type FolderOptions = {
   readonly table: TableName
   readonly eventLog: Pick<EventLog, 'read'>
   readonly seal: RowSeal
-  /** Money streams that have already stopped. */
+  /** The streams whose rows have already stopped, in a projection of money. */
   readonly halted?: Iterable<string>
 }
 
-/** How events become changes. Only this differs between stateless and stateful projections. */
+/** How events become changes. This is the part in which stateless and stateful projections differ. */
 export type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
   /** Throws, without changing anything, if one of the events cannot be applied. */
   fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
-  /** Like `fold`, but takes one event at a time, to find the faulty one. */
+  /** Returns a function that folds one event at a time, to find the faulty event. */
   tried(): (event: ProjectedEvent) => void
 }
 
@@ -63,7 +66,7 @@ export const createFolder = (projection: Projection, options: FolderOptions): Fo
       try {
         return { poison: [], ...making.fold(own) }
       } catch {
-        // The faulty event is found below, by folding one event at a time.
+        // The code below folds one event at a time, to find the faulty event.
       }
     }
     const { good, poison } = separate(

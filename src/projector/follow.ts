@@ -100,7 +100,7 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
   ).length
 }
 
-/** Rows from another history are not extended. Their projections stay halted until they are rebuilt. */
+/** Halts projections whose rows were folded from a log with other events. They stay halted until they are rebuilt. */
 const haltStray = async (client: pg.PoolClient, { eventLog, logger }: Following): Promise<void> => {
   const live = (await readCheckpoints(client)).filter(({ state }) => state === 'live')
   const stray = await strayCheckpoints(eventLog, live)
@@ -119,7 +119,7 @@ const buildRaisedVersions = async (
     const projection = projections.find(({ name }) => name === checkpoint.name)
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
-    // The rows may contain facts that the log has lost. Only an operator may discard these facts.
+    // The rows may contain facts that the log has lost, and only an operator may discard these facts.
     if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
       logger.error({ projection: name }, 'projector: no new version is built from a restored event log')
       continue

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** Work that only the process with the lease does, repeatedly until it is stopped. */
+/** Work that only the process with the lease does. It is repeated until it is stopped. */
 export type HeldWork = {
   /** Runs until it is stopped. Never throws. */
   run(): Promise<void>
@@ -16,7 +16,7 @@ type Held = {
   readonly signal: AbortSignal
   /** Reports progress, so that a later failure counts as a new one. */
   readonly works: () => void
-  /** Resolves early if the work is stopped. */
+  /** Waits. Resolves early if the work is stopped. */
   readonly pause: (ms: number) => Promise<void>
 }
 
@@ -26,7 +26,7 @@ type Settings = {
   readonly what: string
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Called before requesting the lease. Returns how long to wait if there is no work, otherwise null. */
+  /** Called before the lease is requested. Returns how long to wait if there is no work; null if there is work. */
   readonly idleMs?: () => Promise<number | null>
 }
 
@@ -102,7 +102,10 @@ type Lease = { readonly name: string; readonly owner: string }
 export const leaseTtlMs = 10_000
 const leaseRenewMs = 3_000
 
-/** Takes the lease if it is free, expired or already ours. Returns the lease's epoch, which is new for a new holder. Returns null if another process has the lease. */
+/**
+ * Takes the lease if it is free, expired, or already held by this owner. Returns the lease's epoch, which changes with the holder;
+ * null if another process has the lease.
+ */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,

@@ -9,19 +9,22 @@ import type { Folder, Poison } from './fold.ts'
 /** The message of an error, or the thrown value as text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** Whether an event's data or our fold made a statement fail, and not the connection or the server. */
+/** Whether a statement failed because of its data, and not because of the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
   if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
-/** Whether a statement failed because the tables do not match the projection, so that no event is faulty. False for missing permissions and a read-only database. */
+/**
+ * Whether a statement failed because the tables do not match the projection. In this case, no event is faulty. False for missing
+ * permissions and a read-only database.
+ */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
 /**
- * Writes a prepared batch event by event, because the database refused the whole batch. Faulty events are passed to
- * `refused` in log order; the rows of a money stream stop at the faulty event.
+ * Writes a prepared batch event by event, because the database refused the whole batch. Faulty events are passed to `refused` in
+ * log order. In a projection of money, the rows of a stream stop at its faulty event.
  *
  * `write` must write the changes and the progress to `position` together.
  */
@@ -55,7 +58,10 @@ export const eventByEvent = async (
 
 const errorCharsMax = 500
 
-/** Sets an event aside, in the caller's transaction. For money, the rows of its stream stop at the event. An existing entry for the event is kept. */
+/**
+ * Sets an event aside, in the caller's transaction. In a projection of money, the rows of the event's stream stop at the event. If
+ * the event was already set aside, its entry is kept.
+ */
 export const setAside = async (
   client: pg.ClientBase,
   { name, money }: { readonly name: string; readonly money: boolean },
@@ -65,8 +71,7 @@ export const setAside = async (
     money
       ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
       : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    // A parser's message can quote any text, but this row must be accepted, even if the text has a character that PostgreSQL
-    // refuses.
+    // An error message can quote any text, so characters that PostgreSQL refuses are replaced.
     [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }

@@ -7,8 +7,8 @@ import type { Poison } from './fold.ts'
 import { nextTable } from './tables.ts'
 
 /**
- * Stores the position of a projection's next tables, so that the next rebuild can continue a killed one. Rows are
- * reused only if the same code folded them from the same log.
+ * Stores how far a rebuild has come, so that the next rebuild can continue if the process dies. The next rebuild continues only if
+ * the rows were folded by the same code from the same log.
  */
 
 /** The events that were set aside while rows were folded, as stored in the database. */
@@ -20,7 +20,7 @@ const asideOf = (poison: readonly Poison[]): string =>
 const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
-/** A digest of the source files that fold. Rows that other code began to fold would match neither that code nor this. */
+/** A digest of the source files that fold. If the code has changed, a killed rebuild is not continued. */
 let digested: string | undefined
 const foldCode = (): string => {
   if (digested !== undefined) return digested
@@ -95,7 +95,7 @@ export const noteIndexed = async (client: pg.ClientBase, { name }: Projection): 
   await client.query('update projection_builds set indexed = true where name = $1', [name])
 }
 
-/** Forgets the build, in the caller's transaction, together with its tables. */
+/** Forgets the build and its tables, in the caller's transaction. */
 export const endNoted = async (client: pg.ClientBase, { name }: Projection): Promise<void> => {
   await client.query('delete from projection_builds where name = $1', [name])
 }

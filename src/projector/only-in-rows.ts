@@ -12,7 +12,7 @@ import { liveTable, nextTable } from './tables.ts'
  */
 export type OnlyInRows = {
   readonly kind: string
-  /** A key, a subject, or how many lines an organization loses. */
+  /** The key or the subject; for lines, how many lines an organization loses. */
   readonly what: string
   readonly organization_id: string | null
   readonly at: string | null
@@ -55,7 +55,7 @@ export const onlyInRows = async (
   ]
 }
 
-/** Identifies a loss, whatever the order of its facts, so that an operator can agree only to the loss that was listed. */
+/** A digest of lost facts, independent of their order. With the digest, an operator agrees to exactly the facts that were listed. */
 export const lossDigest = (lost: readonly OnlyInRows[]): string =>
   hash(
     'sha256',

@@ -16,14 +16,14 @@ import { createViews, dropTables, liveTable, nextTable, renameTables } from './t
 
 type RebuildOptions = SecondSetOptions & {
   /**
-   * Called before the switch if the live rows were folded from a log that has lost their place. If it returns false,
-   * everything stays unchanged. `liveTable` and `nextTable` name the tables to compare.
+   * Called before the switch if the log no longer contains the event at which the live rows end. If it returns false, everything
+   * stays unchanged. `liveTable` and `nextTable` give the names of the tables to compare.
    */
   readonly mayReplace?: (client: pg.Client) => Promise<boolean>
 }
 
 export type Rebuilt = {
-  /** The number of events that this rebuild has read, without those of a killed rebuild that it continued. */
+  /** The number of events that this rebuild has read. Events that a killed rebuild read before do not count. */
   readonly events: number
   readonly elapsedMs: number
   readonly switched: boolean
@@ -34,8 +34,8 @@ export type Rebuilt = {
 }
 
 /**
- * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then. Throws
- * `TotalsDiffer`, and keeps the old rows, if new rows of money do not have the totals of the log.
+ * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then. If the new rows of a
+ * projection of money do not have the totals of the log, throws `TotalsDiffer` and keeps the old rows.
  */
 export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
   beside('replace', options, async (work) => {
@@ -67,7 +67,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
     const { projection } = build.folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // Rows that come from another history, or that contain no event yet, cannot be compared.
+    // The live rows cannot be compared if they were folded from a log with other events, or are not at the same position.
     const comparable = !stray.includes(replaced) && replaced.position === build.position
     if (comparable) await refuseNewHalts(work, build)
     await refuseOtherTotals(work, build)
@@ -80,7 +80,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   return differences
 }
 
-/** Throws if the built rows of money would stop at an event that the live rows have passed. */
+/** Throws if the rows of a ledger would stop at an event in the new tables but have not stopped in the live tables. */
 const refuseNewHalts = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -108,7 +108,7 @@ const refuseOtherTotals = async (
   )
 }
 
-/** The figures that differ between the live rows and the totals of the log, which the rebuilt rows have. */
+/** The figures in which the live rows differ from the rebuilt rows. */
 const differencesOf = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -124,9 +124,9 @@ const differencesOf = async (
 }
 
 /**
- * Replaces a projection's live tables with the built ones, in the caller's transaction, which has locked the
- * checkpoint. The new generation fences the projector, and shows other processes that their rows in memory are out of
- * date.
+ * Replaces a projection's live tables with the rebuilt tables, in the caller's transaction, which must have locked the checkpoint.
+ * The new generation stops the projector from writing to the old tables, and shows other processes that rows in their memory are
+ * out of date.
  */
 const switchTo = async (
   { client, options: { eventLog } }: SecondSet,
@@ -142,7 +142,7 @@ const switchTo = async (
   await renameTables(client, projection, { from: nextTable(projection), to: liveTable(projection) })
   await createViews(client, projection)
   await client.query('delete from halted_streams where projection = $1', [name])
-  // An event that was released stays released if the rebuild meets it again.
+  // A released event stays released if the rebuild has set it aside again.
   await client.query(
     'delete from parked_events where projection = $1 and (released_at is null or position <> all ($2::bigint[]))',
     [name, poison.map((one) => one.position.toString())],

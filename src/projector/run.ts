@@ -7,16 +7,19 @@ import { follow } from './follow.ts'
 import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts'
 
 /**
- * Turns facts into rows. The process with the lease follows the event log, folds each batch in memory, and writes rows
- * and checkpoints in one transaction. So each row exists exactly once, even after a crash.
+ * Turns facts into rows. The process with the lease follows the event log, folds each batch in memory, and writes rows and
+ * checkpoints in one transaction. After a crash, no event is missing from the rows or folded into them twice.
  */
 
 export type ProjectorWaits = {
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Under load, a batch is collected for at least this long, because small batches cost as much as large ones. */
+  /**
+   * Under load, events are collected for at least this long before a batch is written, because a small batch costs as much as a
+   * large one.
+   */
   readonly batchIntervalMs: number
-  /** How often a halted projection is checked, because a rebuild in another process may have revived it. */
+  /** How often a halted projection is checked. A rebuild in another process can make it live again. */
   readonly revivalCheckMs: number
 }
 
@@ -26,7 +29,7 @@ const projectorWaits: ProjectorWaits = {
   batchIntervalMs: 100,
   revivalCheckMs: 5_000,
 }
-/** The pause after being fenced. The projector only has to start again, because a rebuild replaced its rows or another projector has the lease. */
+/** The pause after `Fenced`. It is short, because the projector only has to start again. */
 const fencedPauseMs = 50
 
 export type ProjectorOptions = {
@@ -51,7 +54,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
     connectionTimeoutMillis: 5_000,
   })
   pool.on('error', (error) => {
-    // The server can end connections that are being closed.
+    // Errors of connections that are being closed are not logged.
     if (!pool.ending) logger.warn({ err: error }, 'projector: idle connection lost')
   })
   const held = createHeldWork(

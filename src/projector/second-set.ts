@@ -9,9 +9,8 @@ import { beginNoted, endNoted, noteBuild, noteIndexed, readNoted } from './noted
 import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verifyTable } from './tables.ts'
 
 /**
- * Projections that are rebuilt from the log's beginning into tables next to the live ones, while readers and the live
- * projector continue. They are folded together, so that the log is read once. If the process dies, the live tables are
- * unchanged.
+ * Projections that are rebuilt from the log's beginning into tables next to the live ones, while readers and the live projector
+ * continue. All projections are folded together, so that the log is read once. If the process dies, the live tables are unchanged.
  */
 export type SecondSet = {
   readonly client: pg.Client
@@ -22,7 +21,7 @@ export type SecondSet = {
 }
 
 type OpenBuild = Build & {
-  /** The position at which the set continued a killed build. */
+  /** The position from which a killed build was continued. */
   readonly from: Position
   readonly indexed: boolean
 }
@@ -35,7 +34,7 @@ export type SecondSetOptions = {
   readonly seal: RowSeal
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
-  /** Starts at the log's beginning, and discards the tables of a killed rebuild. */
+  /** If true, the build starts at the log's beginning, and the tables of a killed rebuild are discarded. */
   readonly anew?: boolean
 }
 
@@ -46,7 +45,10 @@ export type RebuildProgress = {
   readonly elapsedMs: number
 }
 
-/** `replace`: the set will replace the live one, and a later rebuild can continue it. `compare`: the set is only compared. */
+/**
+ * `replace`: the new tables will replace the live ones, and a later rebuild can continue them. `compare`: the new tables are only
+ * compared with the live ones.
+ */
 type Purpose = 'replace' | 'compare'
 
 const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>> = {
@@ -54,16 +56,16 @@ const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>
   compare: verifyTable,
 }
 
-/** How many events may be left to fold while the live projector waits for the switch. */
+/** The most events that may still have to be folded when the live projector is stopped for the switch. */
 const switchLagMax = 2_000n
 
-/** The set is no longer needed and was dropped. */
+/** The rebuild was cancelled, and its tables were dropped. */
 export class Cancelled extends Error {
   override name = 'Cancelled'
 }
 
 /**
- * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops those that remain. After a
+ * Builds the new tables nearly up to the live checkpoints, calls `then`, and afterwards drops the tables that are left. After a
  * failure, tables that are meant to replace the live ones are kept for the next rebuild, except after `Cancelled` and
  * `TotalsDiffer`.
  */
@@ -79,7 +81,7 @@ export const beside = async <Result>(
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   let leaves = false
   try {
-    // A rebuild that loses its last commits in a crash continues from the commits before them.
+    // If a crash loses the last commits of a rebuild, the next one continues from earlier commits.
     await client.query('set synchronous_commit = off')
     for (const projection of options.projections)
       builds.push(await openBuild(client, projection, purpose, options))
@@ -119,7 +121,7 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await foldUp(work, inTransaction)
 }
 
-/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly the live position. */
+/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly the position of the live rows. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
@@ -158,7 +160,7 @@ const openBuild = async (
   return { ...open, position: logStart, from: logStart, indexed: false, poison: [], note }
 }
 
-/** Allows one rebuild per projection, because two would share the next tables. */
+/** Allows only one rebuild of a projection at a time, because two rebuilds would write to the same tables. */
 const exclusively = async (client: pg.Client, projection: Projection): Promise<void> => {
   const { rows } = await client.query<{ got: boolean }>('select pg_try_advisory_lock(hashtext($1)) as got', [
     rebuildLock(projection),
@@ -170,8 +172,8 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
 }
 
 /**
- * Sets each projection's target to its live checkpoint. If that checkpoint belongs to another history, or if no event
- * was folded yet, the target is the log's head.
+ * Sets each projection's target to its live checkpoint. If the log does not contain the checkpoint's event, or if no event was
+ * folded yet, the target is the log's head.
  */
 const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)

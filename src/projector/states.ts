@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** The known state of a stream. `broken`: the stream broke its rules before the requested batch, and `error` gives the reason. */
+/** The known state of a stream. `broken`: an event before the batch already broke the rules of the stream, and `error` gives the reason. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }
@@ -15,7 +15,10 @@ type Known =
 const statesMax = 20_000
 const pageMax = 1_000
 
-/** Folds events into the states of streams. The newest states are in memory; other states are loaded before a batch needs them. */
+/**
+ * Folds events into the states of streams. Recently used states are in memory. Before a batch is folded, the other states that it
+ * needs are loaded.
+ */
 export const stateful = (projection: StatefulProjection, options: FolderOptions): Making => {
   const { states } = projection
   const known = new LRUCache<string, Known>({ max: statesMax })
@@ -74,7 +77,7 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
       const changed = new Map<string, unknown>()
       return (event: ProjectedEvent) => {
         const kept = changed.get(event.stream)
-        // The copy protects the kept state, because an event that throws may have changed a part of it.
+        // Events are folded into a copy, because an event that throws may already have changed a part of the state.
         const state = kept === undefined ? stateOf(event.stream) : states.copy(kept)
         states.evolve(state, event)
         changed.set(event.stream, state)
@@ -84,14 +87,13 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
 }
 
 type LoadOptions = FolderOptions & {
-  /** The next event of each stream. The state before this event is needed. */
+  /** The first event of each stream in the batch. The state before this event is needed. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
- * The states of streams before an event. They come from rows with the projector's seal, if the event's digest follows
- * from the digest in the rows. Otherwise, the states are folded from the start of the stream. Throws if the log or the
- * database cannot be read.
+ * The states of streams before an event. A state comes from rows with the projector's seal if the event's digest follows from the
+ * digest in the rows. Otherwise, it is folded from the start of the stream. Throws if the log or the database cannot be read.
  */
 const loadStates = async (
   client: pg.ClientBase,

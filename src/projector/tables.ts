@@ -71,7 +71,7 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
 }
 
-/** Writes changes in order, in the caller's transaction. New rows are copied, which costs half as much as an insert. */
+/** Writes changes in order, in the caller's transaction. New rows are written with COPY, which costs half as much as INSERT. */
 export const writeChanges = async (
   client: pg.ClientBase,
   changes: readonly Change[],

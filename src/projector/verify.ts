@@ -20,8 +20,9 @@ export type Verdict = {
 }
 
 /**
- * Rebuilds projections next to the live tables and compares both, row by row, at the same position. The live projector
- * waits during the comparison; readers do not. Returns at most five different rows per side and table.
+ * Rebuilds projections into separate tables, and compares these with the live tables, row by row, at the same position. The live
+ * projector waits during the comparison; readers do not wait. For each table, returns at most five rows of each side that the other
+ * side lacks.
  */
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside('compare', options, async (work) => {

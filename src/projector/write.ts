@@ -17,15 +17,15 @@ export type Standing = {
 
 type Writing = {
   readonly client: pg.PoolClient
-  /** The projections in use. A projection whose tables do not match it is halted and removed. */
+  /** The projections in use. If the tables of a projection do not match it, the projection is halted and removed from this set. */
   readonly standing: Set<Standing>
   readonly epoch: bigint
   readonly logger: Logger
 }
 
 /**
- * Writes batches of events into the rows of projections, with their checkpoints in the same transaction. Throws
- * `Fenced` if another projector has taken over, and the errors of the database. In both cases, nothing was written.
+ * Writes batches of events into the rows of projections, with their checkpoints in the same transaction. Throws `Fenced` if another
+ * projector has taken over, and the errors of the database. After an error, nothing of the current transaction was written.
  */
 export const createBatchWriter = (
   writing: Writing,
@@ -50,7 +50,10 @@ export const createBatchWriter = (
 
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 
-/** Writes all projections in one transaction. `refused`: one projection cannot apply the batch, and nothing was written. */
+/**
+ * Writes all projections in one transaction. The result `refused` means that a projection cannot apply the batch, and nothing was
+ * written.
+ */
 const writeTogether = async (
   writing: Writing,
   all: readonly Standing[],
@@ -69,8 +72,7 @@ const writeTogether = async (
   const { client } = writing
   try {
     await transaction(client, async () => {
-      // The checkpoint is moved first, so that a fenced projector changes no rows, and two transactions do not wait for
-      // each other's locks.
+      // The checkpoint is moved first, so that a projector without the lease changes no rows, and two transactions cannot deadlock.
       await move(writing, all, to)
       for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
     })
