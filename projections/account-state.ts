@@ -16,7 +16,7 @@ export type AccountState = {
   adjusted: bigint
   readonly lots: Map<string, LotState>
   overrides: OverrideState[]
-  /** If false, existing rows are ignored, because they may be wrong. */
+  /** If false, the existing rows of the account may be wrong, and are replaced as a whole. */
   written: boolean
   readonly changed: {
     readonly lots: Map<string, LotState>
@@ -143,7 +143,7 @@ const grant = (
   if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
   state.overdrawn -= repaid
   const { amount } = granted
-  // The whole amount was returned to other lots.
+  // Nothing is left for a new lot, because the whole amount was returned to other lots.
   if (amount === 0n) return
   setLot(state, {
     grantId,
@@ -155,7 +155,7 @@ const grant = (
   })
 }
 
-/** Puts credits back into lots, and returns the total. */
+/** Returns credits to lots. Returns the total. */
 const fill = (
   state: AccountState,
   fills: Extract<ProjectedEvent, { type: 'CreditAdjusted' }>['data']['fills'],
@@ -173,7 +173,7 @@ const fill = (
   return given
 }
 
-/** Takes amounts from their lots, and returns the total. */
+/** Takes amounts from lots. Returns the total. */
 const take = (state: AccountState, allocations: readonly { grant_id: string; amount: string }[]): bigint => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {

@@ -56,12 +56,11 @@ const overridesTable = {
 } as const satisfies Table
 
 /**
- * Each organization's account as of a ledger revision. A process starts from this account instead of reading the ledger
- * from its beginning. Balances are read from the account too.
+ * Each organization's account at a revision of its ledger. Processes start from this account instead of reading the ledger from its
+ * beginning. Pages also read balances from it.
  *
- * A wrong row can cost time, but never changes a result. The projector always writes whole rows from the account in its
- * memory, with a seal over all of their values. If a row does not match its seal, the reader folds the ledger from the
- * start.
+ * A wrong row only makes reading slower. The projector always writes whole rows from the account in its memory, with a seal over
+ * all values. If a row does not match its seal, the reader folds the ledger from the start.
  */
 export const accounts: StatefulProjection<AccountState, AccountRow> = {
   name: 'accounts',
@@ -199,8 +198,8 @@ export type OrganizationRow = {
 }
 
 /**
- * Every organization with its balance at the projection's checkpoint, oldest first. Lots that expired by `nowMs` do not
- * count, as in the ledger.
+ * Every organization with its balance at the projection's checkpoint, oldest first. As in the ledger, lots that have expired at
+ * `nowMs` do not count.
  */
 export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.charged_micro::text,
@@ -225,7 +224,7 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
-/** Lots that expired by `nowMs` and are not empty, which the expiry job writes off. */
+/** Lots that have expired at `nowMs` and are not empty. The expiry job writes these lots off. */
 export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
   text: `select organization_id, grant_id, expires_at from account_lots
           where remaining_micro > 0 and expires_at <= $1 order by expires_at limit $2`,

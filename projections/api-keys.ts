@@ -27,7 +27,7 @@ const keysTable = {
 } as const satisfies Table
 type KeyRow = RowOf<typeof keysTable>
 
-/** Every API key ever issued, in its current state, for people. Access decisions use the keys' own streams instead. */
+/** The current state of every API key ever issued, to show to people. Decisions about access use the keys' streams instead. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
@@ -37,7 +37,7 @@ export const apiKeys: StatelessProjection = {
   tables: [keysTable],
   fold: (events) => {
     const issued: KeyRow[] = []
-    // A key is rotated and revoked only once. A repeated event can end the key earlier, but never later.
+    // A key is rotated and revoked only once. If an event is repeated, the earlier end counts.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
@@ -63,7 +63,8 @@ export const apiKeys: StatelessProjection = {
         if (!revoked.has(key_id)) revoked.set(key_id, { key_id, revoked_at: at, revoke_reason: reason })
       }
     }
-    // A key's first event issues it, and all other changes affect different columns.
+    // The first event of a key issues it, so rows are inserted first. The updates affect different columns, so their order does not
+    // matter.
     return [
       insert(keysTable, issued),
       update(keysTable, [...rotated.values()], {
@@ -79,7 +80,7 @@ export const apiKeys: StatelessProjection = {
   },
 }
 
-/** The members are listed one by one, because members beyond the event's schema are not columns. */
+/** The members are listed one by one, because an event can have members that are not columns. */
 const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
   key_id: data.key_id,
   organization_id: data.organization_id,
@@ -98,7 +99,7 @@ const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): 
   revoke_reason: null,
 })
 
-/** Refuses an event in one key's stream that names another key, because it would change the other key's row. */
+/** Throws if an event names a different key than its stream, because it would change the row of the other key. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
@@ -133,10 +134,7 @@ export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
 
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })
 
-/**
- * Facts that would be missing in rows folded from a shorter log: `revoked` keys that would be accepted again, and
- * `issued` keys that would be unknown.
- */
+/** Facts that rows folded from a shorter log would lack: `revoked` keys would be accepted again, and `issued` keys would be unknown. */
 export const keysOnlyInRows = (
   live: TableName,
   next: TableName,

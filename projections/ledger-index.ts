@@ -5,7 +5,10 @@ import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts
 import { insert, type RowOf, type Table, upsert } from './rows.ts'
 import { addUsage, organizationOf, type UsageRow, usageOf, usageTable } from './usage.ts'
 
-/** Movements of credits are summed in blocks of this many revisions, so that the balance at any revision needs few rows. */
+/**
+ * Movements of credits are summed in blocks of this many revisions, so that the balance at any revision can be calculated from few
+ * rows.
+ */
 const blockRevisions = 1_024
 const blocksTable = {
   name: 'movement_blocks',
@@ -22,7 +25,7 @@ const correctionsTable = {
   columns: {
     organization_id: 'text not null',
     revision: 'bigint not null',
-    // The corrected charge; null if the correction is of a balance or of many charges.
+    // The corrected charge; null if the balance or many charges are corrected.
     adjusts: 'uuid',
     rerate_run: 'text',
   },
@@ -57,8 +60,8 @@ const thresholdsTable = {
 } as const satisfies Table
 
 /**
- * Positions and sums for questions about a call, a day or an instant. With them, such questions are answered without
- * reading the whole ledger. Each position is verified in the ledger itself.
+ * Revisions and sums with which a question about a call, a day or an instant can be answered without reading the whole ledger.
+ * Readers verify each revision in the ledger itself.
  */
 export const ledgerIndex: StatelessProjection = {
   name: 'ledger_index',
@@ -122,7 +125,7 @@ export const movementOf = (event: DomainEvent): bigint => {
 
 const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved: bigint): void => {
   const organization_id = organizationOf(event)
-  // A charge belongs to the statement line of its call, which is one revision earlier.
+  // A charge belongs to the statement line of its call, which has the revision before.
   const line = event.type === 'CreditCharged' ? event.revision - 1 : event.revision
   const block = Math.floor(line / blockRevisions)
   const cell = `${organization_id} ${block}`
@@ -130,7 +133,7 @@ const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved
   blocks.set(cell, { organization_id, block, amount_micro: before + moved })
 }
 
-/** The sum of a ledger's movements before a revision that has a line on the statement. */
+/** The sum of a ledger's movements before a revision. The revision must have a line on the statement. */
 export const movedBefore = (
   organizationId: string,
   revision: number,
@@ -160,9 +163,9 @@ export const correctionsAfter = (
 export type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
- * The places of a request's calls in a ledger, and the revision up to which the rows contain that ledger (-1: not at
- * all). Returns at least one row; its `revision` is null if the request has no call. The request's lines are selected
- * first, because a planner without statistics would read all lines of the organization.
+ * The revisions of a request's calls in a ledger, and the revision up to which the rows contain the ledger (−1 if not at all).
+ * Returns at least one row; its `revision` is null if the request has no call. The request's lines are selected first, because a
+ * planner without statistics would read all lines of the organization.
  */
 export const placesOfRequest = (
   organizationId: string,
@@ -178,7 +181,7 @@ export const placesOfRequest = (
   values: [organizationId, requestId, max],
 })
 
-/** The organizations with a call of this request id. There are at most a few, because ids are unique. */
+/** The organizations that have a call with this request id. Normally, there is at most one, because request ids are unique. */
 export const organizationsOfRequest = (
   requestId: string,
   max: number,
@@ -187,7 +190,7 @@ export const organizationsOfRequest = (
   values: [requestId, max],
 })
 
-/** The places where lots were opened. */
+/** The revisions at which lots were opened. */
 export const placesOfLots = (
   organizationId: string,
   lotIds: readonly string[],
@@ -196,7 +199,7 @@ export const placesOfLots = (
   values: [organizationId, lotIds],
 })
 
-/** The places where an organization's own prices for SKUs were set before a revision, without withdrawn ones. */
+/** The revisions before a given one at which an organization's own prices for SKUs were set. Withdrawn prices are left out. */
 export const placesOfOverrides = (
   organizationId: string,
   { skus, before, max }: { skus: readonly string[]; before: number; max: number },
@@ -206,7 +209,7 @@ export const placesOfOverrides = (
   values: [organizationId, skus, before, max],
 })
 
-/** The places of calls that repeated an earlier call, by the earlier call's request id. */
+/** The revisions of calls that repeated the call with this request id. */
 export const replaysOf = (
   organizationId: string,
   { repeats, max }: { repeats: string; max: number },
@@ -215,7 +218,7 @@ export const replaysOf = (
   values: [organizationId, repeats, max],
 })
 
-/** The balance below which the organization is notified; null: never. */
+/** The balance below which the organization is notified; null if it is never notified. */
 export const thresholdOf = (organizationId: string): Query<{ amount_micro: string | null }> => ({
   text: 'select amount_micro::text from balance_thresholds where organization_id = $1',
   values: [organizationId],

@@ -4,9 +4,8 @@ import type { ProjectedEvent, Query, StatelessProjection, TableName } from './pr
 import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
- * The ledgers that have lines. A line identifies its ledger by an eight-byte number, because PostgreSQL packs index
- * pages fully only if a key is not longer than two such numbers. If two ledgers have the same number, the later of them is
- * refused and halted.
+ * The ledgers that have lines. A line identifies its ledger by an eight-byte number, because PostgreSQL packs index pages fully
+ * only if a key is not longer than two such numbers. If two ledgers have the same number, the rows of the later one are halted.
  */
 const ledgersTable = {
   name: 'statement_ledgers',
@@ -17,7 +16,8 @@ const ledgersTable = {
 
 const linesTable = {
   name: 'ledger_lines',
-  // There is a row for every call. Columns with a fixed width come first, so that no bytes are lost between them.
+  // There is a row for every call, so rows must be small. Columns with a fixed width come first, so that no bytes are lost between
+  // columns.
   columns: {
     ledger: 'bigint not null',
     revision: 'bigint not null',
@@ -28,11 +28,11 @@ const linesTable = {
     rule_version: 'integer',
     price_book_version: 'integer',
     idempotent: 'boolean not null',
-    // Null for a call without an Idempotency-Key. Its event's id derives from the request id.
+    // Null for a call without an Idempotency-Key. In this case, the event's id can be derived from the request id.
     event_id: 'uuid',
-    // The charge for an idempotent call. For any other call, the charge's id derives from the request id.
+    // The charge for an idempotent call. For other calls, the id of the charge can be derived from the request id.
     charge_id: 'uuid',
-    // The lot that was granted or expired.
+    // The lot that was granted or has expired.
     grant_id: 'uuid',
     // The charge that an adjustment corrects.
     adjusts: 'uuid',
@@ -50,14 +50,14 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
-    // Serves lists of all organizations' calls by time, and lists of refused or failed calls.
+    // For lists of calls of all organizations by time, and of refused or failed calls.
     'create index on $table (effective_at, ledger, revision) where calls is not null',
     `create index on $table (effective_at, ledger, revision) where calls is not null and outcome <> 'answered'`,
   ],
 } as const satisfies Table
 type Line = RowOf<typeof linesTable>
 
-/** `where ledger = ledger_key(…)` finds the lines of an organization. */
+/** Views and functions for readers. `where ledger = ledger_key(…)` finds the lines of an organization. */
 const readers = (table: TableName): string[] => [
   `create or replace function ledger_key(organization_id text) returns bigint language sql immutable parallel safe
      return ('x' || left(encode(sha256(convert_to(organization_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint`,
@@ -98,7 +98,7 @@ export const ledgerLines: StatelessProjection = {
       return { ledger: ledger.ledger, revision }
     }
     const lines: Line[] = []
-    // The id of the last call's event.
+    // The id of the last call's `KeyUsed` event.
     let last = ''
     const chargedLater: (Place & Charge)[] = []
     for (const event of events)
@@ -106,7 +106,7 @@ export const ledgerLines: StatelessProjection = {
         const call = lines.at(-1)
         if (call !== undefined && event.metadata.causation_id === last)
           lines[lines.length - 1] = { ...call, ...chargeOf(event, call) }
-        // The row of the call was written with the previous batch.
+        // The call was in the previous batch, so its row is updated.
         else
           chargedLater.push({
             ...placeOf(event),
@@ -187,7 +187,7 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
   }
 }
 
-/** A line of zero credits that has only a place and a time. */
+/** A line of zero credits in which only the place, the time and the kind are set. */
 const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
   ...place,
   event_id: event.id,
@@ -220,15 +220,15 @@ export const lastRevision =
 export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventId: string }
 
 export type IdempotentCallRow = {
-  /** The index of the request that this row answers. */
+  /** The index in `asks` of the request that this row answers. */
   ask: number
   last_revision: string
   revision: string | null
 }
 
 /**
- * One row for each request: the place of an idempotent call, found by the id of its event, and the last revision with a
- * line. `revision` is null if the call does not exist.
+ * One row for each request. It contains the revision of an idempotent call, found by the id of its event, and the last revision
+ * with a line. `revision` is null if the call does not exist.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision
@@ -241,7 +241,7 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
-/** Accounts whose balance is not the sum of their movements. There should be none. */
+/** Accounts whose balance is not the sum of their movements. There should be no such accounts. */
 export const unbalancedAccounts = (): Query<{
   organization_id: string
   movements_micro: string
@@ -257,7 +257,7 @@ export const unbalancedAccounts = (): Query<{
   values: [],
 })
 
-/** Lines that would be missing in rows folded from a shorter log, by organization and kind, with their sum. */
+/** The lines that rows folded from a shorter log would lack: their number and sum, by organization and kind. */
 export const linesOnlyInRows = (
   live: TableName,
   next: TableName,

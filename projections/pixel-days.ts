@@ -14,7 +14,10 @@ const daysTable = {
   key: ['organization_id', 'day', 'domain'],
 } as const satisfies Table
 
-/** Counts pixel hits that fired or were refused, by UTC day and by the domain of the rule that decided. Limits do not use these counts. */
+/**
+ * Counts pixel hits that fired or were refused, by UTC day and by the domain of the rule that decided. The limits of the pixel do
+ * not use these counts.
+ */
 export const pixelDays: StatelessProjection = {
   name: 'pixel_days',
   version: 1,
@@ -62,7 +65,7 @@ export const pixelDaysOf = (
   values: [organizationId, domain, max],
 })
 
-/** How many hits have fired and how many were refused since a day, in one row. */
+/** The number of hits that have fired, and of hits that were refused, since a day. Returns one row. */
 export const pixelHitsSince = (
   organizationId: string,
   day: string,

@@ -33,8 +33,8 @@ const aliasesTable = {
 type Alias = RowOf<typeof aliasesTable>
 
 /**
- * The known data of people: the newest sealed payload of each person, and the identifiers that lead to that person.
- * Everything is unreadable without the payload's key, which is stored outside the event log.
+ * The newest sealed payload of each person, and the identifiers that lead to the person. The payload cannot be read without its
+ * key, which is stored outside the event log.
  */
 export const profileCache: StatelessProjection = {
   name: 'profile_cache',
@@ -54,14 +54,17 @@ export const profileCache: StatelessProjection = {
   },
 }
 
-/** A batch's result for a subject: the newest data, and whether the subject was gone afterwards. */
+/** The result of a batch for a subject: the newest data, and whether the subject was reported gone afterwards. */
 type Row = {
   readonly data: ProfileFetched | null
-  /** The first and the last event after the data that say that the person is gone, and whether the data must be deleted. */
+  /** If the person was reported gone after the data: the first and the last of these events, and whether the data must be deleted. */
   readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
-/** A batch's last result for every subject and alias. An erasure also discards earlier results in the batch. */
+/**
+ * The result of a batch for every subject and alias. The last event counts, and an erasure discards the results of earlier events
+ * in the batch.
+ */
 class Folding {
   readonly #erased = new Set<string>()
   readonly #rows = new Map<string, Row>()
@@ -99,8 +102,7 @@ class Folding {
 
   #alias(alias: Alias): void {
     const before = this.#aliases.get(keyOf(alias))
-    // The identifier once led to this subject, and the subject decides whose answer may be trusted. A miss does
-    // not change that.
+    // If an identifier was not found this time, it keeps the time at which it was last verified.
     this.#aliases.set(keyOf(alias), {
       ...alias,
       verified_at: alias.verified_at ?? before?.verified_at ?? null,
@@ -125,7 +127,7 @@ class Folding {
       upsert(aliasesTable, [...this.#aliases.values()], {
         verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
       }),
-      // A person who was found by a former identifier keeps their subject.
+      // If a former identifier already leads to a subject, its row stays unchanged.
       upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
@@ -153,7 +155,7 @@ const fetchedRow = (data: ProfileFetched): RowOf<typeof cacheTable> => ({
   gone_reason: null,
 })
 
-/** The row without data, for a person who was gone before any data was recorded. */
+/** A row without data, for a person who was reported gone before any data was recorded. */
 const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheTable> => ({
   subject_id: last.subject_id,
   provider: first.provider,
@@ -201,14 +203,14 @@ export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({
   values: [subjectId],
 })
 
-/** For an erasure: every subject to which any of these identifiers ever led, each with all of its identifiers. */
+/** Used to erase a person: every subject to which one of these identifiers ever led, each with all of its identifiers. */
 export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,
   values: [hmacs],
 })
 
-/** People who are erased now, but whose rows would come back from a log that lacks their erasure. */
+/** People who were erased, but whose rows would come back in a rebuild, because the log has lost the erasure. */
 export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
   text: `select n.subject_id from ${next('profile_cache')} n
           where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)

@@ -2,7 +2,7 @@ import type { DomainEvent } from '../src/events/catalogue.ts'
 import type { EventMetadata } from '../src/events/envelope.ts'
 import type { Change, Table } from './rows.ts'
 
-/** An event for projections: upcast to the newest version, with its place and envelope. */
+/** An event as projections get it: upcast to the newest version, with its position and envelope. */
 export type ProjectedEvent = DomainEvent & {
   readonly id: string
   readonly position: bigint
@@ -12,11 +12,11 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Seals rows. Without the key, someone can change a row, but not seal it, so the changed row is not trusted. */
+/** Seals rows. Someone without the key can change a row, but cannot seal it, so the changed row is not trusted. */
 export type RowSeal = {
-  /** The seal of a text, with the current key. */
+  /** Returns the seal of a text, made with the current key. */
   of(text: string): string
-  /** Whether this is a seal of the text, with the current key or an earlier one. */
+  /** Whether this is a seal of the text, made with the current key or an earlier one. */
   fits(text: string, seal: string): boolean
 }
 
@@ -28,16 +28,19 @@ type Declared = {
   readonly version: number
   readonly prefixes: readonly string[]
   /**
-   * If true, the rows of a stream stop at an event that cannot be applied, and other streams continue. Otherwise, the
-   * read model sets the event aside and continues.
+   * If true, the rows of a stream stop at an event that cannot be applied, and other streams continue. If false, the event is set
+   * aside, and the rows continue without it.
    */
   readonly money: boolean
-  /** The rows decide permissions, so an event that is set aside is logged as fatal. */
+  /** Set if the rows are about permissions. An event that is set aside is then logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
-  /** Statements that create more views or functions for readers, once the tables are live. */
+  /** Statements that create additional views or functions for readers, after the tables have gone live. */
   readonly readers?: (table: TableName) => readonly string[]
-  /** For money: the totals of the rows, by organization. New rows replace the live ones only if they match the log's totals. */
+  /**
+   * For projections of money: the totals of the rows, by organization. New rows replace the live rows only if their totals match
+   * those of the log.
+   */
   readonly totals?: {
     readonly figures: readonly Figure[]
     readonly of: (table: TableName) => Query<Total>
@@ -50,15 +53,15 @@ export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | '
 /** `amount` is a whole number, as text. */
 type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
-/** A projection that turns each batch into changes without loading rows: rows are added, or changed as the events require. */
+/** A projection that turns each batch of events into changes of rows without reading rows. */
 export type StatelessProjection = Declared & {
   readonly fold: (events: readonly ProjectedEvent[]) => Change[]
 }
 
 /**
- * The rows are the states of streams. They are always written whole, from states in the projector's memory. States that
- * are not in memory are read from rows with a valid seal, or folded from the start of the stream. So rows that someone
- * else wrote never become part of the projector's rows.
+ * A projection whose rows are the states of streams. Rows are always written as a whole, from states in the projector's memory. A
+ * state that is not in memory is read from rows with a valid seal, or folded from the start of the stream. The projector therefore
+ * never uses values that someone else has written into a row.
  */
 export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
   readonly states: {
@@ -66,10 +69,10 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
     copy(state: State): State
     /** Folds the stream's next event into the state, in place. Throws if the stream breaks its own rules. */
     evolve(state: State, event: ProjectedEvent): void
-    /** The changes to rows since the states were `written`. `seal` is a keyed hash. */
+    /** The changes of rows that result from the states since `written` was last called. `seal` is a keyed hash. */
     write(states: readonly State[], seal: RowSeal): Change[]
     written(state: State): void
-    /** The rows of streams. `open` returns a row's state, or null if its seal is not the projector's. */
+    /** The rows of streams. `open` returns the state in a row; null if the row does not have the projector's seal. */
     rows(streams: readonly string[], table: TableName): Query<Row>
     open(
       row: Row,
@@ -84,11 +87,11 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
 }
 
 /**
- * A versioned, disposable read model. Folding is pure: the same events in the same order result in the same rows, for
- * any division into batches.
+ * A versioned, disposable read model. Folding is pure: the same events in the same order result in the same rows, however they are
+ * divided into batches.
  *
- * Raise `version` when the tables or the fold change: the new version is built next to the old one and switched in one
- * transaction.
+ * Increase `version` when the tables or the fold change. The new version is then built in new tables, which replace the old ones in
+ * one transaction.
  */
 export type Projection = StatelessProjection | StatefulProjection
 

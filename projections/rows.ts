@@ -1,6 +1,6 @@
 /**
- * The changes of a fold as data: plain objects for the rows of a declared table. The SQL that writes them is generated,
- * with one statement for all rows of a change.
+ * The changes that result from a fold, as plain objects for the rows of a declared table. SQL is generated from them, with one
+ * statement for all rows of a change.
  */
 
 /** The JavaScript type of a column's value, by its SQL type. Times and dates are ISO 8601 in UTC. */
@@ -19,12 +19,12 @@ type Held = {
 type SqlType = keyof Held
 
 export type Table = {
-  /** The name for readers, which is a view of the live version. */
+  /** The name that readers use. It is a view of the live version. */
   readonly name: string
   /** Each column's SQL type, followed by `not null` and other constraints. */
   readonly columns: Readonly<Record<string, SqlType | `${SqlType} ${string}`>>
   readonly key: readonly string[]
-  /** Created after a rebuild has filled the table. `$table` is replaced by its name. */
+  /** Statements that create indexes. After a rebuild, they run when the table is filled. `$table` is replaced by the table's name. */
   readonly indexes?: readonly string[]
 }
 
@@ -42,9 +42,9 @@ type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: st
 /**
  * One change to many rows of a table. All rows have the same columns.
  *
- * `insert`: new rows, whose keys must not exist. `upsert`: an existing row gets the values of `set`. `update`: the rows
- * with these keys get the values of `set`. `delete`: deletes the rows that are equal in all given columns.
- * `keep_newest`: deletes the rows that are further behind the column's greatest value than the interval in `set`.
+ * `insert` adds rows, whose keys must not exist. `upsert` adds rows, and gives existing rows the values of `set`. `update` gives
+ * existing rows the values of `set`. `delete` deletes the rows that are equal in all given columns. `keep_newest` deletes the rows
+ * whose column is behind its greatest value by more than the interval in `set`.
  */
 export type Change = {
   readonly kind: 'insert' | 'upsert' | 'update' | 'delete' | 'keep_newest'
@@ -82,7 +82,7 @@ export const update = <T extends Table>(
   set: NewValues<T> = {},
 ): Change => ({ kind: 'update', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Deletes the rows that are equal in the given columns. */
+/** Deletes the rows that have the given values in the given columns. */
 export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T>>[]): Change => ({
   kind: 'delete',
   table,
@@ -90,7 +90,7 @@ export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T
   set: {},
 })
 
-/** Deletes the rows whose `column` is further behind its greatest value than `interval`. `column` must be the first of the key. */
+/** Deletes the rows whose `column` is behind its greatest value by more than `interval`. `column` must be the first column of the key. */
 export const keepNewest = <T extends Table>(
   table: T,
   column: keyof T['columns'] & string,
@@ -102,7 +102,7 @@ const taken = ({ key }: Table, columns: readonly string[]): Record<string, strin
     columns.filter((column) => !key.includes(column)).map((column) => [column, `excluded.${column}`]),
   )
 
-/** The table's columns and primary key, in the form for `create table`. */
+/** The table's columns and primary key, as in `create table`. */
 export const definitionOf = ({ columns, key }: Table): string =>
   [
     ...Object.entries(columns).map(([column, definition]) => `${column} ${definition}`),
@@ -117,7 +117,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
     let separator = ''
     for (const { column, write } of columns) {
       const value = row[column]
-      // An event with fewer members than its schema leaves some values undefined.
+      // A value is undefined if an event has fewer members than its schema.
       text += value === null || value === undefined ? `${separator}\\N` : separator + escaped(write(value))
       separator = '\t'
     }
@@ -126,7 +126,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
   return { sql: `copy ${name} (${namesOf(columns)}) from stdin`, text }
 }
 
-/** A change of `name` as a statement with its parameters: one list of texts for each column. */
+/** The statement that makes a change in the table `name`, with its parameters: one list of texts for each column. */
 export const statementOf = (
   change: Change,
   name: string,
@@ -162,8 +162,8 @@ const sqlOf = ({ kind, table: { key }, set }: Change, name: string, columns: rea
     case 'delete':
       return `delete from ${name} t using (${given}) excluded where ${same(columns.map(({ column }) => column))}`
     case 'keep_newest':
-      // With one unknown bound, PostgreSQL expects to find a third of the rows, and reads the whole table. With two bounds, it
-      // uses the key.
+      // With one bound of unknown value, PostgreSQL expects to find a third of the rows, and reads the whole table. With a second
+      // bound, PostgreSQL uses the primary key.
       return Object.entries(set)
         .map(
           ([column, kept]) =>
@@ -184,13 +184,13 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** Writers for the SQL types whose values `String` does not write as PostgreSQL expects. */
+/** Functions that write values of SQL types for which `String` is not enough. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
 }
 
-/** The text form of a PostgreSQL array. node-postgres needs one and a half times as long to write it. */
+/** The text form of a PostgreSQL array. node-postgres takes one and a half times as long to write one. */
 const arrayOf = (texts: readonly (string | null)[]): string => {
   const quoted = texts.map((text) =>
     text === null ? 'NULL' : /["\\]/.test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : `"${text}"`,

@@ -2,8 +2,8 @@ import { type AccountState, initialState } from './account-state.ts'
 import type { Query, RowSeal } from './projection.ts'
 
 /**
- * Reads the rows of an account. The seal is a keyed hash over all of their parts, so that a reader can tell the
- * projector's rows from rows that were changed by someone else.
+ * Reads the rows of an account. The seal is a keyed hash over all values in these rows. With the seal, a reader can tell whether
+ * someone other than the projector has changed a row.
  */
 
 export type AccountRow = {
@@ -88,7 +88,7 @@ export const sealedText = (state: AccountState): string =>
       ]),
   ])
 
-/** The account in a row, or null if any part of the row is not as the projector wrote it. */
+/** The account in a row; null if any part of the row has changed since the projector wrote it. */
 export const sealedState = (row: AccountRow, seal: RowSeal): AccountState | null => {
   const state: AccountState = {
     ...initialState(row.organization_id),

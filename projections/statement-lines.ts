@@ -1,13 +1,16 @@
 import { lastRevision } from './ledger-lines.ts'
 import type { Query } from './projection.ts'
 
-/** The last revision of a ledger that has a line; null: there is none. */
+/** The last revision of a ledger that has a line; null if there is none. */
 export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
   text: `select (${lastRevision}) as revision`,
   values: [organizationId],
 })
 
-/** Places where a request's calls may be, in one organization or, with null, in any. Callers must check each place in the ledger itself. */
+/**
+ * The organizations and revisions at which calls of a request may be, in one organization or, with null, in any. Callers must check
+ * each revision in the ledger itself.
+ */
 export const callsOfRequest = (
   requestId: string,
   organizationId: string | null,
@@ -18,7 +21,10 @@ export const callsOfRequest = (
   values: [requestId, organizationId],
 })
 
-/** The call that an event records, if it had an Idempotency-Key. Other calls' event ids derive from their request ids. */
+/**
+ * The call that an event records, if it had an Idempotency-Key. The event ids of other calls derive from their request ids, and are
+ * not in the rows.
+ */
 export const callOfEvent = (
   eventId: string,
 ): Query<{ organization_id: string; revision: string; request_id: string | null }> => ({
@@ -27,7 +33,7 @@ export const callOfEvent = (
   values: [eventId],
 })
 
-/** How many lines are searched for the nearest call. More lines never lie between two calls. */
+/** The most lines that are searched for the nearest call. There are never more lines than this between two calls. */
 const neighbourWithin = 10_000
 
 /** The nearest other call of an organization, before or after a revision. */

@@ -3,9 +3,9 @@ import type { ProjectedEvent, StatelessProjection } from './projection.ts'
 import { keepNewest, type RowOf, type Table, upsert } from './rows.ts'
 import { organizationOf } from './usage.ts'
 
-/** Calls and credits by minute for two days, and by hour for 90 days, for the overview and charts of short ranges. */
+/** Calls and credits, by minute for two days and by hour for 90 days. The overview and charts of short ranges use them. */
 
-/** Intervals for the database, counted back from the newest bucket. */
+/** PostgreSQL intervals, counted back from the newest bucket. */
 const minutesKept = '2 days'
 const hoursKept = '90 days'
 const minutesKeptMs = 2 * 86_400_000
@@ -14,10 +14,10 @@ const columns = {
   at: 'timestamptz not null',
   organization_id: 'text not null',
   key_id: 'text not null',
-  // 'any' for calls over a rate limit, because they are not counted by capability.
+  // 'any' for calls over a rate limit, because these calls are not counted by capability.
   capability: 'text not null',
   outcome: 'text not null',
-  // Empty if there was no error.
+  // The error code; empty if there was no error.
   code: 'text not null',
   calls: 'bigint not null',
   charged_micro: 'bigint not null',
@@ -38,8 +38,8 @@ type Bucket = { -readonly [Column in keyof typeof columns]: RowOf<typeof hoursTa
 }
 
 /**
- * A bucket is removed when it is older than the newest bucket by more than its table keeps. Later amounts for a removed
- * bucket are removed too. So the rows depend only on the events, not on their division into batches.
+ * A bucket is removed when it is older than the newest bucket by more than its table keeps. If an amount for a removed bucket
+ * arrives later, it is removed, too, so that the rows do not depend on how events are divided into batches.
  */
 export const usageBuckets: StatelessProjection = {
   name: 'usage_buckets',
@@ -67,7 +67,7 @@ export const usageBuckets: StatelessProjection = {
       if (bucket.at > newest) newest = bucket.at
       add(hours, { ...bucket, at: `${bucket.at.slice(0, 13)}:00Z` })
     }
-    // A rebuild would otherwise write the minutes of years, only to remove them.
+    // Without this limit, a rebuild would write the minutes of years and then remove them.
     const oldest = new Date(Date.parse(newest) - minutesKeptMs).toISOString()
     const sums = {
       calls: 't.calls + excluded.calls',
@@ -83,7 +83,7 @@ export const usageBuckets: StatelessProjection = {
   },
 }
 
-/** Whether a charge belongs to the bucket of the call before it, so that the bucket need not be searched again. */
+/** Whether a charge belongs to the same bucket as the call before it. If so, the bucket need not be looked up again. */
 const isChargeOf = (
   { id, bucket: { at, key_id, capability, outcome, code } }: { id: string; bucket: Bucket },
   { data: { rule }, metadata }: Extract<ProjectedEvent, { type: 'CreditCharged' }>,
@@ -95,7 +95,10 @@ const isChargeOf = (
   metadata.actor === `key:${key_id}` &&
   minuteOf(metadata.effective_at) === at
 
-/** A call is counted with its own event, and its credits with the next event, the charge, which may be in another batch. */
+/**
+ * The buckets to which an event adds. A call is counted with its own event, and its credits with the event of its charge, which may
+ * be in another batch.
+ */
 const bucketsOf = (event: ProjectedEvent): Bucket[] => {
   const organization_id = organizationOf(event)
   const { effective_at, actor } = event.metadata
@@ -129,7 +132,7 @@ const bucketsOf = (event: ProjectedEvent): Bucket[] => {
 
 const minuteOf = (instant: string): string => `${instant.slice(0, 16)}Z`
 
-/** The instant at which a day's calls were counted or, if that is after the day, the day's last minute. */
+/** The instant at which calls of a day were counted; if this instant is after the day, the last minute of the day. */
 const withinDay = (instant: string, window: string): string => {
   const day = window.slice(0, 10)
   return instant.startsWith(day) ? instant : `${day}T23:59`

@@ -25,8 +25,8 @@ export type UsageRow = RowOf<typeof usageTable> & { calls: number; charged_micro
 export const organizationOf = ({ stream }: ProjectedEvent): string => stream.slice('ledger-'.length)
 
 /**
- * A call that costs something is counted with its charge, which follows it and names the rule. The two may be in
- * different batches. The charge's actor is the key, and a rule begins with the name of its capability.
+ * A call that costs something is counted with its charge, because the charge names the rule, and the two events may be in different
+ * batches. The actor of the charge is the key, and the rule begins with the name of the capability.
  */
 export const usageOf = (event: ProjectedEvent): UsageRow[] => {
   const organization_id = organizationOf(event)
@@ -73,7 +73,10 @@ export const addUsage = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   }
 }
 
-/** The position up to which an organization's rows are complete: before the event at which they stopped, if they did. */
+/**
+ * The position up to which an organization's rows are complete. If they have stopped at an event, this is the position before the
+ * event.
+ */
 const standing = `(select least(position, (select position - 1 from halted_streams
                                     where projection = 'ledger_index' and stream = 'ledger-' || $1))::text
                      from projection_checkpoints where name = 'ledger_index')`
