@@ -4,7 +4,7 @@ import { operatorStream } from '../events/streams.ts'
 
 /** Finds the newest event of each given type in the operators' stream. Each call reads only the events since the previous call. */
 export type Acts = {
-  /** Undefined if there is no event of this type. Throws the errors of `read`. */
+  /** The newest event of this type; undefined if there is none. Throws the errors of `read`. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 

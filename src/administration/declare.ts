@@ -86,7 +86,7 @@ export type Asks = 'never' | 'on a terminal' | 'always'
 export type Plan = {
   /** The planned changes, one sentence each. */
   readonly says: readonly string[]
-  /** The planned changes for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before it. */
+  /** The planned changes for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before these members. */
   readonly json?: object
   /** The part of `json` that people see before `says`; empty if `says` already contains everything. */
   readonly sections?: Sections
@@ -104,7 +104,7 @@ export type Answer = {
   readonly json: object
   /** The command ran, but the exit code of the command line is 1. */
   readonly failed?: boolean
-  /** Lines for people; default: the members of `json`. */
+  /** Lines for people. Default: the members of `json`. */
   readonly lines?: readonly string[]
   /** Sections for people, shown instead of `lines`. */
   readonly sections?: Sections

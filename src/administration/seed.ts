@@ -72,7 +72,7 @@ export const writeDemo = async (dataDir: string, demo: Demo): Promise<void> => {
   await rename(`${path}.tmp`, path)
 }
 
-/** Null if there is no demo, or its file cannot be read. */
+/** Reads demo.json from the data directory; null if there is no demo, or if the file cannot be read. */
 export const readDemo = async (dataDir: string): Promise<Demo | null> => {
   try {
     return demo.parse(JSON.parse(await readFile(join(dataDir, demoFile), 'utf8')))

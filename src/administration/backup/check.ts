@@ -22,7 +22,7 @@ export type CheckedBackup = FileDigest & {
 type Checking = {
   /** One of these keys must open the installation key in the manifest. */
   readonly secretKeys: readonly SecretKey[]
-  /** Called with each compressed part of a table, in order. At that time, the rest of the file has not been checked. */
+  /** Called with each compressed part of a table, in order. The rest of the file has not been checked yet. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
   /** Called before the rows are read. Throws if the backup cannot be accepted. */

@@ -12,7 +12,7 @@ export type InDatabase = {
   readonly pool: pg.Pool
   /** The name of the database in messages; null if messages need not name it. */
   readonly where: string | null
-  /** Whether this process counts rate limits together with other processes; null if it is not configured to do so. */
+  /** Whether this process counts rate limits together with other processes; null if shared rate limits are not configured. */
   readonly rateLimitsShared?: (() => boolean) | null
 }
 

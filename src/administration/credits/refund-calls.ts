@@ -32,7 +32,7 @@ export type CallChoice =
 
 type CallsOfKey = Pick<KeyState, 'organizationId' | 'keyId' | 'createdAt'> & { readonly choice: CallChoice }
 
-/** The most calls with a cost that one command refunds. */
+/** The most charged calls that one command refunds. */
 const refundsMax = 10_000
 /** The most calls that can be chosen, including free ones, because their ids are kept in memory. */
 const callsMax = 500_000
@@ -177,8 +177,8 @@ export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: st
   })
 
 /**
- * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After an error, call it again with
- * the same reference to refund the rest.
+ * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After an error, another call with
+ * the same reference refunds the remaining calls.
  */
 export const refundChosen = (
   foundation: Sources,

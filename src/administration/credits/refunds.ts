@@ -212,7 +212,7 @@ export const refundable = (
   return { charge, amount }
 }
 
-/** The lots that a call was drawn from, and the amount that each can get back. */
+/** The lots that paid for a call, and the amount that each lot can get back. */
 const lotsDrawn = async (
   foundation: Pick<Foundation, 'eventLog' | 'pool'>,
   organizationId: string,

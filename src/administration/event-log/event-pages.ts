@@ -149,10 +149,13 @@ const openedAfter = async (
 export type EventPage = {
   readonly event: RecordedEvent
   readonly link: ChainLink
-  /** The event after this one, with its link to this one; null at the end, or if it cannot be opened. */
+  /**
+   * The next event of the stream, with its link to the shown event; null at the end of the stream, or if the next event cannot be
+   * opened.
+   */
   readonly following: { readonly event: RecordedEvent; readonly link: ChainLink } | null
   readonly preceding: RecordedEvent | null
-  /** The event that caused this one, if it is one of the last few before it in its stream. */
+  /** The event that caused the shown event; null if it is not among the last few events before it. */
   readonly cause: RecordedEvent | null
 }
 

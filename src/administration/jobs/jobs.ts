@@ -89,9 +89,9 @@ type DeadLetter = {
   readonly age_ms: number
   readonly tries: number
   readonly error: string | null
-  /** The input of the job, as JSON; null if it has none. */
+  /** The input of the job, as JSON; null if the job has none. */
   readonly data: string | null
-  /** True if the job has succeeded since, so that the work of this run is done. */
+  /** True if a later run of the job has succeeded, so that the work of this run is done. */
   readonly done_since: boolean
 }
 

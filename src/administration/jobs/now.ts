@@ -108,7 +108,7 @@ const runOf = async (
   return rows[0]
 }
 
-/** Null if no process took the run in time. */
+/** Waits for the outcome of a run; null if no process took the run in time. */
 const outcome = async (
   pool: Parts['pool'],
   {

@@ -305,7 +305,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
 /** The most attempts for one change. An attempt fails if another process changes the same key at the same moment. */
 const changesMax = 8
 
-/** Appends the result of `decide` for the current key, and decides again if another process was first. */
+/** Appends the result of `decide` for the current key, and decides again if another process has appended first. */
 const change = async <Event extends KeyEvent>(
   eventLog: EventLog,
   key: KeyNamed,
@@ -363,7 +363,7 @@ export const openTestOrganization = async (
       const envelope = { key: 'register', atMs: Date.now(), actor }
       await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
     } catch (error) {
-      // Another operator registered the test organization at the same moment, and was first.
+      // If the test organization exists now, another operator registered it at the same moment.
       if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
         throw error
     }

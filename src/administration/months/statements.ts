@@ -37,7 +37,7 @@ export type StatementFile = {
 export type MonthStatement = {
   readonly head: StatementHead
   readonly summary: StatementSummary
-  /** The closing of the month, or of a later month that covers this one; null if the month is open. */
+  /** The closing of the month, or the closing of a later month that also covers this month; null if the month is open. */
   readonly closing: MonthClosing | null
   /** The last revision of the ledger that was read for this statement. */
   readonly through: number

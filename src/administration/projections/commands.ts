@@ -37,7 +37,7 @@ const chosenOf = ({ name, all }: Chosen): readonly Projection[] => {
   return name === undefined ? projections : [named(name)]
 }
 
-/** If no name is given, this does not mean all projections, because rebuilding all can take hours. */
+/** All projections must be requested explicitly, because rebuilding all can take hours. */
 const chosenOrAll = (input: Chosen): readonly Projection[] => {
   if (input.name === undefined && !input.all)
     throw new InputFault('name', `give a projection, or --all; the projections are ${names.join(', ')}`)

@@ -13,7 +13,7 @@ type ParkedRow = {
   readonly stream: string
   readonly error: string
   readonly parked_at: Date
-  /** `parked`: the rows continue without the event until it is retried. `halted`: the rows of its stream stop before the event. */
+  /** `parked`: the rows continue without the event until it is retried. `halted`: the rows of the event's stream stop before the event. */
   readonly state: 'parked' | 'halted' | 'released'
   readonly released_by: string | null
   readonly reason: string | null

@@ -25,7 +25,7 @@ const changing = async (
   { run, actor }: { run: string; actor: string },
 ): Promise<Changing> => ({ foundation, actor, found: await provedRun(foundation, run) })
 
-/** Appends the result of `decide` for the current run, and decides again if another process was first. */
+/** Appends the result of `decide` for the current run, and decides again if another process has appended first. */
 const appendToRun = async (
   run: Changing,
   decide: (found: ProvedRun) => DomainEvent | null,

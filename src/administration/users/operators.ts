@@ -58,9 +58,9 @@ export type OperatorState = {
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>
-  /** By the user's name. Each user has at most one invitation. */
+  /** Invitations by the user's name. Each user has at most one invitation. */
   readonly invitations: ReadonlyMap<string, LoggedInvitation>
-  /** By the user's name. */
+  /** Second factors by the user's name. */
   readonly factors: ReadonlyMap<string, LoggedFactor>
 }
 

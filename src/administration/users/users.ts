@@ -100,7 +100,7 @@ export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): 
   return rows[0] === undefined ? null : markOf(rows[0].password_phc)
 }
 
-/** Null if the user does not exist. */
+/** A user's row; null if the user does not exist. */
 export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
   const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
     possibleName(name),
