@@ -82,7 +82,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   let failures = 0
 
   const subscribed = async (signal: AbortSignal): Promise<void> => {
-    // A model that joins later needs a new subscription, because this one may not include its events.
+    // A model that joins later needs a new subscription, because this subscription may not include the model's events.
     const served = [...models]
     const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined

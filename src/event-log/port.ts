@@ -50,7 +50,7 @@ export const placeOf = (event: RecordedEvent): LogPlace => ({
   ),
 })
 
-/** The stream's last revision, as far as the appender knows. `none`: the stream does not exist yet. */
+/** The revision that the appender expects to be the stream's last one. `none` means that the stream does not exist yet. */
 export type ExpectedRevision = number | 'none'
 
 export type ReadOptions = {
@@ -115,8 +115,9 @@ export type EventLog = {
   /** The event at exactly this position; null if there is none. */
   at(position: Position): Promise<RecordedEvent | null>
   /**
-   * The newest events of the whole log before a position (null: the end): at most `max`, and at most a page. Events
-   * that cannot be opened are reported and skipped. Returns nothing for a position where there was never an event.
+   * The newest events of the whole log before a position, or before its end if the position is null. Returns at most `max` events
+   * and at most one page. Events that cannot be opened are reported and skipped. Returns nothing for a position where there was
+   * never an event.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
   /** The stream's last revision according to the engine's own records, not its events; null if the stream does not exist. */

@@ -127,7 +127,7 @@ export type ReadRequest = {
   readonly max: number
 } & (
   | { readonly stream: string; readonly from: number | undefined }
-  /** The first position to read, inclusive. `undefined`: the start of the log or, backwards, its end. */
+  /** The first position to read, inclusive. `undefined` means the start of the log or, when reading backwards, its end. */
   | { readonly stream?: never; readonly from: Position | undefined; readonly prefix?: string }
 )
 

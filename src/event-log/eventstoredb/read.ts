@@ -117,7 +117,10 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
   return head
 }
 
-/** How many newer events of our own are read before the search starts from the end of the log instead. */
+/**
+ * The most new events of this service that are read one after another. If there are more, the search starts from the end of the log
+ * instead.
+ */
 const ownEventsMax = 1_000
 /** The server sends nothing while it searches through events of other software, and there can be very many of them. */
 export const searchSilenceMs = 60_000

@@ -21,7 +21,7 @@ type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'loo
 type SharedReadsOptions = {
   readonly connect: () => Promise<Connection>
   readonly headOf: (connection: Connection, silenceMs: number) => Promise<Position>
-  /** The prefix of our stream names on a shared server. */
+  /** The prefix of this service's stream names on a shared server. */
   readonly prefix: string | undefined
   readonly silenceMs: number
 }

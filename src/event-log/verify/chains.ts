@@ -19,7 +19,7 @@ type ChainEnd = {
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** Checks the next event of a stream. Returns its fault; null if it has none, or if a fault of the stream was already reported. */
+  /** Checks the next event of a stream. Returns the fault; null if the event has none, or if a fault of the stream was already reported. */
   check(event: RecordedEvent): string | null
   /** Begins a stream after an event that was verified earlier. */
   begin(verified: RecordedEvent): void
