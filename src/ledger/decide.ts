@@ -79,8 +79,8 @@ export const affordabilityOf = (
 }
 
 /**
- * Records a call, directly followed by its charge if its facts cost something. If the balance cannot pay for the call,
- * it is recorded as refused with CREDIT_001 and is free (ledger protocol rule 5).
+ * Records a call, and directly after it the charge if the call's facts cost something. If the balance cannot pay for the call, the
+ * call is recorded as refused with CREDIT_001 and is free (ledger protocol rule 5).
  */
 export const recordCall = (
   account: Account,

@@ -4,11 +4,12 @@ import { startListening } from '../../event-log/postgres/wake-up.ts'
 
 /**
  * Notifies other processes, through PostgreSQL, that this process's appends to a ledger keep conflicting. Otherwise, a process
- * whose appends always succeed would not notice the others and never pause. If a notice is lost, appends only take longer.
+ * whose appends always succeed would not notice these conflicts, and would never pause. If a notice is lost, appends only take
+ * longer.
  */
 export type Competition = {
   tell(organizationId: string): void
-  /** Starts listening to the other processes. */
+  /** Starts listening for notices from other processes. */
   listen(competed: (organizationId: string) => void): void
   close(): Promise<void>
 }

@@ -136,7 +136,7 @@ export class Callers {
     this.#trouble.works()
   }
 
-  /** Answers the callers of a batch. Called when the batch is durable, or if it has no events. */
+  /** Answers the callers of a batch, which must be durable or have no events. */
   settle({ decided, refused }: Batch): void {
     for (const { queued, committed } of decided) queued.resolve(committed)
     for (const { queued, error } of refused) queued.reject(error)

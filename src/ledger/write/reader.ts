@@ -122,7 +122,7 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // The projector seals a row only for events that it has read, so the log has lost events, perhaps with later payments.
+    // The projector seals a row only for events that it has read, so the log has lost these events, and perhaps later payments.
     const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: the log was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)

@@ -414,8 +414,8 @@ const pauseMaxMs = 6
 const longPauseMs = 60
 const longPauseEvery = 8
 /**
- * How often a process with conflicts notifies the others, because a process whose appends always succeed does not notice that
- * others try.
+ * How often a process notifies other processes of its conflicts. A process whose appends always succeed does not notice the
+ * conflicts by itself.
  */
 const toldEveryMs = 500
 
