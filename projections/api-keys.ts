@@ -99,7 +99,7 @@ const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): 
   revoke_reason: null,
 })
 
-/** Throws if an event names a different key than its stream, because it would change the row of the other key. */
+/** Throws if an event names a different key than its stream, because the event would change the row of that other key. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
