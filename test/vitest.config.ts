@@ -5,7 +5,7 @@ import { defineConfig } from 'vitest/config'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
-// Every worker loads the whole service. Code compiled by one worker is available to the next, also in the next run.
+// Every worker loads the whole service. Code compiled by one worker is available to the next, even in a later run.
 process.env.NODE_COMPILE_CACHE ??= join(root, 'node_modules/.cache/compiled')
 
 /** Settings shared by all suites. */

@@ -55,7 +55,10 @@ type Shown = FieldWords & {
   /** The name on the command line, without dashes. Default: the field's name. */
   readonly flag?: string
   readonly options?: readonly string[]
-  /** Data about a person, which must not be in a URL. On the command line, `-` reads it from standard input, past the shell's history. */
+  /**
+   * Data about a person, which must not be in a URL. On the command line, `-` reads the value from standard input, which keeps it out of
+   * the shell's history.
+   */
   readonly personal?: true
   /** Set if the name of a price book or a proposal can be given instead of the document. */
   readonly named?: true

@@ -2,7 +2,7 @@ import type { UserRole } from '../events/users.ts'
 
 /**
  * An actor `user:<name>` has proved their identity, by signing in to the dashboard or with a token (`operator-tokens.ts`). An actor
- * `cli:<label>` is a label that anyone can write, and `system` is the service itself. `role` is null for an operator without a proved
+ * `cli:<label>` is a label that anyone can write, and `system` is the service itself. `role` is null for an operator without a proven
  * identity, who has direct access to the database and its secrets.
  */
 export type Operator = { readonly actor: string; readonly role: UserRole | null }

@@ -9,7 +9,9 @@ export type PriceOverrideEntry = {
   readonly fromMs: number
 }
 
-/** Adds an override to those of one SKU, which are oldest first. If several apply from one instant, the last one set counts. */
+/**
+ * Adds an override to those of one SKU, which are oldest first. If several apply from the same instant, the one that was set last counts.
+ */
 export const withOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   entry: Entry,

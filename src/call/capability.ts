@@ -107,7 +107,7 @@ export type ScheduledJob = { readonly cron: string; readonly expireSeconds: numb
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
 
-/** Most scheduled jobs take seconds, but much longer after the service was down for hours. */
+/** Most scheduled jobs take seconds, but much longer after the service has been down for hours. */
 export const usualJobSecondsMax = 900
 
 /** Started by `queue.send`. */

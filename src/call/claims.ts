@@ -5,8 +5,8 @@ import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * Claims are rows. While a request is being answered, its claim keeps a second request with the same Idempotency-Key from being made. The row then
- * stores the answer for a day. Only the ledger shows whether a call was charged.
+ * Claims are rows. While a request is being answered, its claim keeps a second request with the same Idempotency-Key from being processed.
+ * The row then stores the answer for a day. Only the ledger shows whether a call was charged.
  */
 
 /** Longer than any call takes, so an older claim belongs to a process that died. */

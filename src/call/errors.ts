@@ -152,7 +152,7 @@ export const notEnoughCredits = ({
   available: string
 }): Refusal => ({
   code: 'CREDIT_001',
-  message: `This call costs ${creditsText(required)} and ${available} are available.`,
+  message: `This call costs ${creditsText(required)}, but the balance available is ${available}.`,
   details: { required, available },
 })
 

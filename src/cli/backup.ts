@@ -52,7 +52,7 @@ const create: Command = {
         says: [
           `Copy everything that is not derived into ${given.required('file')}, and record that.`,
           ...(final
-            ? ['The installation does not start here again: it continues where the file is restored.']
+            ? ['The installation will not start here again: it continues where the file is restored.']
             : []),
         ],
       }

@@ -5,7 +5,7 @@
  * limit by one call each.
  */
 type FairShare = {
-  /** Returns a function that ends the call, to be called once; null: the party has used its share. */
+  /** Returns a function that ends the call and must be called exactly once; returns null if the party has used its share. */
   enter(party: string): (() => void) | null
   readonly inProgress: number
 }

@@ -9,7 +9,7 @@ export type GatheringOptions<Ask, Answer> = {
   readonly underWayMax: number
   /** The most waiting requests; a further request is refused as `full`. */
   readonly waitingMax: number
-  /** A request that waits longer, in milliseconds, is refused as `late`. */
+  /** The longest wait in milliseconds; a request that waits longer is refused as `late`. */
   readonly waitMaxMs?: number
   readonly refusal: (why: 'full' | 'late') => Error
   /** Whether a failure that this accepts also fails all waiting requests, because they would fail later anyway. */

@@ -39,7 +39,7 @@ export const openOrganizations = (
   values: [month, next],
 })
 
-/** The usage of paying organizations after the given one, in the order of ids. `before`, `month` and `next` are the first days of successive months. */
+/** The usage of the paying organizations after the given one, ordered by id. `before`, `month` and `next` are the first days of successive months. */
 export const monthUse = (
   { before, month, next }: { readonly before: string; readonly month: string; readonly next: string },
   { after, max }: { readonly after: string; readonly max: number },

@@ -86,7 +86,7 @@ export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: stri
   return one !== undefined && suggested(one) === text ? [one] : exactly(pool, searched, text)
 }
 
-/** Texts that look like an id. Rows may be late, so the command decides about an id without a row. */
+/** Texts that look like an id. Rows may be late, so if an id has no row, the command decides whether the id exists. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
   organizations: { always: /^org_/, unlessNamed: /^org_/ },
   keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },

@@ -17,7 +17,7 @@ export type UsageSeries = {
   readonly points: readonly UsagePoint[]
 }
 
-/** `times`: every step of the range, as `timesOf` returns them. */
+/** `times`: all steps of the range, as returned by `timesOf`. */
 export const seriesOf = (
   times: readonly string[],
   rows: readonly UsagePointRow[],

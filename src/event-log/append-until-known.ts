@@ -12,9 +12,12 @@ import {
 
 /** How long an append is repeated. */
 export type AppendPatience = {
-  /** The time while the outcome is unknown. Longer than any engine's own deadline, so that the append is sent at least twice. */
+  /**
+   * How long the append is repeated while its outcome is unknown. Longer than any engine's own deadline, so that the append is sent at
+   * least twice.
+   */
   readonly unknownMs: number
-  /** The time while the log certainly did not accept the append. 0: do not repeat. */
+  /** How long to repeat the append while the log has certainly not accepted it. 0: do not repeat. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }

@@ -82,8 +82,8 @@ const chargeLine = z.object({
 })
 
 /**
- * The credits charged for the fact right before it. `allocations` name the lots that paid; the rest is overdraft.
- * `rule` is the rule of the first line. `price_book_digest` is the `bookDigest` of the price book.
+ * The credits charged for the fact right before this event. `allocations` name the lots that paid; the rest is overdraft. `rule` is the
+ * rule of the first line. `price_book_digest` is the `bookDigest` of the price book.
  */
 export const creditChargedV1 = z.object({
   charge_id: uuid,

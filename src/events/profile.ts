@@ -57,8 +57,8 @@ export const profileMissedV1 = z.object({
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
 /**
- * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. For other reasons,
- * the provider no longer finds or shows the person, which is trusted for a day.
+ * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. The other reasons mean that the provider
+ * no longer finds or shows the person; this is trusted for a day.
  */
 export const profileGoneV1 = z.object({
   subject_id: subjectId,

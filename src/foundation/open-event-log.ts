@@ -12,7 +12,7 @@ export type NamedEventLog = {
 
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
-/** Opens the log at a URL (`esdb://…` or `postgres://…`), without a request yet. Throws `ConfigError` for an invalid URL. */
+/** Opens the log at a URL (`esdb://…` or `postgres://…`), but does not send a request yet. Throws `ConfigError` for an invalid URL. */
 export const openNamed = async (
   { variable, url, prefix }: NamedEventLog,
   logger: Logger,

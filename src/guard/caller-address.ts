@@ -27,7 +27,7 @@ export const plainAddress = (text: string): string | null => {
 const isMapped = (canonical: string): boolean =>
   canonical.startsWith(mappedPrefix) && isIP(canonical.slice(mappedPrefix.length)) === 4
 
-/** `cidrs` are valid blocks or addresses. A block of IPv6 addresses trusts no IPv4 address. */
+/** `cidrs` are valid blocks or addresses. A block of IPv6 addresses never matches an IPv4 address. */
 export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   const lists = { 4: new BlockList(), 6: new BlockList() }
   for (const cidr of cidrs) {

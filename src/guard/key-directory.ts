@@ -43,7 +43,7 @@ export type OpenKeyDirectory = KeyDirectory & {
   parked(streams: readonly string[]): Promise<void>
 }
 
-/** Limits the stored well-formed ids that belong to no key, to about 1 MB. */
+/** Limits the memory for well-formed ids that belong to no key to about 1 MB. */
 const missingMax = 10_000
 /** Limits look-ups of unknown ids: anyone can invent a million ids, and each look-up is a query to the log. */
 const strangersBurst = 500

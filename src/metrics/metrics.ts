@@ -259,7 +259,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   }
 }
 
-/** Adds labels that distinguish figures from before and after an upgrade. */
+/** Adds labels that tell figures from before an upgrade apart from those after it. */
 const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
   const labels = {
     version: service.version,

@@ -94,8 +94,8 @@ export const createHeldWork = (
 }
 
 /**
- * The right to work: a row with an owner, an epoch and an expiry by the database's clock. Unlike a session advisory
- * lock, a row also works behind a transaction pooler. All writes of the holder check the epoch.
+ * The right to work: a row with an owner, an epoch and an expiry by the database's clock. Unlike a session advisory lock, a row also works
+ * behind a transaction pooler. Every write by the holder checks the epoch.
  */
 type Lease = { readonly name: string; readonly owner: string }
 

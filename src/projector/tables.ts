@@ -91,8 +91,8 @@ export const writeChanges = async (
 }
 
 /**
- * Creates the tables, views and checkpoint of every projection that is new to this database, and drops what old
- * rebuilds have left. Several processes can do this at the same time. The projector builds new versions itself.
+ * Creates the tables, views and checkpoint of every projection that is new to this database, and drops what old rebuilds have left behind.
+ * Several processes can do this at the same time. The projector builds new versions itself.
  */
 export const prepareProjections = async (
   client: pg.ClientBase,

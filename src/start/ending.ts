@@ -26,7 +26,7 @@ export type Ending = {
   started(running: Running): void
   /** Aborted when shutdown begins, so that parts that are still starting can stop. */
   readonly signal: AbortSignal
-  /** Returns the exit code of the process, unless closing fails. */
+  /** Returns the code with which the process will exit if closing succeeds. */
   code(): 0 | 1
 }
 

@@ -105,7 +105,7 @@ describe('after its row is lost, a paid key answers its own request free, and no
       house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
     const own = await rowOf()
     const another = fingerprintFor(partner, places.munich)
-    // Turns the row into the claim of an ended process, more than a minute old.
+    // Turns the row into a claim that is more than a minute old, made by a process that has ended.
     const leave = () =>
       house.query(
         `update idempotent_calls set body_hash = $2, status = null, answer = null, answered_at = null,

@@ -144,7 +144,7 @@ export interface paths {
     put?: never
     /**
      * Decide whether a pixel may fire
-     * @description Counts a hit and returns whether the pixel may fire. If this cannot be determined, it may not. Free.
+     * @description Counts a hit and returns whether the pixel may fire. If this cannot be determined, the answer is no. Free.
      *
      *     The key needs the permission `pixel_control`.
      */

@@ -474,7 +474,7 @@ describe('a form', () => {
         (await waited(browser, await browser.post(path, encoded(hiddenIn(second.body))))).body,
       ).toContain('Already granted')
       const third = await browser.submit(path, { ...same, reason: 'another' })
-      expect(third.body).toContain('was already granted under the reference &quot;INV-1&quot;')
+      expect(third.body).toContain('was already made under the reference &quot;INV-1&quot;')
       expect(third.body).not.toContain('name="confirmed"')
       const other = await browser.submit(path, { ...same, amount: '6' })
       expect([other.statusCode, other.body.includes('Use another reference for another movement')]).toEqual([

@@ -7,7 +7,7 @@ const times = (text: string, count: number): string => text.repeat(count)
 const local64 = times('l', 64)
 const label63 = times('d', 63)
 const domain253 = `${label63}.${label63}.${label63}.${times('d', 61)}`
-/** Makes 254 octets together with `@` and a local part of 64 octets. */
+/** With a local part of 64 octets and `@`, gives an address of 254 octets. */
 const domain189 = `${label63}.${label63}.${times('d', 61)}`
 
 const shown = (text: string): string => {

@@ -68,7 +68,7 @@ test('a failed job: exit code 1, a dead letter with the error, and a retry that 
     await client.query('begin')
     await client.query('alter table idempotent_calls rename to idempotent_calls_away')
     const { child, ended } = startCli(['jobs', 'run', 'forget-answers', '--json'], environment)
-    // The run waits for the table until its progress has been written.
+    // The lock on the table holds the run back until the run has written its progress.
     if (child.stderr !== null) await once(child.stderr, 'data')
     await client.query('commit')
     const failed = await ended

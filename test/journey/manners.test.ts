@@ -180,7 +180,8 @@ describe('a reader that stops early', () => {
 })
 
 describe('an interruption', () => {
-  const left = 'The lines up to some point were imported. Importing the same file again does not change them.'
+  const left =
+    'Only the lines up to a certain point were imported. Importing the same file again does not change them.'
 
   /** An import that waits for the rest of its input, which never arrives. */
   const waiting = async (

@@ -147,7 +147,7 @@ const profileTables = async (): Promise<string> => {
 }
 
 describe('a former name, after two subjects turned out to be one person', () => {
-  /** Records a name without a number. Its holder turns out to be a person known by number. */
+  /** Records a name without a number. The holder of the name then turns out to be a person already known by a number. */
   const merged = async () => {
     const [former, name, young, number] = [freshLid(), freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))

@@ -111,7 +111,8 @@ describe('a receipt is invalid', () => {
         const at = place % text.length
         const other = text[at] === 'x' ? 'y' : 'x'
         const changed = `${text.slice(0, at)}${other}${text.slice(at + 1)}`
-        // Two changes have no effect: the last bits of a base64 text may have no meaning, and another signer's line is ignored.
+        // Two kinds of change have no effect: one to the last bits of a base64 text, which may be unused, and one to another signer's line,
+        // which is ignored.
         if (name === 'proof' && Buffer.from(changed, 'base64').equals(Buffer.from(text, 'base64'))) return
         const events = receipt.events.map((event, i) => (i === n ? { ...event, [name]: changed } : event))
         expect(() => verifyReceipt({ ...receipt, events }, key.verifierKey)).toThrow()

@@ -85,7 +85,7 @@ const openDoor = async ({ host, port, to }: { host: string; port: number; to: nu
   return door
 }
 
-/** Opens a house and its mail servers until the test file ends. `begin` receives both before the first test runs. */
+/** Opens a house and its mail servers, and keeps them open until the test file ends. `begin` receives both before the first test runs. */
 export const mailHouse = (
   begin: (opened: { house: House; world: MailWorld }) => Promise<void> | void,
   { logger }: Pick<Parameters<typeof openHouse>[0] & object, 'logger'> = {},

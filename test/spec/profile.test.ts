@@ -535,7 +535,7 @@ describe('a balance that is too low', () => {
 })
 
 describe('an upstream failure is 503 with Retry-After, and nothing is charged', () => {
-  /** Expects a free fact, and nothing in the cache. */
+  /** Expects the call's fact without a charge, and an empty cache. */
   const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
     expectErrorObject(answer, unavailable)
     expect(answer.headers.get('retry-after')).toBe(String(retryAfterSeconds))

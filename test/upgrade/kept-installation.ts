@@ -55,7 +55,7 @@ const connected = async <Value>(url: string, work: (client: pg.Client) => Promis
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    // Names then include their schema unless it is `public`.
+    // With this search path, names include their schema unless it is `public`.
     await client.query('set search_path = public')
     return await work(client)
   } finally {

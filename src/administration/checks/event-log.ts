@@ -205,7 +205,7 @@ export const keyChecks: readonly Check<InLog>[] = [
       const names = wrapped.slots.map(({ secret_key }) => secret_key)
       return wrong(`SECRET_KEY is being rotated: processes start with ${names.join(' or ')}`, {
         severity: 'warning',
-        advice: `When every process runs with ${names.at(-1)}, run "secrets rotate --finish".`,
+        advice: `Once every process is running with ${names.at(-1)}, run "secrets rotate --finish".`,
       })
     },
   },

@@ -66,7 +66,7 @@ const grantCredits = command({
     return {
       says: [
         already
-          ? `Nothing to do: a lot of ${creditsText(amount)} was already granted under the reference "${input.reference}".`
+          ? `Nothing to do: a grant of ${creditsText(amount)} was already made under the reference "${input.reference}".`
           : `Grant ${input.organization} a lot of ${creditsText(amount)} ${until}: its balance becomes ${balance}.`,
       ],
       ...(already && ({ asks: 'never', nothing: true } as const)),

@@ -49,8 +49,8 @@ type Refunded = Corrected & {
 const attemptsMax = 8
 
 /**
- * Refunds a call once under its reference: a repeated command finds the same refund (`already`). Throws `CommandRefused` or
- * `InputFault` if the call cannot be refunded, `LedgerUnavailable` if nothing was written, and `LedgerOutcomeUnknown`.
+ * Refunds a call once under its reference: a repeated command finds the same refund (`already`). Throws `CommandRefused` or `InputFault` if
+ * the call cannot be refunded, `LedgerUnavailable` if nothing was written, and `LedgerOutcomeUnknown` if the refund may have been written.
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
@@ -66,7 +66,7 @@ export const refund = async (
   return refundFound(foundation, { call, corrections }, asked)
 }
 
-/** Refunds a call that was found in the ledger. `corrections` must cover its ledger at least from the call on. */
+/** Refunds a call that was found in the ledger. `corrections` must cover the call's ledger from that call onward, at least. */
 export const refundFound = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   { call: found, corrections }: { readonly call: FoundCall; readonly corrections: Corrections },
@@ -374,7 +374,7 @@ const callAt = async (
   return { organizationId, recorded, charge }
 }
 
-/** Searches a part of a ledger for the record of a call with a charge. If there is none, returns the record without a charge. */
+/** Searches a part of a ledger for the record of a call with a charge. If no charge is found, returns the record alone. */
 const readFor = async (
   { eventLog }: Log,
   { organizationId, requestId, ...range }: Wanted & { from?: number; before?: number },

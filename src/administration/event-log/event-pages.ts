@@ -184,7 +184,7 @@ export const eventPage = async (
   return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
 }
 
-/** A charge directly follows the event that caused it, and other causes are seldom far before their event. */
+/** A charge directly follows the event that caused it, and any other event seldom comes long after its cause. */
 const causeWithin = 16
 
 const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {

@@ -28,7 +28,7 @@ export const longWorkOptions = {
   deleteAfterSeconds: 7 * 86_400,
   notify: true,
 } as const
-/** How often repeatable work is done again if its process ends. */
+/** How many times repeatable work is done again if its process ends. */
 const repetitionsMax = 2
 
 export type LongWorkRequest = {

@@ -165,7 +165,7 @@ const diffPrices = query({
         ...(rows.length === 0
           ? [`No calls in ${of}`]
           : [
-              `Calls of ${of} (UTC), in credits`,
+              `Calls in ${of} (UTC), in credits`,
               [...rows, ...(rows.length > 1 ? [{ organization_id: 'all', ...total }] : [])].map(
                 ({ skus: _, ...row }) => row,
               ),

@@ -375,7 +375,7 @@ const retryProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are unchanged, unless the rebuild had already switched: "projection rebuilds" shows whether it had.',
+    left: 'The live rows are unchanged, unless the rebuild had already switched to the new rows: "projection rebuilds" shows whether it had.',
   },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')

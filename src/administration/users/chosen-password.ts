@@ -31,7 +31,7 @@ const open = async (): Promise<ZxcvbnFactory> => {
   return new Factory({ dictionary, graphs, l33tMaxSubstitutions: substitutionsMax })
 }
 
-/** The rest of a password without words from names, which attackers who know the person try first. */
+/** What is left of a password once the words from names are removed; attackers who know the person try those words first. */
 const withoutNames = (password: string, names: readonly string[]): string =>
   names
     .flatMap((name) => name.toLowerCase().split(/[^\p{L}\p{N}]+/u))

@@ -149,7 +149,7 @@ type Asked = {
   readonly actor: string
 }
 
-/** Checks a code. A right code counts as used, so if it is used twice at the same time, only one use succeeds. */
+/** Checks a code. A correct code counts as used, so if it is submitted twice at the same time, only one attempt succeeds. */
 export const checkSecondFactor = async (
   parts: Parts,
   asked: Asked,

@@ -23,7 +23,7 @@ export const openUserDirectory = (
   let known = noOperators
   const now = async () => {
     const state = await operatorsSince(eventLog, known)
-    // The later answer of two concurrent calls is not always the newer one.
+    // Of two concurrent calls, the one that returns last does not always have the newer state.
     if (state.events > known.events) known = state
     return state
   }

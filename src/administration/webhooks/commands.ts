@@ -77,7 +77,11 @@ const create = command({
   },
   plan: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)
-    return { says: [`Send ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`] }
+    return {
+      says: [
+        `Send the events ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`,
+      ],
+    }
   },
   run: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)

@@ -110,7 +110,7 @@ export const pixelCalls = {
       operationId: 'decidePixel',
       summary: 'Decide whether a pixel may fire',
       description:
-        'Counts a hit and returns whether the pixel may fire. If this cannot be determined, it may not. Free.',
+        'Counts a hit and returns whether the pixel may fire. If this cannot be determined, the answer is no. Free.',
       request: z.object({
         url: z.string().describe('The absolute http or https URL that is about to be requested'),
         hit_id: z

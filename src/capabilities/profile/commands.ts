@@ -25,7 +25,7 @@ const importProfiles = command({
   changes: {
     of: 'people',
     asks: 'never',
-    left: 'The lines up to some point were imported. Importing the same file again does not change them.',
+    left: 'Only the lines up to a certain point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, { file }) => ({
     says: [`Import the people in ${file} into the data set. Each line replaces all data about its person.`],

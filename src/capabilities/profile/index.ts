@@ -36,7 +36,7 @@ type ProfileParts = {
   readonly observe: ProfileObserver
 }
 
-/** Called on every call, so it must be cheap. */
+/** Runs on every API call, so it must be cheap. */
 type ProfileObserver = {
   /** `source` is the source of the data, or the reason why there is no data. */
   readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void

@@ -117,7 +117,7 @@ export const organizationHead = (
   { role }: Viewer,
   account: { readonly organization_id: string; readonly name: string },
   at: OrganizationPlace | null,
-  /** The name of the page, if it is not in the menu itself. */
+  /** The name of the page, if the page itself is not in the menu. */
   here?: string,
 ): Html => {
   const name = account.name

@@ -96,7 +96,7 @@ const comparedTable = (caption: string, called: string, rows: readonly Compared[
     columns: [
       { head: called, kind: 'name', cell: ({ name }) => capitalized(name) },
       { head: 'This month', kind: 'number', cell: (row) => shown(row, row.now) },
-      { head: 'Month before', kind: 'number', cell: (row) => shown(row, row.before) },
+      { head: 'Previous month', kind: 'number', cell: (row) => shown(row, row.before) },
       {
         head: 'Difference',
         kind: 'number',
@@ -138,7 +138,7 @@ ${table({
     { head: 'Rule', kind: 'name', cell: nameOf },
     { head: id === 'free' ? 'Calls' : 'Lines', kind: 'number', cell: (group) => count(group.count) },
     {
-      head: 'Month before',
+      head: 'Previous month',
       kind: 'number',
       cell: (group) => count(earlier.get(nameOf(group))?.count ?? 0),
     },

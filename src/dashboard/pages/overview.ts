@@ -111,7 +111,7 @@ const figure = (name: Renderable, value: Renderable, below: Renderable): Html =>
 
 const [sparkWidth, sparkHeight] = [120, 24]
 
-/** A small line that shows the development of a figure hour by hour. */
+/** A small line chart that shows how a figure changes hour by hour. */
 const sparkline = (values: readonly number[]): Renderable => {
   const most = Math.max(...values)
   if (values.length < 2 || most === 0) return null

@@ -18,7 +18,7 @@ export const workPage = ({
   readonly title: string
   readonly since: Date
   readonly progress: string
-  /** The address that sends the progress. */
+  /** The address from which the progress is streamed. */
   readonly stream: string
 }): Html =>
   layout({

@@ -14,12 +14,12 @@ import { within } from '../../concurrency/deadline.ts'
 import { Unavailable } from '../port.ts'
 
 /**
- * One connection to EventStoreDB, with the connection string, discovery, TLS and credentials of the client package.
+ * One connection to EventStoreDB. The client package handles its connection string, discovery, TLS and credentials.
  *
- * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes
- * change. A broken stream of one client can reject another client's appends. A late reply can end the process. They
- * ignore the deadline of an append. If they fail once to read the server's features, they never try again. Instead,
- * this file calls the server's services directly, through the stubs that the package generated.
+ * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes change. If one
+ * client's stream breaks, another client's appends can be rejected. A late reply can end the process. These methods ignore the deadline of
+ * an append. If they fail once to read the server's features, they never try again. Instead, this file calls the server's services
+ * directly, through the stubs that the package generated.
  */
 
 export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>

@@ -23,7 +23,7 @@ const untrusted = new Set([
   'CERT_UNTRUSTED',
 ])
 
-/** Explains what is wrong with the server of a connection string, based on the error of a call to it. */
+/** Explains what is wrong with the server that a connection string names, based on the error from a call to that server. */
 export const eventStoreDbFault = async (url: string, error: unknown): Promise<string> => {
   const server = `EventStoreDB at ${redactedUrl(url).split('?', 1)[0]}`
   const said = causesOf(error)

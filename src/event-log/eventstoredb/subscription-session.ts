@@ -25,7 +25,7 @@ const lingerMs = 10
 /** How long a live batch is filled, even if events keep arriving. */
 const liveBatchMs = 100
 
-/** A delivered event, by which the log is recognized. */
+/** A delivered event, by which a session recognizes whether it is still reading the same log. */
 export type Delivered = Pick<RecordedEvent, 'position' | 'id'>
 
 export type Session = {

@@ -194,7 +194,7 @@ const lookThrough = async (
   }
 }
 
-/** Whether an event is still not delivered after `graceMs`. */
+/** Whether an event has still not been delivered after `graceMs`. */
 const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
   const deadline = performance.now() + graceMs
   while (

@@ -38,7 +38,7 @@ export const growTree = async (growing: Growing, { rebuild = false } = {}): Prom
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
       if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
-      // If another process has extended the tiles between two queries, they are sound.
+      // If another process has extended the tiles between two queries, the tiles are still sound.
     } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
   }
 }

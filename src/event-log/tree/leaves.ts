@@ -13,7 +13,7 @@ const ownMetadata =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains no control characters unescaped.
   /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
-/** Checks which events are ours. Remembers the last stream, because consecutive events often belong to one stream. */
+/** Checks which events are ours. Remembers the last stream, because consecutive events often belong to the same stream. */
 export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
   let stream = ''
   let ours = false

@@ -82,7 +82,7 @@ export const headOf = (note: string): TreeHead => {
   return { origin, size: Number(size), root }
 }
 
-/** The key that signed the note under its own name; undefined if no key did. Throws `NoteFault` if the text is not a note. */
+/** The key that signed the note under `name`; undefined if no key did. Throws `NoteFault` if the text is not a note. */
 export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   note: string,
   name: string,

@@ -374,7 +374,7 @@ export const boundLog = async (place: Place): Promise<void> => {
 export const logBytes = async (place: Place): Promise<number> =>
   (await stat(place.log).catch(() => null))?.size ?? 0
 
-/** Returns the end of the log, for an error, without the first `since` bytes, which earlier attempts wrote. */
+/** Returns the end of the log, for use in an error message, without the first `since` bytes, which earlier attempts wrote. */
 export const logTail = async (place: Place, since = 0): Promise<string> => {
   const text = await readFile(place.log).catch(() => Buffer.alloc(0))
   const tail = text

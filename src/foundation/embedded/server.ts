@@ -3,7 +3,7 @@
  *
  * The service owns the server while it runs, and a second service is refused. The command line is a guest of a running service. If no
  * service is running, the command line owns the server until the command ends, and a service that starts in the meantime waits. `pg_ctl`
- * gives the server its own session, so that it outlives signals to our process, and the process itself.
+ * gives the server its own session, so that the server survives signals sent to our process, and outlives the process itself.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash, randomInt } from 'node:crypto'

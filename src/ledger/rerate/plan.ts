@@ -234,8 +234,8 @@ const lineIn = ({ lines }: Tally, sku: string, rule: string): Line => {
 }
 
 /**
- * Finds the last call that is charged more if only `collected` could be collected. Calls are charged more in ledger
- * order until that amount is used up.
+ * Finds the last call that is charged more if only `collected` could be collected. The extra charges are applied in ledger order until that
+ * amount is used up.
  */
 export const collectedUntil = async (
   log: Log,

@@ -33,7 +33,7 @@ const importFile = command({
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'The lines up to some point were imported. Importing the same file again does not change them.',
+    left: 'Only the lines up to a certain point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, input) => ({
     says: [`Add the companies in ${input.file}, as of ${await asOf(input)}.`],

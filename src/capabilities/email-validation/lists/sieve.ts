@@ -49,7 +49,7 @@ const suffixOptions = { allowPrivateDomains: true, extractHostname: false, valid
 /** Schools, authorities and armies run no disposable-mail services, even if a list contains them. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
-/** So short a name under .com is too expensive for a disposable-mail service. The lists contain many of these from made-up sign-ups. */
+/** So short a name under .com is too expensive for a disposable-mail service. The lists contain many such names, from made-up sign-ups. */
 const costly = /^[a-z0-9]{1,3}\.com$/
 /** Short names that are disposable domains according to a manually maintained list (disposable-email-domains). */
 const costlyDisposable = new Set([

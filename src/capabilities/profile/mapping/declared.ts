@@ -4,8 +4,9 @@ import { type Fields, itemsOf, memberOf } from './fields.ts'
 /**
  * A mapping that an operator declares for a source with another format: for each of our members, its place in the source.
  *
- * A place is a dotted path (`person.names.0.first`), or `.` for the whole document. A list is a path to a list in our own format, or `{"path":
- * "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}` with paths within each item.
+ * A place is a dotted path (`person.names.0.first`), or `.` for the whole document. A list is declared as
+ * the path to a list in our own format, or as `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}`, in
+ * which the fields are paths within each item.
  */
 const path = z.string().regex(/^(\.|[^.]{1,100}(\.[^.]{1,100}){0,9})$/, 'a dotted path such as person.name')
 

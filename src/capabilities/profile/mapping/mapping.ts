@@ -14,7 +14,9 @@ import {
 } from './fields.ts'
 import { languageCode } from './languages.ts'
 
-/** A source's answer in the members of Spec §2.4, converted to a profile. Every value is checked, and nothing here throws. */
+/**
+ * A source's answer, which has the members listed in Spec §2.4, converted to a profile. Every value is checked, and nothing here throws.
+ */
 export type MappedProfile = {
   readonly lid: string | null
   readonly urn: string | null
@@ -218,8 +220,8 @@ const emailOf = (text: string): string | null => {
 const phoneCharactersMax = 64
 
 /**
- * Returns a number in E.164 form. A number without a country code is read as one of the person's country. Impossible numbers are
- * left out, because a wrong number reaches strangers.
+ * Returns a number in E.164 form. A number without a country code is read as a number in the person's country. Impossible numbers are left
+ * out, because a wrong number reaches strangers.
  */
 const phoneOf = (text: string, country: string | null): string | null => {
   if (text.length > phoneCharactersMax) return null

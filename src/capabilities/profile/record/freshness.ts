@@ -14,7 +14,7 @@ export const cachedAgeMaxMs = 720 * hourMs
 const freshReuseMaxMs = 55_000
 /** Spec §8: the source itself saw "fresh" data at most this long ago. */
 export const freshAgeMaxMs = 60_000
-/** A result "no person found" is valid this long for callers who accept cached answers. */
+/** A "no person found" result is valid this long for callers who accept cached answers. */
 const missMaxMs = 24 * hourMs
 /** Identifiers can pass to another person, so an identifier is used only if its owner was confirmed within this time. */
 export const aliasAgeMaxMs = 30 * dayMs
