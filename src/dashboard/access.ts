@@ -62,10 +62,10 @@ const actionOfPage = {
 /** A route that is not declared in administration. */
 export type Route = keyof typeof actionOfPage
 
-/** The action that each page and form requires. Routes, menus and tests use this table, and a route that it lacks is refused. */
+/** The action that each page and form requires. Routes, menus and tests use this table, and a route that is not in it is refused. */
 export const actionOfRoute: Readonly<Record<string, Action>> = { ...actionOfPage, ...actionOfPlace }
 
-/** The action that a request requires; null if the table lacks its route. */
+/** The action that a request requires; null if the request's route is not in the table. */
 export const actionAt = (method: string, url: string): Action | null => {
   const name = `${method === 'HEAD' ? 'GET' : method} ${url}`
   return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null

@@ -42,7 +42,7 @@ export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => 
       neighbour('before'),
       neighbour('after'),
     ])
-    // Lines are newest first, and a failed call can have a second, later line.
+    // Lines are ordered newest first, and a failed call can have a second, later line.
     const line = lines.at(-1) ?? null
     const viewer = viewerOf(request, reply)
     return sendPage(reply, callPage({ viewer, account, call, line, previous, next }))

@@ -107,7 +107,7 @@ export const callsThatMatch = (
     ...(downTo === null ? [] : [`${way.place} >= ${placeOf(way, downTo, given)}`]),
     ...is('key_id', filters.keyId),
     ...is('capability', filters.capability),
-    // For errors, the searched lines are already only those of refused and failed calls.
+    // If only errors are wanted, the search already covers only refused and failed calls.
     ...is('outcome', filters.outcome === 'errors' ? null : filters.outcome),
     ...is('code', filters.code),
     ...(filters.costMicro === null

@@ -15,7 +15,7 @@ const lookedMax = 8_000
 
 export type CallsPage = {
   readonly calls: readonly CallRow[]
-  /** The place below which the next page begins; null if no further call matches. */
+  /** The place below which the next page begins; null if no older call matches. */
   readonly older: CallPlace | null
 }
 
@@ -35,7 +35,7 @@ export const callsPage = async (
   return { calls, older: downTo }
 }
 
-/** The revision at which a range ends. The lines of one organization are searched by revision, not by time. */
+/** The revision at which a range ends. Lines of one organization are searched by revision, not by time. */
 const lastPlace = async (
   pool: pg.Pool,
   { organizationId, fromMs, untilMs }: CallFilters,

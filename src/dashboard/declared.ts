@@ -69,7 +69,7 @@ export const askedFields = ({ declared: { fields }, organization }: Place): read
       control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
   )
 
-/** The values that a form sent, without empty fields. If boxes are ticked by default, unticking all of them is a choice, too. */
+/** The values that a form sent, without empty fields. If boxes are ticked by default, a form without any ticked box is a choice, too. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
   const scope = place.declared.fields.find(({ control }) => control === 'organization')
   return Object.fromEntries([

@@ -9,7 +9,7 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 
 export type Device = {
   readonly id: string
-  /** The second factor that was last proved on the device; null if only the password was. */
+  /** The second factor that was last proved on the device; null if only the password was proved. */
   readonly factorId: string | null
   /** The time up to which the device's user has seen changes to the account; null if none is recorded. */
   readonly seenAtMs: number | null

@@ -6,7 +6,7 @@ import { isLoopback } from '../guard/caller-address.ts'
 import { staysHere } from './cookies.ts'
 import { nextOf } from './next.ts'
 
-/** Others may have seen a generated password, so it opens only the form that replaces it. Signing out is always possible. */
+/** Other people may have seen a generated password, so it opens only the form that replaces it. Signing out is always possible. */
 
 /** The form was sent before the user replaced a generated password. */
 export class PasswordNotChosen extends Error {

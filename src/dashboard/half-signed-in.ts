@@ -4,7 +4,7 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { nextOf } from './next.ts'
 
 /**
- * Remembers that the password was right until the code is right, in a sealed cookie that expires after five minutes. The cookie is not a
+ * Remembers between password and code that the password was correct, in a sealed cookie that expires after five minutes. The cookie is not a
  * session, and it becomes invalid when the password changes.
  */
 
@@ -16,7 +16,7 @@ const context = 'half signed in'
 const half = z.object({
   user: z.string(),
   atMs: z.number(),
-  /** Identifies the password that was right. */
+  /** Identifies the correct password. */
   mark: z.string(),
   next: z.string(),
   knownDevice: z.boolean(),

@@ -72,7 +72,7 @@ const useIn = async (
 const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
   rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
 
-/** Finds the hours of a day with calls, because reading the lines of a busy key's whole day would take long. */
+/** Finds the hours of a day in which calls were made, because reading the lines of a busy key's whole day would take long. */
 const hoursOf = (ask: UsageAsk, dayMs: number) =>
   useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
 /** Hours are stored for 90 days, so every hour of a day that began within this time still exists. */

@@ -42,7 +42,7 @@ class NoFigure extends Error {
   override name = 'NoFigure'
 }
 
-/** Never rejects, because an unknown figure is `absent`. Figures are cached for five seconds. */
+/** Never rejects; an unknown figure is returned as `absent`. Figures are cached for five seconds. */
 export const latencyFromPrometheus = ({
   url,
   fetchUpstream,

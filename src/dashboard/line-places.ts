@@ -5,7 +5,7 @@ import { rowsOf } from './queries.ts'
 import { type LinePlaces, lineFrom } from './usage-queries.ts'
 
 /**
- * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times except for late ones, and the
+ * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines. The
  * longest possible delay is known.
  */
 

@@ -45,7 +45,7 @@ const sources: Readonly<Record<Picks, string>> = {
             from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
-/** Things whose name contains `text` or whose id begins with it, in the order of names. The list begins after the thing with the id `after`. */
+/** Things whose name contains `text` or whose id begins with `text`, ordered by name. The list begins after the thing with the id `after`. */
 export const choicesNamed = async (
   pool: pg.Pool,
   { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
@@ -169,7 +169,7 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)
     const text = form.text(form.text('field')).trim().slice(0, 200)
-    // PostgreSQL refuses a text with U+0000, and no name has it.
+    // PostgreSQL refuses a text with U+0000, and no name contains this character.
     if (text.includes('\0')) return choiceOptions({ found: [] })
     return choiceOptions(await choicesNamed(pool, { ...searched, text, after: '' }))
   }

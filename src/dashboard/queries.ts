@@ -25,7 +25,7 @@ export type OrganizationLine = {
   last_call_at: Date | null
 }
 
-/** Organizations after the given one, in the order of ids, which is the order of age. Lots and keys that have expired at `nowMs` do not count. */
+/** Organizations after the given one, ordered by id, and so by age. Lots and keys that have expired at `nowMs` do not count. */
 export const organizations = ({
   after,
   max,

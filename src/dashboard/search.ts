@@ -105,7 +105,7 @@ const streamsOf = async ({ foundation: { eventLog } }: Dashboard, text: string):
     ? [{ id: text, name: text, about: '', href: `/events/streams/${encodeURIComponent(text)}`, exact: true }]
     : []
 
-/** The prefix of a key, and its id or part of it. A secret after them is ignored. */
+/** The prefix of a key, followed by the key's id or a part of the id. A secret after the id is ignored. */
 const keyForm = /^(enl_[a-z]+_)([0-9A-Za-z]{0,16}).*$/
 
 const picked: Readonly<

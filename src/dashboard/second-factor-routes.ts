@@ -90,7 +90,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
 }
 
 /**
- * The form contains the sealed secret, so that nothing is stored before the first right code. The sealed secret is valid only in this session.
+ * The form contains the sealed secret, so that nothing is stored before the first correct code. The sealed secret is valid only in this session.
  */
 const sealerOf = ({ foundation }: Dashboard) => foundation.secrets.sealer('dashboard second factor form')
 const contextOf = ({ session }: FastifyRequest): string => `${session.user}/${session.sessionId}`

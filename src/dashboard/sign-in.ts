@@ -12,7 +12,7 @@ type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string
-      /** Identifies the password that was right. */
+      /** Identifies the correct password. */
       readonly mark: string
       readonly device: Device
       /** The user had signed in on this device before. */

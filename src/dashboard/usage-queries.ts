@@ -20,7 +20,7 @@ const columnOf = {
   rule: 'rule',
 } as const satisfies Record<UsageDimension, string>
 
-/** The parameters $1 to $4 of every query here. */
+/** The parameters $1 to $4 of every query in this file. */
 const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown[] => [
   new Date(fromMs),
   new Date(untilMs),

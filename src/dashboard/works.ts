@@ -17,7 +17,7 @@ const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? u
 export const createPlaces = (max: number) => {
   const partners = createFairShare(() => max)
   const operators = createFairShare(() => max)
-  /** Takes a place. Returns a function that frees it, to be called once; null if the asker already has its share. */
+  /** Takes a place. Returns a function that frees the place and must be called exactly once; null if the asker already has its share. */
   return (asker: Asker): (() => void) | null =>
     (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
 }

@@ -8,7 +8,7 @@ export type Hit = Pick<Choice, 'id' | 'name' | 'about'> & {
   readonly exact: boolean
 }
 
-/** Things of one kind. `more`: whether there are further things of this kind. */
+/** Things of one kind. `more`: whether more things of this kind were found. */
 export type Found = { readonly title: string; readonly hits: readonly Hit[]; readonly more: boolean }
 
 export const searchPage = ({
