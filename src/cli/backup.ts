@@ -69,7 +69,7 @@ const create: Command = {
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
-    // The operator has been identified, so the connections can be closed. Open, they would look like those of a running service.
+    // The operator has been identified, so the connections can be closed. Open connections would look like a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
       ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })

@@ -31,7 +31,7 @@ export type Parameter = {
   readonly required?: true
   /**
    * A `flag` has no value. Values can be typed by position, in the order of the parameters. A `file` is a path, which is made absolute from the
-   * user's folder; `-` stays.
+   * user's folder; `-` stays unchanged.
    */
   readonly kind?: 'flag' | 'file'
 }

@@ -5,8 +5,8 @@ import { InputFault } from '../administration/input.ts'
 const packageRoot = resolve(import.meta.dirname, '../..')
 
 /**
- * Returns the user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. Other processes may
- * have inherited a wrong INIT_CWD from an outer script.
+ * Returns the user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. An outer script may
+ * have set a wrong INIT_CWD for other processes.
  */
 const userFolder = (): string => {
   const { npm_lifecycle_event: script, INIT_CWD: called } = process.env

@@ -1,7 +1,7 @@
 import { migrationsToApply } from '../foundation/database.ts'
 import type { Command } from './command.ts'
 
-/** The time that other commands also wait for a database. */
+/** Other commands also wait this long for a database. */
 const databaseWaitMs = 10_000
 
 /** Applies the migrations before an installation starts many processes at the same time. */

@@ -9,7 +9,7 @@ type Noun = {
   readonly own?: () => Promise<readonly Command[]>
 }
 
-/** The order is that of the help. */
+/** The help lists the nouns in this order. */
 export const nouns: readonly Noun[] = [
   { name: 'org', about: 'organizations: register and list' },
   { name: 'key', about: 'API keys: issue, rotate, limit, revoke' },

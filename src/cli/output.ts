@@ -16,7 +16,7 @@ export const outputParameters: readonly Parameter[] = [
 /** Texts are joined up to this many characters, because each write costs a system call. */
 const chunkLength = 256 * 1024
 
-/** Runs `use` with a `write` to the requested file or to standard output. The file appears when `use` is done, and not at all if `use` fails. */
+/** Runs `use` with a `write` to the requested file or to standard output. The file appears when `use` is done; if `use` fails, no file appears. */
 export const withOutput = async <Result>(
   { write }: Pick<CommandContext, 'write'>,
   given: Given,
@@ -38,7 +38,7 @@ export const withOutput = async <Result>(
     }, use)
     await file.sync()
     await file.close()
-    // A link fails if the name was taken in the meantime; a rename would replace that file.
+    // A link fails if a file with this name exists by now; a rename would replace that file.
     if (replace) await rename(draft, path)
     else await link(draft, path).catch(toldAs(path))
     return result

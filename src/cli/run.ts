@@ -227,7 +227,7 @@ const write = (text: string): Promise<void> =>
 /** Whether a person can be asked. Questions use standard error, so standard output can be redirected. */
 const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
 
-/** Shows the plan on standard error and asks. Any answer except yes means no, even the end of the input. Ctrl-C interrupts the command. */
+/** Shows the plan on standard error and asks. Any answer except yes means no, and so does the end of the input. Ctrl-C interrupts the command. */
 const ask = async ({
   says,
   question,
@@ -270,7 +270,7 @@ export const operatorOf = (
 const labelMax = userNameMax
 
 /**
- * Returns the name of the operating-system account that runs the command. The name proves nothing, but is better than none. A container may have
+ * Returns the name of the operating-system account that runs the command. The name is not proof of identity. A container may have
  * no account.
  */
 const accountName = (): string => {
