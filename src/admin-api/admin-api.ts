@@ -214,7 +214,7 @@ const givenIn = (
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
-/** Throws `InputFault`, also for a file on this host, which only the command line may name. */
+/** Throws `InputFault` for an invalid value, and for a file on this host, which only the command line may name. */
 const readAs = (declared: Declared, given: Given): Asked => {
   const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
   if (path !== undefined)
@@ -288,7 +288,7 @@ const changed = async (
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  // The change is made, so a failure to store the answer is only logged. A repeated request then gets "outcome unknown".
+  // The change has been made, so a failure to store the answer is only logged. A repeated request then gets "outcome unknown".
   await keepAnswer(foundation, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )

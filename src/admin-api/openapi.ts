@@ -8,7 +8,7 @@ type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
-/** POST also for queries that are long work, and for queries about a person, because their values must not be in URLs. */
+/** Queries also use POST if they are long work, or if they are about a person, whose data must not be in URLs. */
 export const adminMethodOf = (declared: Pick<Declared, 'changes' | 'long' | 'fields'>): 'GET' | 'POST' =>
   declared.changes === 'nothing' && declared.long === undefined && !isPersonal(declared) ? 'GET' : 'POST'
 
