@@ -86,7 +86,7 @@ export type Asks = 'never' | 'on a terminal' | 'always'
 export type Plan = {
   /** The planned changes, one sentence each. */
   readonly says: readonly string[]
-  /** The planned changes for programs. Interfaces add `dry_run` and `would` (the sentences of `says`) before these members. */
+  /** The planned changes in machine-readable form. Interfaces add `dry_run` and `would` (the sentences of `says`) before these members. */
   readonly json?: object
   /** The part of `json` that people see before `says`; empty if `says` already contains everything. */
   readonly sections?: Sections

@@ -50,8 +50,8 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
 }
 
 /**
- * `own`: `gather` itself, because it uses only data of the key's organization. For a test key, that is the test organization.
- * Otherwise a replacement for `gather`, which contacts no outside service and reads no real data.
+ * `own`: `gather` itself, because it uses only data of the key's organization. For a test key, that is the test organization. Otherwise, a
+ * replacement that is used instead of `gather`; the replacement contacts no outside service and reads no real data.
  */
 export type Rehearsal<Input, Findings> =
   | 'own'

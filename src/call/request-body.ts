@@ -55,7 +55,7 @@ export const createBodyReader = (): BodyReader => {
       }
       const broken = (): void => refuse(new BodyRefused(unreadableBody('The body is incomplete.')))
       const stop = (): void => {
-        // The next request on the connection may already be read.
+        // The process may already be reading the next request on the connection.
         if (reading.get(request.socket)?.request === request) reading.delete(request.socket)
         request.off('data', take).off('end', end).off('error', broken)
         // The connection may break after the read has ended, and an error event without a listener would end the process.

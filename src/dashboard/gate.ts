@@ -7,7 +7,7 @@ import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 import { setUpFirst } from './required-factor.ts'
 
-/** Checks a user's rights in the event log for every request, so that a disabled user or a new role takes effect immediately. */
+/** Checks a user's rights in the event log for every request, so that disabling a user or changing a role takes effect immediately. */
 
 type Acting = Extract<Standing, { kind: 'acts' }>
 

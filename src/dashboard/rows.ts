@@ -43,7 +43,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/waiting', []],
   ['/jobs', []],
 ]
-/** The projections whose rows a page shows; null if the table does not have the page. */
+/** The projections whose rows a page shows; null if the page is not listed in `reads`. */
 export const readsOf = (url: string): readonly string[] | null =>
   url === '/'
     ? overview

@@ -6,7 +6,7 @@ const shownSoonMs = 1_000
 const shownSoonPollMs = 25
 
 /**
- * Waits at most a second until the rows show the last change, so that the next page shows it, too. The change is recorded even if its row is
+ * Waits at most a second for the rows to show the last change, so that the next page shows it. The change is recorded even if its row is
  * late.
  */
 export const shownSoon = async (

@@ -101,7 +101,10 @@ const schemaOf = async (client: pg.Client): Promise<string> => {
   return rows[0]?.schema ?? 'public'
 }
 
-/** Whether there is nothing to do: everything is applied, and this is the service's own role. For the owner's role, it is false, because roles may have lost their rights. */
+/**
+ * Whether there is nothing to do: everything is applied, and this is the service's own role. Always false for the owner's role, because
+ * roles may have lost their rights.
+ */
 const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
     `select c.oid is not null as made, pg_has_role(current_user, c.relowner, 'usage') as owns,

@@ -67,7 +67,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance covers a fact plus the reservations of calls in progress (`held`). */
+/** Whether the balance covers the price of a call plus the reservations of calls in progress (`held`). */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,

@@ -11,7 +11,7 @@ import type { Unready } from '../metrics/routes.ts'
 
 /** After this time, a load balancer has stopped sending requests if it checks every two seconds and gives up after three failures. */
 const pauseMs = 6_000
-/** The process pauses only if readiness was last checked no longer ago than this. */
+/** The process pauses only if readiness was checked within this time. */
 const askedMaxMs = 60_000
 /** A client that sends one request after another pauses for a much shorter time. */
 const quietMs = 1_000

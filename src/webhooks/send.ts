@@ -218,7 +218,7 @@ export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): 
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))
 }
 
-/** The consequence of an attempt for the message and its webhook. */
+/** What an attempt means for the message and its webhook. */
 type Verdict =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'again'; readonly atMs: number }

@@ -1,4 +1,4 @@
-/** A call is explained from the read models, from the ledger alone, and when the read models are wrong. */
+/** A call is explained from the read models, from the ledger alone, and even if the read models are wrong. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'

@@ -176,7 +176,7 @@ describe('a session', () => {
 
     const eve = await person('finance')
     const kept = await signedIn(room, eve)
-    // Simulates that the process that disabled the user died between writing the event and the row.
+    // Simulates the death of the process that disabled the user, after it wrote the event but before it wrote the row.
     await room.foundation.pool.query('alter table users disable trigger users_disabled')
     try {
       await disable(eve)

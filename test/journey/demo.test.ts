@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import { serviceOnTerminal } from '../support/terminal.ts'
 
-/** The service's statements about its demo are true, even after the demo was changed. */
+/** The service's statements about its demo are true, even after the demo has been changed. */
 
 let dataDir = ''
 let service: Service | undefined

@@ -165,7 +165,7 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
       const { rows } = await client.query<{ row: string }>(
         `select row_to_json(t)::text as row from ${name} t`,
       )
-      // The event log's rows contain events as bytes, and compress long ones.
+      // The event log's rows contain events as bytes, and long events are compressed.
       const opened = name === 'public.log_segments' ? await recordedEvents(client) : []
       const all = [
         ...rows.map(({ row }) => row),

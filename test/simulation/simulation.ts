@@ -650,7 +650,7 @@ export const simulate = async (
     })
     await time.run(() => account !== undefined)
     if (account === undefined) throw new Error('the account cannot be read')
-    // The sum still includes expired lots that were not written off yet.
+    // The sum still includes expired lots that have not been written off yet.
     const beforeAnyExpiry = balanceOf(account, Number.NEGATIVE_INFINITY)
     expect(beforeAnyExpiry, 'the sum of all movements is the balance').toBe(probe.sum)
     expect(account.revision).toBe(verdict.events - 1)

@@ -31,7 +31,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   concurrency: [],
   tracing: [],
   egress: [],
-  // A capability answers calls, reads projections, follows the event log, hashes personal data, and sends requests outside.
+  // A capability answers calls, reads projections, follows the event log, hashes personal data, and sends requests to outside hosts.
   capability: [
     ...['call', 'egress', 'events', 'projections', 'src/guard/secrets/secrets.ts'],
     ...[

@@ -74,7 +74,7 @@ export type MxEvidence =
       /** `google`, `microsoft`, …; null if unknown. */
       readonly provider: string | null
     }
-  /** Every target does not exist, or is an address literal, localhost or outside global address space. */
+  /** Each target either does not exist, or is an address literal, localhost or outside the global address space. */
   | {
       readonly kind: 'unroutable'
       readonly implicit: boolean

@@ -204,7 +204,7 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** Without this warning, operators would hear from partners that no address of a family gets a location. */
+  /** Without this warning, operators would learn only from partners that no IPv4 address, or no IPv6 address, gets a location. */
   #warnOfFamilies(): void {
     const { files, ipv4, ipv6 } = this.#serving
     for (const { path, silent } of files)

@@ -37,7 +37,7 @@ const timeText = (seconds, step, whole = false) => {
   return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
 }
 
-/** Calls are whole numbers, and so are their axis labels. */
+/** Numbers of calls are whole, and so are their axis labels. */
 const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)

@@ -7,7 +7,7 @@ import { type Tile, TileStack, tileName, tileWidth } from '../tree/tiles.ts'
 
 /** Calculates the tree from the log, and compares it with the signed roots and the stored tiles. */
 
-/** The root that the log must have at a size. */
+/** The root that the log must have at a given size. */
 export type ExpectedRoot = {
   readonly size: number
   readonly root: string

@@ -180,7 +180,7 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
     const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // A command that is not decided yet was not sent, unless it repeats a command that was.
+    // A command that has not been decided yet has not been sent, unless it repeats a command that has.
     const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
     const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(

@@ -156,7 +156,7 @@ export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
 )
 /** Removes doubled letters, because people often mistype them: `reddifmail`, `msnn`, `fre`. */
 export const undoubled = (name: string): string => {
-  // A loop, because it is faster than the expression, and most domains have no doubled letters.
+  // A loop, because it is faster than the regular expression, and most domains have no doubled letters.
   for (let at = 1; at < name.length; at++)
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name

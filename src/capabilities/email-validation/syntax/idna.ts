@@ -58,7 +58,7 @@ const parseLabel = (label: string): IdnaDomain | null => {
   return ascii.startsWith(acePrefix) && domainToUnicode(ascii) === label ? { unicode: label, ascii } : null
 }
 
-/** Refuses a fake A-label (RFC 5890 §2.3.2.1), which does not decode to a U-label or whose U-label encodes to a different text. */
+/** Refuses a fake A-label (RFC 5890 §2.3.2.1): one that does not decode to a U-label, or whose U-label encodes to different text. */
 const parseALabel = (ascii: string): IdnaDomain | null => {
   const unicode = domainToUnicode(ascii)
   return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii

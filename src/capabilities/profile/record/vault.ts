@@ -18,7 +18,10 @@ export type Vault = {
   open(payload: SealedPayload): Promise<string | null>
   /** Like `open`, but with a sealed key that was read together with the payload; null if no key was found. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
-  /** Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older, because another fetch may run in parallel. */
+  /**
+   * Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older than that key, because another fetch may be running
+   * in parallel.
+   */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   /** Destroys a subject's keys that were created before an instant. */
   destroyOlder(subjectId: string, at: Date): Promise<void>

@@ -88,7 +88,7 @@ type Breaker = {
   readonly state: () => 'closed' | 'open' | 'half_open'
 }
 
-/** After this many failures in a row, the source is not asked for `openMs`. */
+/** After this many failures in a row, no calls ask the source for a period of `openMs`. */
 export const failuresMax = 10
 /** After this time, one call asks the source again. */
 export const openMs = 10_000

@@ -22,7 +22,7 @@ export type LaneSurroundings = {
   /** Reserves one of the process's sessions; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
-  /** Whether a lane is waiting for a session, so that an idle session must end. */
+  /** Whether a lane is waiting for a session, in which case an idle session must end. */
   readonly placeWanted: () => boolean
   readonly opened: () => void
 }
