@@ -141,7 +141,7 @@ test('a running installation is not closed, and continues', async () => {
 
 test('an installation that was closed by its final backup does not start again', async () => {
   const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
-  expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('does not start here again')])
+  expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('will not start here again')])
   const { code, err } = await final('final.tar')
   expect([code, err]).toEqual([0, ''])
   expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
