@@ -58,14 +58,6 @@ type Options = {
   readonly publicUrl: string | null
 }
 
-let made: string | undefined
-
-/** Made on the first request and then kept: it depends only on the declarations, and making it takes about 25 ms of processor time. */
-function openApiDocument(offered: typeof declarations): string {
-  made ??= JSON.stringify(adminOpenApiOf(offered, service.version))
-  return made
-}
-
 export const adminApi =
   (
     foundation: Foundation,
@@ -79,6 +71,8 @@ export const adminApi =
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
     const enter = createFairShare(() => runningMax).enter
     const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
+    // Made on the first request, because this takes about 25 ms of processor time.
+    let document: string | undefined
 
     host.removeAllContentTypeParsers()
     host.addContentTypeParser(
@@ -109,9 +103,10 @@ export const adminApi =
     })
 
     await host.register(adminDocumentation(offered))
-    host.get('/admin/openapi.json', (_, reply) =>
-      reply.headers(safeHeaders).type('application/json; charset=utf-8').send(openApiDocument(offered)),
-    )
+    host.get('/admin/openapi.json', (_, reply) => {
+      document ??= JSON.stringify(adminOpenApiOf(offered, service.version))
+      return reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document)
+    })
     host.all('/admin/v1/*', async () => {
       throw new Refused('missing', 'this is not a command or query; /admin/openapi.json lists them')
     })

@@ -31,7 +31,7 @@ const open = async (): Promise<ZxcvbnFactory> => {
   return new Factory({ dictionary, graphs, l33tMaxSubstitutions: substitutionsMax })
 }
 
-/** What is left of a password once the words from names are removed; attackers who know the person try those words first. */
+/** Removes the words that occur in names from a password, because attackers who know the person try those words first. */
 const withoutNames = (password: string, names: readonly string[]): string =>
   names
     .flatMap((name) => name.toLowerCase().split(/[^\p{L}\p{N}]+/u))
