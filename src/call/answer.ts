@@ -6,7 +6,7 @@ import { endSpan } from '../tracing/spans.ts'
 import type { Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
-import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
+import type { Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
 import { streamed } from './streamed.ts'
 
@@ -65,8 +65,8 @@ export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCat
 /** `json` is the result, `beside` the other members of its envelope. */
 export type Rendered = { readonly json: string; readonly beside: string }
 
-export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decided): Rendered => ({
-  json: form.renderResult?.(result) ?? JSON.stringify(result),
+export const renderResult = ({ result, beside }: Decided): Rendered => ({
+  json: JSON.stringify(result),
   beside: beside === undefined ? '' : `,${JSON.stringify(beside).slice(1, -1)}`,
 })
 

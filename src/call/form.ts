@@ -43,8 +43,6 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
   ) => Result
-  /** The JSON text of the result, if there is a faster way than JSON.stringify. */
-  readonly renderResult?: (result: Result) => string
   /** Sends an answer that is too long for memory piece by piece instead of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }

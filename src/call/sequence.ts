@@ -168,7 +168,7 @@ const make = async (
   const decision = form.decide(findings, parsed.input)
   if ('refusal' in decision) return refuse(dependencies, call, decision.refusal)
   // Rendered before the charge, because a result that cannot be rendered must cost nothing.
-  const rendered = renderResult(form, decision)
+  const rendered = renderResult(decision)
   return identity.kind === 'charged'
     ? deliverAgain(dependencies, call, identity, rendered)
     : charge(dependencies, call, identity, { decision, rendered })
@@ -212,7 +212,7 @@ const charge = async (
     case 'recorded': {
       const { events, balance } = recorded.committed
       const billed = call.form.billed?.(decision.result, chargeLinesOf(events))
-      const text = billed === undefined ? rendered : renderResult(call.form, { ...decision, result: billed })
+      const text = billed === undefined ? rendered : renderResult({ ...decision, result: billed })
       const credits = { charged: outcomeOfCall(events).charged, remaining: balance }
       const body = call.form.stream?.(decision.result) ?? bodyOf(call, text)
       const { retryAfterSeconds } = decision

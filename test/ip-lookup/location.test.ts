@@ -136,10 +136,6 @@ describe('the three record formats give one location', () => {
       is_eu: false,
     })
   })
-
-  it('a location is frozen', () => {
-    expect(Object.isFrozen(toLocation(flat))).toBe(true)
-  })
 })
 
 describe('a record without a country is not a location', () => {

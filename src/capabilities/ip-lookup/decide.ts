@@ -24,27 +24,17 @@ const nowhere = {
 export const decide = (
   { location, addressHmac }: IpFindings,
   address: ParsedAddress,
-): CallDecision<LocatedAddress> => ({
-  result: { ip: address.canonical, type: address.type, location },
+): CallDecision<IpLookupResult> => ({
+  result: {
+    ip: address.canonical,
+    success: location !== null,
+    type: address.type,
+    ...(location ?? nowhere),
+  },
   facts: {
     kind: 'ip_lookup',
     success: location !== null,
     country_code: location?.country_code ?? null,
     address_hmac: addressHmac,
   },
-})
-
-/** The result before serialization. Many addresses share the same location object. */
-export type LocatedAddress = {
-  readonly ip: string
-  readonly type: 'IPv4' | 'IPv6'
-  readonly location: Location | null
-}
-
-/** Arranges the result as in the specification. */
-export const resultOf = ({ ip, type, location }: LocatedAddress): IpLookupResult => ({
-  ip,
-  success: location !== null,
-  type,
-  ...(location ?? nowhere),
 })

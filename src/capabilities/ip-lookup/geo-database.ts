@@ -56,8 +56,7 @@ type GeoStatus = {
 export type GeoDatabase = {
   /**
    * Returns the location of an address; null if the files have no country for the address, if no file covers its family, if the text does not
-   * match the family, or if the record is damaged. Never throws. Addresses that share a record get the same frozen object while the reader caches
-   * the record, so the object can be the key of a WeakMap.
+   * match the family, or if the record is damaged. Never throws.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -117,21 +116,15 @@ class ReloadingDatabase implements GeoDatabase {
 
   lookup(address: LookupAddress): Location | null {
     const serving = this.#serving
-    const source = address.family === 4 ? serving.ipv4 : serving.ipv6
-    if (source === null) return null
+    const file = address.family === 4 ? serving.ipv4 : serving.ipv6
+    if (file === null) return null
     if (isIP(address.text) !== address.family) return null
     try {
-      const record: unknown = source.file.reader.get(address.text)
-      if (typeof record !== 'object' || record === null) return null
-      const known = source.locations.get(record)
-      if (known !== undefined) return known
-      const location = toLocation(record)
-      source.locations.set(record, location)
-      return location
+      return toLocation(file.reader.get(address.text))
     } catch (error) {
       serving.undecodable++
       if (serving.undecodable === 1) {
-        const details = { err: error, path: source.file.path }
+        const details = { err: error, path: file.path }
         this.#logger.warn(
           details,
           'geo database: a record cannot be decoded, so the address is answered as not found',

@@ -1,17 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type GeoFile, openGeoFile, remedy, samplesOf, signatureOf } from './geo-file.ts'
-import { type Location, toLocation } from './location.ts'
+import { toLocation } from './location.ts'
 
 const lostShareMax = 0.02
 const changedShareMax = 0.02
 const comparisonsPerSlice = 50
 
-type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
-export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
+export type Serving = { files: GeoFile[]; ipv4: GeoFile | null; ipv6: GeoFile | null; undecodable: number }
 
 /** Decides which file serves each family. @throws Error if two files have equal claims to a family. */
 export const serve = (files: GeoFile[]): Serving => {
-  const only = (family: 4 | 6): Source | null => {
+  const only = (family: 4 | 6): GeoFile | null => {
     // A file of one family is preferred to a file of both, so that an IPv4 file can be used together with a combined file.
     const holders = files
       .filter((file) => file.families.includes(family))
@@ -20,7 +19,7 @@ export const serve = (files: GeoFile[]): Serving => {
     if (first !== undefined && second?.families.length === first.families.length) {
       throw new Error(`${first.path} and ${second.path} both contain IPv${family} addresses. ${remedy}`)
     }
-    return first === undefined ? null : { file: first, locations: new WeakMap() }
+    return first ?? null
   }
   if (files.length === 0) throw new Error(`No geo database file is configured. ${remedy}`)
   return { files, ipv4: only(4), ipv6: only(6), undecodable: 0 }
@@ -50,25 +49,25 @@ const compare = async (serving: Serving, next: Serving): Promise<void> => {
   for (const family of [4, 6] as const) {
     const before = family === 4 ? serving.ipv4 : serving.ipv6
     const after = family === 4 ? next.ipv4 : next.ipv6
-    if (before === null || before.file === after?.file) continue
-    const { addresses } = await samplesOf(before.file.reader, family)
+    if (before === null || before === after) continue
+    const { addresses } = await samplesOf(before.reader, family)
     let located = 0
     let lost = 0
     let changed = 0
     for (const [index, address] of addresses.entries()) {
       if (index % comparisonsPerSlice === 0) await nextTurn()
-      const known = toLocation(before.file.reader.get(address.text))
+      const known = toLocation(before.reader.get(address.text))
       if (known === null) continue
       located++
-      const found = after === null ? null : toLocation(after.file.reader.get(address.text))
+      const found = after === null ? null : toLocation(after.reader.get(address.text))
       if (found === null) lost++
       else if (found.country_code !== known.country_code) changed++
     }
-    const name = `${after?.file.path ?? before.file.path} (IPv${family})`
+    const name = `${after?.path ?? before.path} (IPv${family})`
     if (lost > located * lostShareMax) {
       throw new Error(`${name} loses the country of ${lost} of ${located} sampled addresses`)
     }
-    const newer = after !== null && after.file.buildMs > before.file.buildMs
+    const newer = after !== null && after.buildMs > before.buildMs
     if (changed > located * changedShareMax && !newer) {
       throw new Error(`${name} is not newer and changes the country of ${changed} of ${located} addresses`)
     }

@@ -3,8 +3,9 @@ import type { CapabilityForm, Rehearsal } from '../../call/form.ts'
 import { codeOfStatus } from '../../call/rehearsal.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
 import type { Secrets } from '../../guard/secrets/secrets.ts'
+import type { IpLookupResult } from './contract.ts'
 import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
-import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
+import { decide, type IpFindings } from './decide.ts'
 import { document, ipLookupCall } from './document.ts'
 import type { GeoDatabase } from './geo-database.ts'
 import { type GeoSettings, geoAge, geoData, openConfiguredDatabase } from './geo-settings.ts'
@@ -20,21 +21,6 @@ const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFind
   location: address.reachable ? geo.lookup(address.lookup) : null,
   addressHmac: secrets.addressHmac(address.canonical),
 })
-
-/** The members of each location as JSON, cached because many addresses share a location. */
-const locationJson = new WeakMap<Location, string>()
-
-/** Returns the same text as JSON.stringify of the whole result, but several times faster for a known location. */
-export const renderResult = (located: LocatedAddress): string => {
-  const { ip, type, location } = located
-  if (location === null) return JSON.stringify(resultOf(located))
-  let members = locationJson.get(location)
-  if (members === undefined) {
-    members = JSON.stringify(location).slice(1)
-    locationJson.set(location, members)
-  }
-  return `{"ip":"${ip}","success":true,"type":"${type}",${members}`
-}
 
 /** The answers that test keys get are in src/guides/testing.md, "Which IP address gets which answer?". */
 
@@ -103,7 +89,7 @@ export const ipLookup: Capability<GeoSettings> = {
   },
 }
 
-const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings, LocatedAddress> => ({
+const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings, IpLookupResult> => ({
   ...ipLookupCall,
   parse: ({ ip }) => {
     if (ip === undefined || ip === null) return { refusal: ipMissing() }
@@ -114,5 +100,4 @@ const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings,
   rehearse: rehearsal(parts),
   gather: (address) => gather(parts, address),
   decide,
-  renderResult,
 })

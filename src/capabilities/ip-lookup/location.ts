@@ -9,7 +9,7 @@ import { regionCode } from './regions.ts'
  * flat, without a place). The shape is detected for each record, so a file can contain several shapes.
  */
 
-/** The location of an address, with the names of the wire format (Spec §2.3). Frozen; absent values are null, never "". */
+/** The location of an address, with the names of the wire format (Spec §2.3). Absent values are null, never "". */
 export type Location = Readonly<{
   continent: string | null
   continent_code: string | null
@@ -105,7 +105,7 @@ const fromFlat = (record: Fields): Found | null => {
 const complete = (found: Found): Location => {
   const country = countryByCode(found.countryCode)
   const region = found.region ?? null
-  return Object.freeze({
+  return {
     continent: found.continent ?? country?.continent ?? null,
     continent_code: found.continentCode ?? country?.continent_code ?? null,
     country: found.country ?? country?.name ?? null,
@@ -118,7 +118,7 @@ const complete = (found: Found): Location => {
     postal: found.postal ?? null,
     is_eu: found.isEu ?? country?.is_eu ?? false,
     calling_code: country?.calling_code ?? null,
-  })
+  }
 }
 
 const nestedCountryCode = (record: Fields): string | null => {

@@ -120,11 +120,26 @@ const isoByCountry = Map.groupBy(
 /** Each country's lists, the most reliable first. Built on first use and kept, because there are at most 250. */
 const listsByCountry = new Map<string, NameList[]>()
 
+/** Codes by country and name, because a search takes as long as the rest of a lookup. A location file names a few thousand regions. */
+const known = new Map<string, string | null>()
+const knownMax = 20_000
+
 /**
  * Returns the part of the ISO 3166-2 code after the hyphen; null if the country or the name is unknown, or the name fits several
  * regions. `countryCode` is ISO 3166-1 alpha-2.
  */
 export const regionCode = (countryCode: string, name: string): string | null => {
+  const key = countryCode + name
+  let code = known.get(key)
+  if (code === undefined) {
+    code = findRegionCode(countryCode, name)
+    if (known.size >= knownMax) known.clear()
+    known.set(key, code)
+  }
+  return code
+}
+
+const findRegionCode = (countryCode: string, name: string): string | null => {
   const whole = plain(name)
   const stripped = withoutKind(whole)
   for (const list of listsByCountry.get(countryCode) ?? buildLists(countryCode)) {
