@@ -224,9 +224,15 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
-/** Lots that have expired at `nowMs` and are not empty. The expiry job writes these lots off. */
+/**
+ * Lots that have expired at `nowMs` and are not empty. The expiry job writes these lots off. Every organization's oldest lot comes
+ * first, in random order, so that organizations whose ledgers cannot be written do not keep the others waiting.
+ */
 export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
-  text: `select organization_id, grant_id, expires_at from account_lots
-          where remaining_micro > 0 and expires_at <= $1 order by expires_at limit $2`,
+  text: `select organization_id, grant_id, expires_at from (
+           select organization_id, grant_id, expires_at,
+                  row_number() over (partition by organization_id order by expires_at, grant_id) as nth
+             from account_lots where remaining_micro > 0 and expires_at <= $1) expired
+          order by nth, random() limit $2`,
   values: [new Date(nowMs), max],
 })

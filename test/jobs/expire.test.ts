@@ -112,3 +112,24 @@ test('a ledger that cannot be read does not delay others, and is named', async (
     metadata: { effective_at: '2026-01-02T00:00:00.000Z' },
   })
 })
+
+test('an organization with more expired lots than a run checks, whose ledger cannot be written, does not delay others', async () => {
+  const { ledger, eventLog, pool } = house.foundation
+  const { organizationId: broken } = await house.partner({ credits: '0' })
+  const grants = Array.from({ length: 1_000 }, (_, n) =>
+    ledger.submit(broken, {
+      ...{ key: `grant/${n}`, atMs: Date.parse('2026-01-01T00:00:00.000Z'), actor: 'cli' },
+      ...{ kind: 'grant', amount: 1n, priority: 1, expiresAt: '2026-01-02T00:00:00.000Z', reason: 'plan' },
+    }),
+  )
+  await Promise.all(grants)
+  const other = await withLot('2026-01-03T00:00:00.000Z')
+  const revision = await eventLog.lastRevision(ledgerStream(broken))
+  await eventLog.append(ledgerStream(broken), revision ?? 'none', [
+    { id: randomUUID(), type: 'OfALaterRelease', data: '{}', metadata: '{"schema_version":1}' },
+  ])
+  const { rows } = await pool.query('select from account_lots where organization_id = $1', [broken])
+  expect(rows).toHaveLength(1_000)
+  await expect(expireCredits(house.foundation, Date.now())).rejects.toThrow(broken)
+  expect(await writtenOff(other)).toBe(1)
+})
