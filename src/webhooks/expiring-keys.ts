@@ -7,7 +7,8 @@ import { putDown } from './outbox.ts'
 const dayMs = 24 * 3_600_000
 /** Notices are sent this many days before a key's end. A key with less than a day left gets only the last notice. */
 const daysBefore = [7, 1] as const
-const keysMax = 10_000
+/** Keys are read in portions of this many. */
+const portionMax = 1_000
 
 type EndingKey = {
   readonly key_id: string
@@ -38,15 +39,31 @@ export const expiryNotice = (
 
 /** Writes the due messages. Returns the webhooks that have a new message. */
 export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<string[]> => {
+  const told = new Set<string>()
+  let after: EndingKey | undefined
+  for (;;) {
+    const keys = await keysEndingSoon(pool, nowMs, after)
+    const notices = keys.map((key) => expiryNotice(key, nowMs)).filter((notice) => notice !== null)
+    for (const webhookId of await putDown(pool, notices, nowMs, { repeated: true })) told.add(webhookId)
+    if (keys.length < portionMax) return [...told]
+    after = keys.at(-1)
+  }
+}
+
+/** The next portion of keys that end within the longest notice period. */
+const keysEndingSoon = async (
+  pool: pg.Pool,
+  nowMs: number,
+  after: EndingKey | undefined,
+): Promise<EndingKey[]> => {
   const { rows } = await pool.query<EndingKey>(
-    `select k.key_id, k.organization_id, k.successor_id, least(k.expires_at, k.grace_until) as ends_at
-       from api_keys k
-      where k.revoked_at is null and least(k.expires_at, k.grace_until) > $1 and least(k.expires_at, k.grace_until) <= $2
+    `select k.key_id, k.organization_id, k.successor_id, k.ends_at
+       from (select *, least(expires_at, grace_until) as ends_at from api_keys where revoked_at is null) k
+      where k.ends_at > $1 and k.ends_at <= $2 and k.key_id > $3
         and exists (select from webhook_endpoints e where e.disabled_at is null and 'key.expiring' = any (e.events)
                      and e.organization_id = k.organization_id)
-      order by ends_at limit $3`,
-    [new Date(nowMs), new Date(nowMs + daysBefore[0] * dayMs), keysMax],
+      order by k.key_id limit $4`,
+    [new Date(nowMs), new Date(nowMs + daysBefore[0] * dayMs), after?.key_id ?? '', portionMax],
   )
-  const notices = rows.map((key) => expiryNotice(key, nowMs)).filter((notice) => notice !== null)
-  return putDown(pool, notices, nowMs, { repeated: true })
+  return rows
 }

@@ -67,8 +67,6 @@ export const deliveriesOf = (
 const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
   `msg_${uuidV5(`webhook/${webhookId}/${event}/${source}`).replaceAll('-', '')}`
 
-const isFull = `(select count(*) from webhook_deliveries d where d.webhook_id = n.webhook_id and d.state = 'pending') >= ${pendingMax}`
-
 /**
  * Writes the messages in the caller's transaction. Returns the webhooks that have a new message. With `repeated`, the caller gives the
  * same notices again later, so none of them is counted as dropped.
@@ -91,30 +89,32 @@ export const putDown = async (
   )
   const deliveries = deliveriesOf(notices, rows, nowMs)
   if (deliveries.length === 0) return []
-  const columns = [
-    deliveries.map(({ deliveryId }) => deliveryId),
-    deliveries.map(({ webhookId }) => webhookId),
-  ]
-  if (!repeated)
-    await client.query(
-      `update webhook_endpoints e set dropped = e.dropped + n.count
-         from (select n.webhook_id, count(*) from unnest($1::text[], $2::text[]) as n (delivery_id, webhook_id)
-                where ${isFull} and not exists (select from webhook_deliveries d where d.delivery_id = n.delivery_id)
-                group by n.webhook_id) n
-        where e.webhook_id = n.webhook_id`,
-      columns,
-    )
   const put = await client.query<{ webhook_id: string }>(
-    `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
-     select n.delivery_id, n.webhook_id, n.event, n.payload, $5, $5
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as n (delivery_id, webhook_id, event, payload)
-      where not ${isFull}
+    `with fresh as (
+       select n.*, row_number() over (partition by n.webhook_id order by n.place) as nth
+         from unnest($1::text[], $2::text[], $3::text[], $4::text[])
+              with ordinality as n (delivery_id, webhook_id, event, payload, place)
+        where not exists (select from webhook_deliveries d where d.delivery_id = n.delivery_id)),
+     waiting as (
+       select webhook_id, count(*) as many from webhook_deliveries
+        where state = 'pending' and webhook_id in (select webhook_id from fresh) group by webhook_id),
+     judged as (
+       select f.*, f.nth + coalesce(w.many, 0) <= $6 as fits from fresh f left join waiting w using (webhook_id)),
+     dropped as (
+       update webhook_endpoints e set dropped = e.dropped + j.many
+         from (select webhook_id, count(*) as many from judged where not fits group by webhook_id) j
+        where e.webhook_id = j.webhook_id and not $7)
+     insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
+     select delivery_id, webhook_id, event, payload, $5, $5 from judged where fits
      on conflict (delivery_id) do nothing returning webhook_id`,
     [
-      ...columns,
+      deliveries.map(({ deliveryId }) => deliveryId),
+      deliveries.map(({ webhookId }) => webhookId),
       deliveries.map(({ event }) => event),
       deliveries.map(({ payload }) => payload),
       new Date(nowMs),
+      pendingMax,
+      repeated,
     ],
   )
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]

@@ -180,6 +180,30 @@ describe('a webhook', { shuffle: false }, () => {
     await deleteWebhook(foundation, { webhookId, actor: 'cli' })
   })
 
+  test('gets its message about an expiring key although another organization has ten thousand that expire sooner', async () => {
+    const { foundation } = house
+    const [many, one] = [await house.partner(), await house.partner()]
+    const webhooks = await Promise.all(
+      [many, one].map(({ organizationId }) => make('/keys', ['key.expiring'], organizationId)),
+    )
+    const [ofMany, ofOne] = webhooks.map(({ webhookId }) => webhookId)
+    await house.query(`update webhook_endpoints set paused_at = now() where events = array['key.expiring']`)
+    const keys = `insert into api_keys (key_id, organization_id, organization_name, name, secret_hmac, last4, permissions, limits,
+                                        allowed_cidrs, created_at, expires_at)
+                  select $1 || n, $2, 'o', 'k', 'x', 'last', '{}', '{}', '{}', now(), now() + $3::interval
+                    from generate_series(1, $4) n`
+    await foundation.pool.query(keys, ['many_', many.organizationId, '2 days', 10_000])
+    await foundation.pool.query(keys, ['one_', one.organizationId, '3 days', 1])
+    const told = new Set(await tellOfExpiringKeys(foundation.pool, Date.now()))
+    expect(told).toEqual(new Set([ofMany, ofOne]))
+    // No webhook has more waiting messages than the limit, even if they all come at once.
+    const rows = await house.query('select from webhook_deliveries where webhook_id = $1', [ofMany])
+    expect(rows).toHaveLength(1_000)
+    for (const webhookId of [ofMany, ofOne])
+      await deleteWebhook(foundation, { webhookId: webhookId ?? '', actor: 'cli' })
+    await house.query(`delete from api_keys where key_id ~ '^(many|one)_'`)
+  })
+
   test('can be tested immediately, and gets no messages about test organizations', async () => {
     const outside = openOutside(house.config)
     const before = received.length
