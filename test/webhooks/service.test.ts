@@ -239,6 +239,35 @@ describe('a webhook', { shuffle: false }, () => {
     ])
   })
 
+  test('that is disabled while it is tested stays disabled, because no event enables it', async () => {
+    const { foundation } = house
+    const { webhookId } = good
+    const outside = openOutside(house.config)
+    const disabling: typeof outside = {
+      ...outside,
+      post: async (request) => {
+        const answer = await outside.postOwn(request)
+        await house.query(
+          "update webhook_endpoints set disabled_at = now(), disabled_reason = 'it answered 410 Gone' where webhook_id = $1",
+          [webhookId],
+        )
+        return answer
+      },
+    }
+    const resumed = async () =>
+      (await house.recorded()).filter(({ type }) => type === 'WebhookResumed').length
+    const before = await resumed()
+    const tested = await testWebhook(foundation, { webhookId, outside: disabling, actor: 'cli' })
+    expect(tested).toMatchObject({ delivered: true, enabled: false })
+    const isDisabled =
+      'select disabled_at is not null as disabled from webhook_endpoints where webhook_id = $1'
+    expect(await house.query(isDisabled, [webhookId])).toEqual([{ disabled: true }])
+    expect(await resumed()).toBe(before)
+    await testWebhook(foundation, { webhookId, outside, actor: 'cli' })
+    expect(await house.query(isDisabled, [webhookId])).toEqual([{ disabled: false }])
+    expect(await resumed()).toBe(before + 1)
+  })
+
   test('is recorded when it is created and deleted: its host, but neither path nor secret', async () => {
     const made = await make('/another-path', ['checkpoint'], null)
     await deleteWebhook(house.foundation, { webhookId: made.webhookId, actor: 'user:ada' })
