@@ -123,8 +123,9 @@ const goThere = async (parts: Parts, asked: Asked): Promise<FastifyReply> => {
 const errandOf = ({ sealer }: Parts, request: FastifyRequest): KeptErrand | null => {
   const sealed = request.cookies[providerCookie]
   const text = sealed === undefined ? null : sealer.open(sealed, 'errand')
-  const errand = text === null ? null : keptErrand.parse(JSON.parse(text))
-  return errand !== null && Math.abs(Date.now() - errand.atMs) < errandMaxMs ? errand : null
+  // Another release may have written the cookie. The person then starts over.
+  const errand = text === null ? undefined : keptErrand.safeParse(JSON.parse(text)).data
+  return errand !== undefined && Math.abs(Date.now() - errand.atMs) < errandMaxMs ? errand : null
 }
 
 const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise<FastifyReply> => {

@@ -106,6 +106,17 @@ describe('the person whom the provider names', () => {
     expect(JSON.stringify(await signIns())).not.toContain('stranger')
   })
 
+  test('starts over if another release wrote the cookie of the sign-in', async () => {
+    const { name } = await person()
+    const browser = openBrowser(room.host)
+    const back = await there(browser, name)
+    const sealer = room.foundation.secrets.sealer('dashboard provider errand')
+    const cookie = `dashboard_provider=${sealer.seal(JSON.stringify({ state: 'only this' }), 'errand')}`
+    const answer = await room.host.inject({ url: back, headers: { cookie, host: 'localhost' } })
+    expect(answer.statusCode).toBe(400)
+    expect(answer.body).toContain('Start again.')
+  })
+
   test('has not used a generated password, and need not replace it', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
