@@ -6,7 +6,7 @@ import { Unavailable } from '../event-log/port.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
 import { ConnectionInsecure } from './cookies.ts'
 import { capitalized } from './format.ts'
-import { RoleForbids } from './gate.ts'
+import { RoleForbids, TooManyForms } from './gate.ts'
 import { PasswordNotChosen } from './given-password.ts'
 import { FormSentBefore } from './once.ts'
 import { PageMissing } from './page.ts'
@@ -72,6 +72,8 @@ export const faultShown = (error: FastifyError): ShownFault => {
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
+  if (error instanceof TooManyForms)
+    return { status: 429, title: 'Too many requests', advice: `${error.message} Nothing was changed.` }
   const forbidden = forbiddenShown(error)
   if (forbidden !== null) return forbidden
   if (error instanceof LedgerOutcomeUnknown)

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { createAttempts } from '../administration/attempts.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import type { Standing } from '../administration/users/users.ts'
 import { actionAt } from './access.ts'
@@ -25,6 +26,14 @@ export class RoleForbids extends Error {
   override name = 'RoleForbids'
 }
 
+/** The partner has sent too many forms. */
+export class TooManyForms extends Error {
+  override name = 'TooManyForms'
+}
+
+/** Most forms of partners are recorded in streams that every change of a user reads, so they must not grow without bound. */
+const partnerFormsPerMinute = 60
+
 /** An `onRoute` hook that throws if the table in access.ts does not have the route. */
 export const named = ({ method, url }: { method: string | readonly string[]; url: string }): void => {
   for (const one of [method].flat())
@@ -37,9 +46,9 @@ const isOwn = (asked: string, own: string): boolean =>
   asked === own || asked === own.replace(/^org_/, 'org_test_')
 
 /** An `onRequest` hook for signed-in users. Throws `RoleForbids`, or `PageMissing` for another partner's pages. */
-export const gate =
-  (context: Dashboard) =>
-  async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+export const gate = (context: Dashboard) => {
+  const forms = createAttempts(context.foundation, { what: 'partner', perMinute: partnerFormsPerMinute })
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     const { user } = request.session
     const standing = user === undefined ? null : await context.users.standing(user)
     if (standing?.kind !== 'acts') {
@@ -67,5 +76,13 @@ export const gate =
       throw new RoleForbids(
         `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`,
       )
+    // A search is sent while the person types, and is not recorded.
+    const waitSeconds =
+      own !== null && request.method === 'POST' && !path.startsWith('/search')
+        ? await forms(standing.user)
+        : null
+    if (waitSeconds !== null)
+      throw new TooManyForms(`You have sent too many forms. Try again in ${waitSeconds} s.`)
     return undefined
   }
+}

@@ -287,3 +287,21 @@ describe('an existing webhook', () => {
     expect(rows).toEqual([{ state: 'pending', attempts: 0 }])
   })
 })
+
+test("a partner's forms are limited, so that the operators' stream does not grow without bound, and another user is not affected", async () => {
+  const { eventLog } = room.foundation
+  const { webhookId } = await createWebhook(room.foundation, {
+    ...{ organizationId: ours, url: new URL(hooks), events: ['balance.low'], actor },
+  })
+  const busy = await signedIn(room, await userWhoChose(room, { ...pia, name: 'pia-busy' }))
+  const revision = async () => (await eventLog.lastRevision(operatorStream)) ?? -1
+  const before = await revision()
+  const statuses: number[] = []
+  for (let n = 0; n < 70; n++) {
+    const verb = n % 2 === 0 ? 'pause' : 'resume'
+    statuses.push((await busy.submit(`${forms}/${verb}`, { webhook: webhookId })).statusCode)
+  }
+  expect(statuses).toEqual([...Array(60).fill(200), ...Array(10).fill(429)])
+  expect((await revision()) - before).toBe(60)
+  expect((await partner.submit(`${forms}/pause`, { webhook: webhookId })).statusCode).toBe(200)
+})
