@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { isMonth } from '../billing/months.ts'
 import { parseJson } from '../call/json-text.ts'
+import { positionMax } from '../event-log/port.ts'
 import { organizationId } from '../events/primitives.ts'
 import { nearest } from '../foundation/nearest.ts'
 import {
@@ -225,7 +226,7 @@ export const name = (words: FieldWords) =>
 export const position = (words: FieldWords) =>
   text(
     (typed) => {
-      if (/^\d{1,19}$/.test(typed.trim())) return BigInt(typed.trim())
+      if (/^\s*\d{1,19}\s*$/.test(typed) && BigInt(typed) <= positionMax) return BigInt(typed)
       throw new InputFault('', `"${typed}" is not a position of the event log`)
     },
     { ...words, control: 'id' },

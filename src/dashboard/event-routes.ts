@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { eventPage, newestEvents, streamPage } from '../administration/event-log/event-pages.ts'
-import { EventsUnreadable, isEventTypeName, isStreamName } from '../event-log/port.ts'
+import { EventsUnreadable, isEventTypeName, isStreamName, positionMax } from '../event-log/port.ts'
 import { formOf } from './form.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { shownEventPage, unreadablePage } from './pages/event.ts'
@@ -11,9 +11,6 @@ import type { FormFault } from './pages/layout.ts'
 
 type StreamParams = { Params: { stream: string } }
 type EventParams = { Params: { stream: string; revision: string } }
-
-/** The largest bigint in the database. */
-const positionMax = 2n ** 63n - 1n
 
 const positionOf = (text: string): bigint => {
   const position = /^\d{1,19}$/.test(text) ? BigInt(text) : null

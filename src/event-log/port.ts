@@ -10,6 +10,8 @@ export type Position = bigint
 
 /** The position before the first event. */
 export const logStart: Position = 0n
+/** PostgreSQL's largest bigint. No event has a higher position. */
+export const positionMax: Position = 2n ** 63n - 1n
 
 /** An event for the log. `data` and `metadata` are JSON, and their bytes never change. */
 export type NewEvent = {

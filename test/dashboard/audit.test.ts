@@ -41,8 +41,9 @@ test('lists changes with their actors, the newest first, one page at a time', as
   expect(second.body).toContain('First page')
 })
 
-test('shows the error in a filter next to it', async () => {
-  for (const query of ['since=yesterday', 'type=CreditGrante', 'about=%00', `actor=${'x'.repeat(300)}`]) {
+test('shows the error in a filter next to it, and in a cursor that is no position', async () => {
+  const filters = ['since=yesterday', 'type=CreditGrante', 'about=%00', `actor=${'x'.repeat(300)}`]
+  for (const query of [...filters, 'cursor=x', `cursor=${2n ** 63n}`, 'cursor=9999999999999999999']) {
     const { statusCode, body } = await ada.get(`/commands/audit/list?${query}`)
     expect({ query, statusCode }).toEqual({ query, statusCode: 422 })
     expect(body).toContain('role="alert"')

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { EventsUnreadable, positionMax, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
 import type { LogFault, LogVerdict } from '../../event-log/verify/verify-log.ts'
 import { auditedTypes } from '../../events/audited.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -66,7 +66,7 @@ const audit = pagedList({
   cursor: 'position',
   rows: async function* ({ foundation, caughtUp }, { since, actor, about, type, oldest_first }, stretch) {
     const { cursor: after, max } = stretch
-    if (after !== null && !/^\d{1,19}$/.test(after))
+    if (after !== null && !(/^\d{1,19}$/.test(after) && BigInt(after) <= positionMax))
       throw new InputFault('cursor', `"${after}" is not a position of the event log`)
     await caughtUp()
     const filter = {
