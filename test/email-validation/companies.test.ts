@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createCompanies } from '../../src/capabilities/email-validation/company/companies.ts'
-import type { CompanyRecord } from '../../src/capabilities/email-validation/company/record.ts'
+import type { CompanyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
@@ -129,7 +129,7 @@ describe('companies', () => {
   test('the home page is asked only for domains that were not imported', async () => {
     await put('imported.com', 'Imported')
     const visited: string[] = []
-    const fromPage = { name: 'Page' } as CompanyRecord
+    const fromPage = { name: 'Page' } as CompanyResult
     const homePages = {
       find: async (domain: string) => {
         visited.push(domain)

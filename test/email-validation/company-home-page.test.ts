@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createHomePages, type FetchPage } from '../../src/capabilities/email-validation/company/home-page.ts'
 import { read } from '../../src/capabilities/email-validation/company/on-page.ts'
 import { companyOf } from '../../src/capabilities/email-validation/company/record.ts'
-import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
+import { type CompanyResult, companyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
@@ -317,7 +317,7 @@ describe('a page made to slow us down', () => {
   test('120,000 spaces in a member do not block the main thread', async () => {
     const hostile = { ...organization, industry: `${' '.repeat(120_000)}x` }
     const { homePages } = over({ 'example.com': pageOf('https://example.com/', html(hostile)) })
-    let company: { name: string; industry: string | null } | null = null
+    let company: CompanyResult | null = null
     const tookMs = await cpuMs(async () => {
       company = await homePages.find('example.com')
     })

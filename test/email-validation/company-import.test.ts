@@ -66,7 +66,8 @@ const company = (n: number, more: object = {}): object => ({
 })
 const everything = async (): Promise<object[]> =>
   (await pool.query('select * from companies order by domain')).rows
-const nameOf = async (domain: string): Promise<string | undefined> => (await readCompany(pool, domain))?.name
+const nameOf = async (domain: string): Promise<string | null | undefined> =>
+  (await readCompany(pool, domain))?.name
 
 describe('JSON lines', () => {
   test('records become companies; those without a website are counted, and are not errors', async () => {

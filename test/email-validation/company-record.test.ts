@@ -1,20 +1,19 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
-  type CompanyRecord,
   companyOf,
   countryCodeOf,
   profnetUrlAmong,
   sizeRangeOfCount,
 } from '../../src/capabilities/email-validation/company/record.ts'
 import { registrableDomainOf } from '../../src/capabilities/email-validation/company/web-address.ts'
-import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
+import { type CompanyResult, companyResult } from '../../src/capabilities/email-validation/contract.ts'
 
 /** A record in a data set becomes a company, or is refused with a reason. */
 
 const defaults = { source: 'pdl', sourceUpdatedAt: '2026-10-01T00:00:00.000Z', yearMax: 2026 }
 
-const taken = (raw: unknown): CompanyRecord => {
+const taken = (raw: unknown): CompanyResult => {
   const read = companyOf(raw, defaults)
   if ('refused' in read) throw new Error(`refused: ${read.refused}`)
   return read.company
@@ -42,7 +41,7 @@ const pdl = {
   linkedin_url: 'linkedin.com/company/acme-anvils',
 }
 
-const acme: CompanyRecord = {
+const acme: CompanyResult = {
   name: 'acme anvils',
   legal_name: null,
   domain: 'acme-anvils.com',

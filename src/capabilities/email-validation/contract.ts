@@ -11,6 +11,7 @@ const undetermined = z.boolean().nullable()
 export const companyResult = z.object({
   name: z.string().nullable(),
   legal_name: z.string().nullable(),
+  /** The registrable domain, in A-labels. */
   domain: z.string(),
   website: z.string().nullable(),
   industry: z.string().nullable(),
@@ -21,6 +22,7 @@ export const companyResult = z.object({
     locality: z.string().nullable(),
     region: z.string().nullable(),
     country: z.string().nullable(),
+    /** ISO 3166-1 alpha-2, or XK. */
     country_code: z.string().nullable(),
   }),
   profnet_url: z.string().nullable(),

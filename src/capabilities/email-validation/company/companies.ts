@@ -7,15 +7,15 @@ import { LRUCache } from 'lru-cache'
 import pg from 'pg'
 import { isDatabaseAway } from '../../../call/unavailable.ts'
 import { Unavailable } from '../../../event-log/port.ts'
+import type { CompanyResult } from '../contract.ts'
 import type { HomePages } from './home-page.ts'
-import type { CompanyRecord, SizeRange } from './record.ts'
 
 export type Companies = {
   /**
    * Returns the company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` if the database
    * cannot be reached.
    */
-  find(registrableDomain: string): Promise<CompanyRecord | null>
+  find(registrableDomain: string): Promise<CompanyResult | null>
 }
 
 /** Companies and their absence are cached, so that many addresses at one domain cost one query. */
@@ -34,51 +34,43 @@ export const createCompanies = ({
   readonly homePages: HomePages | null
   readonly clock?: { now(): number }
 }): Companies => {
-  const remembered = new LRUCache<string, { readonly company: CompanyRecord | null }>({
+  let lookups = 0
+  const remembered = new LRUCache<string, { readonly company: CompanyResult | null }>({
     max: rememberedMax,
     ttl: rememberedMs,
     ttlResolution: 0,
     perf: { now: () => clock.now() },
+    ignoreFetchAbort: true,
+    // Concurrent callers for one domain share the query. A failure is not cached.
+    fetchMethod: async (domain) => {
+      if (lookups >= lookupsMax) throw new Unavailable(`${lookupsMax} companies are already being looked up`)
+      lookups++
+      try {
+        return { company: await readCompany(pool, domain) }
+      } finally {
+        lookups--
+      }
+    },
   })
-  const underWay = new Map<string, Promise<CompanyRecord | null>>()
 
-  const lookUp = async (domain: string): Promise<CompanyRecord | null> => {
-    const company = await readCompany(pool, domain)
-    remembered.set(domain, { company })
-    return company
-  }
-
-  const imported = (domain: string): Promise<CompanyRecord | null> => {
-    const known = remembered.get(domain)
-    if (known !== undefined) return Promise.resolve(known.company)
-    const running = underWay.get(domain)
-    if (running !== undefined) return running
-    if (underWay.size >= lookupsMax)
-      return Promise.reject(new Unavailable(`${lookupsMax} companies are already being looked up`))
-    const lookup = lookUp(domain).finally(() => underWay.delete(domain))
-    underWay.set(domain, lookup)
-    return lookup
-  }
-
-  const find = async (domain: string): Promise<CompanyRecord | null> =>
-    (await imported(domain)) ?? (homePages === null ? null : await homePages.find(domain))
+  const find = async (domain: string): Promise<CompanyResult | null> =>
+    (await remembered.forceFetch(domain)).company ??
+    (homePages === null ? null : await homePages.find(domain))
 
   return { find }
 }
-
-type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &
-  CompanyRecord['location'] & { readonly size_range: SizeRange | null; readonly source_updated_at: Date }
 
 /** Reads the company of a domain without the cache. Throws `Unavailable` if the database cannot be reached. */
 export const readCompany = async (
   pool: Pick<pg.Pool, 'query'>,
   domain: string,
-): Promise<CompanyRecord | null> => {
+): Promise<CompanyResult | null> => {
   const { rows } = await pool
-    .query<Row>({
+    .query<Omit<CompanyResult, 'source_updated_at'> & { source_updated_at: Date }>({
       name: 'company_by_domain',
-      text: `select domain, name, legal_name, website, industry, size_range, employee_count, founded_year, locality, region,
-                    country, country_code, profnet_url, logo_url, source, source_updated_at
+      text: `select name, legal_name, domain, website, industry, size_range, employee_count, founded_year,
+                    json_build_object('locality', locality, 'region', region, 'country', country, 'country_code', country_code) as location,
+                    profnet_url, logo_url, source, source_updated_at
                from companies where domain = $1`,
       values: [domain],
     })
@@ -87,23 +79,7 @@ export const readCompany = async (
       throw new Unavailable('the companies cannot be read', { cause: error })
     })
   const [row] = rows
-  if (row === undefined) return null
-  const { locality, region, country, country_code } = row
-  return {
-    name: row.name,
-    legal_name: row.legal_name,
-    domain: row.domain,
-    website: row.website,
-    industry: row.industry,
-    size_range: row.size_range,
-    employee_count: row.employee_count,
-    founded_year: row.founded_year,
-    location: { locality, region, country, country_code },
-    profnet_url: row.profnet_url,
-    logo_url: row.logo_url,
-    source: row.source,
-    source_updated_at: row.source_updated_at.toISOString(),
-  }
+  return row === undefined ? null : { ...row, source_updated_at: row.source_updated_at.toISOString() }
 }
 
 /** True if the database refused the statement, so that the statement or the schema is wrong. */

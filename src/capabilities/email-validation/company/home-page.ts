@@ -5,8 +5,8 @@
 import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
 import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
+import type { CompanyResult } from '../contract.ts'
 import type { PageOfCompany } from './on-page.ts'
-import type { CompanyRecord } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
 /** `fetchBounded` of `egress`, behind its guard. */
@@ -14,7 +14,7 @@ export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 
 export type HomePages = {
   /** The company named on the home page of a registrable domain, or null. Never rejects because of a page. */
-  find(registrableDomain: string): Promise<CompanyRecord | null>
+  find(registrableDomain: string): Promise<CompanyResult | null>
 }
 
 type HomePagesOptions = {
@@ -39,15 +39,7 @@ export const createHomePages = ({
   userAgent,
   clock = performance,
 }: HomePagesOptions): HomePages => {
-  const remembered = new LRUCache<string, { readonly company: CompanyRecord | null }>({
-    max: rememberedMax,
-    ttl: rememberedMs,
-    ttlResolution: 0,
-    perf: { now: () => clock.now() },
-  })
-  const underWay = new Map<string, Promise<CompanyRecord | null>>()
-
-  const visit = async (domain: string): Promise<CompanyRecord | null> => {
+  const visit = async (domain: string): Promise<{ company: CompanyResult | null; reached: boolean }> => {
     const deadlineMs = performance.now() + homePageTimeMaxMs
     let reached = false
     let landedOn = ''
@@ -59,29 +51,35 @@ export const createHomePages = ({
       if (page === 'unreachable') continue
       reached = true
       landedOn = new URL(page.url).hostname
-      if (page.company === null) continue
-      remembered.set(domain, { company: page.company })
-      return page.company
+      if (page.company !== null) return { company: page.company, reached }
     }
-    remembered.set(domain, { company: null }, reached ? {} : { ttl: rememberedUnreachableMs })
-    return null
+    return { company: null, reached }
   }
 
-  return {
-    find: (domain) => {
-      const known = remembered.get(domain)
-      if (known !== undefined) return Promise.resolve(known.company)
-      const running = underWay.get(domain)
-      if (running !== undefined) return running
-      if (underWay.size >= fetchesMax) return Promise.resolve(null)
-      const visiting = visit(domain).finally(() => underWay.delete(domain))
-      underWay.set(domain, visiting)
-      return visiting
+  let fetches = 0
+  const remembered = new LRUCache<string, { readonly company: CompanyResult | null }>({
+    max: rememberedMax,
+    ttl: rememberedMs,
+    ttlResolution: 0,
+    perf: { now: () => clock.now() },
+    ignoreFetchAbort: true,
+    // Concurrent callers for one domain share the fetch.
+    fetchMethod: async (domain, _, { options }) => {
+      if (fetches >= fetchesMax) return undefined
+      fetches++
+      try {
+        const { company, reached } = await visit(domain)
+        if (!reached) options.ttl = rememberedUnreachableMs
+        return { company }
+      } finally {
+        fetches--
+      }
     },
-  }
+  })
+  return { find: async (domain) => (await remembered.fetch(domain))?.company ?? null }
 }
 
-type ReadPage = { readonly company: CompanyRecord | null; readonly url: string }
+type ReadPage = { readonly company: CompanyResult | null; readonly url: string }
 
 const companyReader = new URL('./on-page.ts', import.meta.url)
 
@@ -109,7 +107,7 @@ const readPage = async (
   const input: PageOfCompany = { pageUrl: answer.url, domain, nowMs: Date.now() }
   const reader = { module: companyReader, input }
   // If the page cannot be parsed, no company is found. The call must not fail, because it already has its verdict.
-  const found = await readJsonLd<CompanyRecord | null>(answer.body, { deadlineMs, charset, reader }).catch(
+  const found = await readJsonLd<CompanyResult | null>(answer.body, { deadlineMs, charset, reader }).catch(
     () => null,
   )
   if (found === null || found.kind === 'too_slow') return 'unreachable'

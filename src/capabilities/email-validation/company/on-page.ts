@@ -7,7 +7,8 @@ import {
   textOf,
   typesOf,
 } from '../../../egress/json-ld-nodes.ts'
-import { type CompanyRecord, companyOf, profnetUrlAmong } from './record.ts'
+import type { CompanyResult } from '../contract.ts'
+import { companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
 /** The most items read of a list, such as a page's nodes or a node's publishers. */
@@ -17,7 +18,7 @@ const organizationsMax = 50
 export type PageOfCompany = { readonly domain: string; readonly pageUrl: string; readonly nowMs: number }
 
 /** Returns the company that a page is about. If several organizations name this domain as theirs, the one with the most data counts. */
-export const read: ReadNodes<PageOfCompany, CompanyRecord | null> = (nodes, { domain, pageUrl, nowMs }) => {
+export const read: ReadNodes<PageOfCompany, CompanyResult | null> = (nodes, { domain, pageUrl, nowMs }) => {
   const now = new Date(nowMs)
   const companies = organizationsAmong(nodes)
     .filter((node) => livesAt(node, { domain, pageUrl }))

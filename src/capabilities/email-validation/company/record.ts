@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { countries } from 'countries-list'
 import { iso31661 } from 'iso-3166'
+import type { CompanyResult } from '../contract.ts'
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
@@ -8,7 +9,7 @@ import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf
  * record is refused only if no answer could use it. Pure.
  */
 
-const sizeRanges = [
+const sizeRanges: readonly string[] = [
   '1-10',
   '11-50',
   '51-200',
@@ -17,35 +18,10 @@ const sizeRanges = [
   '1001-5000',
   '5001-10000',
   '10001+',
-] as const
-export type SizeRange = (typeof sizeRanges)[number]
-
-/** A company as in the answer (decision 17). Unknown is null. */
-export type CompanyRecord = {
-  readonly name: string
-  readonly legal_name: string | null
-  /** The registrable domain, in A-labels. */
-  readonly domain: string
-  readonly website: string | null
-  readonly industry: string | null
-  readonly size_range: SizeRange | null
-  readonly employee_count: number | null
-  readonly founded_year: number | null
-  readonly location: {
-    readonly locality: string | null
-    readonly region: string | null
-    readonly country: string | null
-    /** ISO 3166-1 alpha-2, or XK. */
-    readonly country_code: string | null
-  }
-  readonly profnet_url: string | null
-  readonly logo_url: string | null
-  readonly source: string
-  readonly source_updated_at: string
-}
+]
 
 export type RankedCompany = {
-  readonly company: CompanyRecord
+  readonly company: CompanyResult
   /** Among records of one edition, the record with the highest value wins; see `preferenceOf`. */
   readonly preference: number
   /** If preferences are equal, the record with the lowest value wins, compared byte by byte. Different records have different values. */
@@ -130,7 +106,7 @@ export const companyOf = (
   const name = nameOf(fields.get('name'))
   if ('refused' in name) return name
   const employeeCount = wholeNumberOf(fields.get('employeeCount'), { min: 0, max: employeesMax })
-  const company: CompanyRecord = {
+  const company: CompanyResult = {
     name: name.text,
     legal_name: textOf(fields.get('legalName'), nameCharactersMax),
     domain: site.domain,
@@ -156,7 +132,7 @@ const recordIdOf = (value: unknown): string =>
   (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
 
 /** Makes the order of records total, even if records have no id or the same id. */
-const digestOf = (company: CompanyRecord): string =>
+const digestOf = (company: CompanyResult): string =>
   hash('sha256', JSON.stringify(company), 'base64url').slice(0, 22)
 
 /**
@@ -164,7 +140,7 @@ const digestOf = (company: CompanyRecord): string =>
  * subdomain, because a shop's page at a network is not the network. Next, a larger company comes before a smaller one, such as a group before its
  * branch. Last, a record with more data comes first.
  */
-const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): number => {
+const preferenceOf = (company: CompanyResult, { direct }: { direct: boolean }): number => {
   const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
   let filled = 0
   for (const part of [company, company.location])
@@ -265,7 +241,7 @@ const instantOf = (value: unknown): string | null => {
   return Number.isNaN(ms) ? null : new Date(ms).toISOString()
 }
 
-const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['location'] => {
+const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyResult['location'] => {
   const written = textOf(fields.get('country'), textCharactersMax)
   const code = countryCodeOf(fields.get('countryCode')) ?? countryCodeOf(written)
   const country = (code === null ? null : countryNames.get(code)) ?? written
@@ -301,7 +277,7 @@ const textOf = (value: unknown, charactersMax: number): string | null => {
   return text === null || text.length > charactersMax || !isText(text) ? null : text
 }
 
-const sizeRangeOf = (value: unknown): SizeRange | null => {
+const sizeRangeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > 40) return null
   const text = value
     .toLowerCase()
@@ -311,7 +287,7 @@ const sizeRangeOf = (value: unknown): SizeRange | null => {
 }
 
 /** Returns the range that contains a number of employees; null if there are none. */
-export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
+export const sizeRangeOfCount = (count: number | null): string | null => {
   if (count === null || count < 1) return null
   return sizeRanges.find((range) => count <= Number(range.split('-')[1] ?? Number.POSITIVE_INFINITY)) ?? null
 }
@@ -329,56 +305,29 @@ const comparedName = (name: string): string =>
 
 /** Spellings in data sets that neither ISO 3166 nor countries-list contains. */
 const otherNames: Readonly<Record<string, string>> = {
-  usa: 'US',
-  'united states of america': 'US',
   uk: 'GB',
   'great britain': 'GB',
   england: 'GB',
   scotland: 'GB',
   wales: 'GB',
   'northern ireland': 'GB',
-  'south korea': 'KR',
   'korea south': 'KR',
   'republic of korea': 'KR',
-  'north korea': 'KP',
-  russia: 'RU',
   'czech republic': 'CZ',
   holland: 'NL',
   turkey: 'TR',
-  turkiye: 'TR',
-  vietnam: 'VN',
-  'viet nam': 'VN',
-  'ivory coast': 'CI',
   'cape verde': 'CV',
   swaziland: 'SZ',
   macedonia: 'MK',
   burma: 'MM',
   macau: 'MO',
-  macao: 'MO',
   'hong kong sar': 'HK',
-  palestine: 'PS',
   'palestinian territory': 'PS',
-  syria: 'SY',
-  laos: 'LA',
-  moldova: 'MD',
-  tanzania: 'TZ',
-  bolivia: 'BO',
-  venezuela: 'VE',
-  iran: 'IR',
-  brunei: 'BN',
-  'democratic republic of the congo': 'CD',
   'congo kinshasa': 'CD',
-  'republic of the congo': 'CG',
   'congo brazzaville': 'CG',
-  gambia: 'GM',
-  bahamas: 'BS',
   vatican: 'VA',
-  kosovo: 'XK',
   uae: 'AE',
-  'saint martin': 'MF',
-  'sint maarten': 'SX',
   'us virgin islands': 'VI',
-  'u s virgin islands': 'VI',
 }
 
 const countryNames: ReadonlyMap<string, string> = new Map(
