@@ -18,17 +18,13 @@ export type CompanyImportOptions = {
   readonly source: string
   /** The date of the data as an ISO 8601 instant in UTC, unless a record states its own. */
   readonly sourceUpdatedAt: string
-  readonly onProgress?: (progress: CompanyImportProgress) => void
+  readonly onProgress?: (progress: {
+    readonly read: number
+    readonly imported: number
+    readonly percent: number
+    readonly rowsPerSecond: number
+  }) => void
   readonly clock?: { now(): number }
-}
-
-type CompanyImportProgress = {
-  readonly read: number
-  readonly imported: number
-  readonly bytes: number
-  readonly bytesTotal: number
-  readonly percent: number
-  readonly rowsPerSecond: number
 }
 
 type CompanyImportReport = {
@@ -62,54 +58,85 @@ const recordBytesMax = 64 * 1024
  *
  * @throws Error with advice if the file is CSV or cannot be read to its end, or the database cannot be reached.
  */
-export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
-  const { pool, file, clock = Date } = options
+export const importCompanies = async ({
+  pool,
+  file,
+  source,
+  sourceUpdatedAt,
+  onProgress,
+  clock = Date,
+}: CompanyImportOptions): Promise<CompanyImportReport> => {
   if (/\.csv(\.gz)?$/i.test(file))
     throw new Error(
       `${file} is a CSV file, but companies are imported from JSON lines. Use the JSON edition of the file.`,
     )
   const bytesTotal = (await stat(file)).size
-  const yearMax = new Date(clock.now()).getUTCFullYear()
-  const tally = createTally()
+  const defaults = { source, sourceUpdatedAt, yearMax: new Date(clock.now()).getUTCFullYear() }
+  const totals = { read: 0, imported: 0, added: 0, changed: 0, skippedNoDomain: 0, bad: 0 }
+  const badByReason: Record<string, number> = {}
+  const badLines: BadLine[] = []
   const startedAt = performance.now()
   const input = createReadStream(file, { highWaterMark: readChunkBytes })
-  try {
-    const writer = createWriter(pool, ({ added, changed, rows }) => {
-      tally.wrote({ added, changed, rows })
-      const seconds = Math.max(0.001, (performance.now() - startedAt) / 1_000)
-      options.onProgress?.({
-        read: tally.report().read,
-        imported: tally.report().imported,
-        bytes: input.bytesRead,
-        bytesTotal,
-        percent: bytesTotal === 0 ? 100 : Math.floor((input.bytesRead * 100) / bytesTotal),
-        rowsPerSecond: Math.round(tally.report().read / seconds),
-      })
+  const write = async (batch: readonly string[]): Promise<void> => {
+    const { added, changed } = await mergeRows(pool, batch)
+    totals.imported += batch.length
+    totals.added += added
+    totals.changed += changed
+    const seconds = Math.max(0.001, (performance.now() - startedAt) / 1_000)
+    onProgress?.({
+      read: totals.read,
+      imported: totals.imported,
+      percent: bytesTotal === 0 ? 100 : Math.floor((input.bytesRead * 100) / bytesTotal),
+      rowsPerSecond: Math.round(totals.read / seconds),
     })
-    const defaults = { source: options.source, sourceUpdatedAt: options.sourceUpdatedAt, yearMax }
+  }
+  let rows: string[] = []
+  let characters = 0
+  let writing = Promise.resolve()
+  /** Writes a batch while the next one is read, so at most two are in memory. */
+  const flush = async (): Promise<void> => {
+    await writing
+    writing = write(rows)
+    // A failure is reported when `writing` is awaited.
+    writing.catch(() => undefined)
+    rows = []
+    characters = 0
+  }
+  try {
     for await (const lines of linesOf(unpacked(input, file), recordBytesMax)) {
       for (const { number: line, bytes } of lines) {
         const read = bytes === null ? ({ fault: 'line_too_long' } as const) : jsonOf(bytes)
         if (read === undefined) continue
-        tally.read()
+        totals.read++
         const company = 'fault' in read ? { refused: read.fault } : companyOf(read.value, defaults)
         if ('refused' in company) {
-          if (company.refused === 'no_domain') tally.noDomain()
-          else tally.bad({ line, reason: company.refused })
+          const { refused: reason } = company
+          if (reason === 'no_domain') {
+            totals.skippedNoDomain++
+            continue
+          }
+          totals.bad++
+          badByReason[reason] = (badByReason[reason] ?? 0) + 1
+          if (badLines.length < badLinesMax) badLines.push({ line, reason })
           continue
         }
-        const written = writer.add(company)
-        // Awaits only if necessary, because a million needless awaits would take most of the import's time.
-        if (written !== undefined) await written
+        const row = rowOf(company)
+        rows.push(row)
+        characters += row.length
+        if (rows.length >= batchRowsMax || characters >= batchCharactersMax) await flush()
       }
     }
-    await writer.end()
-    return {
-      ...tally.report(),
-      elapsedMs: Math.round(performance.now() - startedAt),
-    }
+    if (rows.length > 0) await flush()
+    await writing
   } finally {
     input.destroy()
+  }
+  return {
+    ...totals,
+    unchanged: totals.imported - totals.added - totals.changed,
+    badByReason,
+    badLines,
+    elapsedMs: Math.round(performance.now() - startedAt),
   }
 }
 
@@ -126,41 +153,6 @@ async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer
       `${file} is damaged or cut off: ${error.message}. The lines before that point were imported. Download the file again and repeat the import.`,
       { cause: error },
     )
-  }
-}
-
-const createTally = () => {
-  let [read, imported, added, changed, skippedNoDomain, bad] = [0, 0, 0, 0, 0, 0]
-  const badByReason: Record<string, number> = {}
-  const badLines: BadLine[] = []
-  return {
-    read: (): void => {
-      read++
-    },
-    noDomain: (): void => {
-      skippedNoDomain++
-    },
-    bad: (line: BadLine): void => {
-      bad++
-      badByReason[line.reason] = (badByReason[line.reason] ?? 0) + 1
-      if (badLines.length < badLinesMax) badLines.push(line)
-    },
-    wrote: (written: Written): void => {
-      imported += written.rows
-      added += written.added
-      changed += written.changed
-    },
-    report: () => ({
-      read,
-      imported,
-      added,
-      changed,
-      unchanged: imported - added - changed,
-      skippedNoDomain,
-      bad,
-      badByReason,
-      badLines,
-    }),
   }
 }
 
@@ -209,42 +201,12 @@ const merge = `
   )
   select count(*) filter (where added)::int as added, count(*) filter (where not added)::int as changed from merged`
 
-type Written = { readonly rows: number; readonly added: number; readonly changed: number }
-
-/** Collects a batch while the previous batch is written, so at most two are in memory. */
-const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written) => void) => {
-  let rows: string[] = []
-  let characters = 0
-  let writing: Promise<void> = Promise.resolve()
-  const flush = async (): Promise<void> => {
-    await writing
-    const batch = rows
-    rows = []
-    characters = 0
-    if (batch.length === 0) return
-    writing = writeBatch(pool, batch).then(onWritten)
-    // The failure is reported when `flush` or `end` awaits `writing`.
-    writing.catch(() => undefined)
-  }
-  return {
-    /** Returns a promise only if the caller has to wait. */
-    add: (company: RankedCompany): void | Promise<void> => {
-      const row = rowOf(company)
-      rows.push(row)
-      characters += row.length
-      if (rows.length >= batchRowsMax || characters >= batchCharactersMax) return flush()
-    },
-    end: async (): Promise<void> => {
-      await flush()
-      await writing
-    },
-  }
-}
-
-const writeBatch = async (pool: Pick<pg.Pool, 'query'>, rows: readonly string[]): Promise<Written> => {
+const mergeRows = async (
+  pool: Pick<pg.Pool, 'query'>,
+  rows: readonly string[],
+): Promise<{ readonly added: number; readonly changed: number }> => {
   const merged = await pool.query<{ added: number; changed: number }>(merge, [`[${rows.join(',')}]`])
-  const { added = 0, changed = 0 } = merged.rows[0] ?? {}
-  return { rows: rows.length, added, changed }
+  return merged.rows[0] ?? { added: 0, changed: 0 }
 }
 
 const rowOf = ({ company: { location, ...company }, preference, tieBreak }: RankedCompany): string =>
