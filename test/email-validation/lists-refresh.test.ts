@@ -211,13 +211,13 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
   },
   'a redirect': {
     answer: (response) => response.writeHead(302, { location: '/cc0' }).end(),
-    says: /free cannot be downloaded: no answer/,
+    says: /free cannot be downloaded: the connection failed/,
   },
   'a broken connection': {
     answer: (response) => {
       response.write('gmail.com\n', () => response.destroy())
     },
-    says: /free cannot be downloaded: the connection broke/,
+    says: /free cannot be downloaded: the connection failed/,
   },
   'more bytes than allowed': {
     answer: (response) => response.end('x'.repeat(70_000)),

@@ -5,7 +5,7 @@
  * passed.
  */
 import { randomUUID } from 'node:crypto'
-import { open, readFile, rename, rm } from 'node:fs/promises'
+import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listPath, vendoredListFolder } from './file.ts'
 import { openListedDomains } from './listed-domains.ts'
@@ -113,29 +113,33 @@ const neverDisposable = [
  * Downloads or reads the sources, builds both lists and replaces the files.
  * @throws ListRefused if a list fails a check or a source cannot be fetched. In that case, no file has changed.
  */
-export const refreshLists = async (options: RefreshOptions): Promise<RefreshReport> => {
-  const { folder = vendoredListFolder, sources = defaultListSources, now } = options
-  const signal = AbortSignal.timeout(options.deadlineMs ?? deadlineDefaultMs)
-  const sizeBytesMax = options.sizeBytesMax ?? sizeDefaultBytesMax
+export const refreshLists = async ({
+  folder = vendoredListFolder,
+  packaged = packagedLists,
+  sources = defaultListSources,
+  from,
+  now,
+  deadlineMs = deadlineDefaultMs,
+  sizeBytesMax = sizeDefaultBytesMax,
+}: RefreshOptions): Promise<RefreshReport> => {
+  const signal = AbortSignal.timeout(deadlineMs)
   const texts = new Map<ListSource, string>()
   for (const source of sources) {
-    const { from } = options
     const text =
       from === undefined
         ? await download(source, { signal, sizeBytesMax })
         : await readFile(join(from, `${source.name}.txt`), 'utf8')
     texts.set(source, text)
   }
-  const { curated, raw } = openListedDomains(folder, options.packaged ?? packagedLists)
+  const { curated, raw } = openListedDomains(folder, packaged)
   const built = buildLists(texts, curated)
   const current = siftLists(raw, curated)
-  const names = ['disposable', 'free'] as const
   const report = {
     disposable: changeOf('disposable', current.disposable.entries, built.disposable),
     free: changeOf('free', current.free.entries, built.free),
   }
   await replaceFiles(
-    names.map((name) => ({
+    (['disposable', 'free'] as const).map((name) => ({
       path: listPath(folder, name),
       text: fileText(built[name].entries, {
         sources: sources.filter(({ feeds }) => feeds === name || name === 'free'),
@@ -159,11 +163,7 @@ const buildLists = (
   }
   requireEntries('disposable', raw.disposable, disposableSentinels)
   requireEntries('free', raw.free, freeSentinels)
-  const built = siftLists(raw, curated)
-  for (const { entries } of [built.disposable, built.free])
-    for (const entry of entries)
-      if (curated.has(entry)) throw new ListRefused(`${entry} is curated and must not be in a generated list`)
-  return built
+  return siftLists(raw, curated)
 }
 
 const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
@@ -225,22 +225,12 @@ const fileText = (
 
 /** Writes every text to disk before the first file is replaced; readers see either the complete old file or the complete new one. */
 const replaceFiles = async (files: readonly { path: string; text: string }[]): Promise<void> => {
-  const written: { path: string; draft: string }[] = []
+  const drafts = files.map((file) => ({ ...file, draft: `${file.path}.${randomUUID()}` }))
   try {
-    for (const { path, text } of files) {
-      const draft = `${path}.${randomUUID()}`
-      written.push({ path, draft })
-      const file = await open(draft, 'wx')
-      try {
-        await file.writeFile(text)
-        await file.sync()
-      } finally {
-        await file.close()
-      }
-    }
-    for (const { path, draft } of written) await rename(draft, path)
+    for (const { draft, text } of drafts) await writeFile(draft, text, { flag: 'wx', flush: true })
+    for (const { path, draft } of drafts) await rename(draft, path)
   } finally {
-    for (const { draft } of written) await rm(draft, { force: true })
+    for (const { draft } of drafts) await rm(draft, { force: true })
   }
 }
 
@@ -250,31 +240,24 @@ const download = async (
 ): Promise<string> => {
   const cannot = (why: string, cause?: unknown): ListRefused =>
     new ListRefused(`${name} cannot be downloaded: ${why}`, { cause })
-  let response: Response
   try {
-    response = await fetch(url, {
+    const response = await fetch(url, {
       signal,
       redirect: 'error',
       headers: { accept: 'text/plain, application/json' },
     })
-  } catch (error) {
-    throw cannot(signal.aborted ? 'the time ran out' : 'no answer', error)
-  }
-  if (!response.ok || response.body === null) {
-    await response.body?.cancel()
-    throw cannot(`the answer is ${response.status}`)
-  }
-  const chunks: Uint8Array[] = []
-  let sizeBytes = 0
-  try {
+    if (!response.ok) await response.body?.cancel()
+    if (!response.ok || response.body === null) throw cannot(`the answer is ${response.status}`)
+    const chunks: Uint8Array[] = []
+    let sizeBytes = 0
     for await (const chunk of response.body) {
       sizeBytes += chunk.byteLength
-      if (sizeBytes > sizeBytesMax) break
+      if (sizeBytes > sizeBytesMax) throw cannot(`it is larger than ${sizeBytesMax} bytes`)
       chunks.push(chunk)
     }
+    return Buffer.concat(chunks).toString('utf8')
   } catch (error) {
-    throw cannot(signal.aborted ? 'the time ran out' : 'the connection broke', error)
+    if (error instanceof ListRefused) throw error
+    throw cannot(signal.aborted ? 'the time ran out' : 'the connection failed', error)
   }
-  if (sizeBytes > sizeBytesMax) throw cannot(`it is larger than ${sizeBytesMax} bytes`)
-  return Buffer.concat(chunks).toString('utf8')
 }
