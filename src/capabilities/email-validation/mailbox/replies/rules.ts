@@ -1,6 +1,6 @@
 /**
- * What a reply means for a mailbox. The first rule that matches decides. Each rule quotes the reply for which it was made, and the source of the
- * reply.
+ * What a reply means for a mailbox. The first rule that matches decides. Each rule quotes the reply for which it was made. A comment
+ * gives the source of a reply that is not among the tests' replies.
  *
  * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code to refuse us.
  * Only a reply that explicitly names an unknown mailbox takes precedence over 5.7.x.
@@ -30,7 +30,6 @@ export type ReplyRule = {
   /** The delay before the next attempt, if the reply states none. */
   readonly retrySeconds?: number
   readonly example: string
-  readonly found: string
 }
 
 /** Greylists usually accept a second attempt after 5 minutes (Postgrey's default). */
@@ -40,8 +39,6 @@ const temporarySeconds = 900
 const anyStage = ['greeting', 'ehlo', 'mail', 'rcpt'] as const
 /** Codes that mean "other" and leave the meaning to the text. */
 const open = ['', '0.0', '1.0', '2.0', '3.0', '5.0'] as const
-const fieldManual = 'github.com/ActiveCampaign/smtp-field-manual'
-const zoneMta = 'github.com/zone-eu/zone-mta config/bounces.txt'
 
 export const replyRules: readonly ReplyRule[] = [
   {
@@ -49,8 +46,8 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['5'],
     enhanced: ['6.7'],
     stages: ['mail', 'rcpt'],
+    // From RFC 6531 §3.5.
     example: '553 5.6.7 The address must be ASCII, for the next server takes no other',
-    found: 'RFC 6531 §3.5',
   },
   {
     outcome: 'greylisted',
@@ -58,8 +55,8 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['4'],
     says: ['greylist'],
     retrySeconds: greylistedSeconds,
+    // From github.com/schweikert/postgrey/issues/86.
     example: '450 4.2.0 <x@example.com>: Recipient address rejected: Greylisted for 300 seconds',
-    found: 'github.com/schweikert/postgrey/issues/86',
   },
   {
     outcome: 'mailbox_not_found',
@@ -67,9 +64,9 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['1.1'],
     says: ['verified_elsewhere', 'missing'],
     unless: ['client', 'policy', 'passing', 'full', 'elsewhere'],
+    // From postfix.org, postconf(5), unverified_recipient_reject_code.
     example:
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
-    found: 'postfix.org, postconf(5), unverified_recipient_reject_code',
   },
   {
     outcome: 'mailbox_full',
@@ -77,7 +74,6 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['2.2'],
     unless: ['come_back', 'other_limit'],
     example: '452 4.2.2 The email account that you tried to reach is over quota.',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_full',
@@ -86,7 +82,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['full'],
     unless: ['other_limit', 'missing', 'client'],
     example: '451 Mailbox quota exceeded',
-    found: 'stored public file, index 21114823096',
   },
   {
     outcome: 'greylisted',
@@ -95,8 +90,8 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['2.0'],
     unless: ['client', 'policy', 'full', 'other_limit'],
     retrySeconds: greylistedSeconds,
+    // From github.com/ActiveCampaign/smtp-field-manual.
     example: '450 4.2.0 <x@comcast.net> - Recipient temporarily unavailable',
-    found: fieldManual,
   },
   {
     outcome: 'greylisted',
@@ -107,7 +102,6 @@ export const replyRules: readonly ReplyRule[] = [
     unless: ['client', 'policy', 'full', 'other_limit'],
     retrySeconds: greylistedSeconds,
     example: '451 4.7.1 Try again later',
-    found: fieldManual,
   },
   {
     outcome: 'temporary_failure',
@@ -115,20 +109,19 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['4'],
     retrySeconds: temporarySeconds,
     example: '421 4.7.0 [TSS04] Messages from 192.0.2.7 temporarily deferred due to user complaints',
-    found: fieldManual,
   },
   {
     outcome: 'blocked',
     stages: ['greeting', 'ehlo', 'mail'],
     codes: ['5'],
+    // From github.com/EDSM-NET/FrontEnd/issues/21.
     example: '554-gmx.net (mxgmx017) Nemesis ESMTP Service not available\r\n554 No SMTP service',
-    found: 'github.com/EDSM-NET/FrontEnd/issues/21',
   },
   {
     outcome: 'accepted',
     codes: ['250', '251'],
+    // From stored public file, index 57673052024.
     example: '250 2.1.5 Recipient OK',
-    found: 'stored public file, index 57673052024',
   },
   {
     outcome: 'cannot_verify',
@@ -136,7 +129,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['busy'],
     example:
       '550 5.2.1 The user you are trying to contact is receiving mail at a rate that prevents additional messages from being delivered.',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_full',
@@ -144,22 +136,21 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['', '0.', '1.', '2.', '3.0', '4.', '5.'],
     says: ['full'],
     unless: ['other_limit'],
+    // From github.com/ActiveCampaign/smtp-field-manual.
     example: '552 5.1.1 hibJumn68I371 Boite du destinataire pleine. Recipient overquota. OFR_417 [417]',
-    found: fieldManual,
   },
   {
     outcome: 'blocked',
     codes: ['5'],
     says: ['client'],
+    // From github.com/sisimai/p5-sisimai/issues/236.
     example: '550 5.1.1 <x@example.com>  - 192.0.2.0 has sent to too many recipients this hour. IB607',
-    found: 'github.com/sisimai/p5-sisimai/issues/236',
   },
   {
     outcome: 'blocked',
     codes: ['5'],
     enhanced: ['1.7', '1.8'],
     example: '554 5.1.8 DNS-P3 http://postmaster.facebook.com/response_codes?ip=192.0.2.7#dns',
-    found: 'stored public file, index 21114823096',
   },
   {
     outcome: 'mailbox_full',
@@ -167,7 +158,6 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['2.2'],
     example:
       "552 5.2.2 This message is larger than the current system limit or the recipient's mailbox is full. Create a shorter message body or remove attachments and try sending it again.",
-    found: 'github.com/twisted1919/bounce-handler BounceHandler/rules.php',
   },
   // A reply that mentions something temporary never proves that a mailbox no longer exists.
   {
@@ -177,7 +167,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['passing'],
     example:
       '553 5.7.2 [TSS09] All messages from 192.0.2.7 will be permanently deferred; Retrying will NOT succeed.',
-    found: 'github.com/sisimai/p5-sisimai lib/Sisimai/Rhost/YahooInc.pm',
   },
   {
     outcome: 'blocked',
@@ -185,7 +174,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['policy', 'passing'],
     example:
       '550 mwinf5c10 ME Service refuse. Veuillez essayer plus tard. Service refused, please try later. OFR006_103',
-    found: 'stored public file, index 66552377402',
   },
   {
     outcome: 'cannot_verify',
@@ -193,7 +181,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['passing'],
     example:
       '550-Requested action not taken: mailbox unavailable\r\n550 Failure sending mail. Try again later',
-    found: 'github.com/jstedfast/MailKit/issues/968',
   },
   {
     outcome: 'cannot_verify',
@@ -201,7 +188,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['elsewhere'],
     example:
       '550 5.1.1 <x@example.com>: Recipient address rejected: undeliverable address: mail for example.com loops back to myself',
-    found: 'github.com/modoboa/modoboa/issues/2097',
   },
   // 5.1.3 means that the server does not understand the address, not that the mailbox is missing.
   {
@@ -209,22 +195,20 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['5'],
     enhanced: ['1.3'],
     example: '501 5.1.3 Invalid address [outlook.com]',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_disabled',
     codes: ['525'],
     says: ['closed'],
     example: '525 5.7.13 Disabled recipient address',
-    found: 'stored public file, index 28600920761',
   },
   {
     outcome: 'mailbox_not_found',
     codes: ['55'],
     enhanced: ['4.1'],
     says: ['edge_blocking'],
+    // From github.com/sisimai/rb-sisimai/issues/77.
     example: '550 5.4.1 [x@example.com]: Recipient address rejected: Access denied [example.com]',
-    found: 'github.com/sisimai/rb-sisimai/issues/77',
   },
   {
     outcome: 'mailbox_not_found',
@@ -232,7 +216,6 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['1.1', '1.6', '1.10'],
     says: ['missing'],
     example: '550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup',
-    found: 'github.com/sisimai/p5-sisimai/issues/409',
   },
   {
     outcome: 'mailbox_disabled',
@@ -240,9 +223,9 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['', '0.', '1.', '2.', '3.', '5.', '7.'],
     says: ['closed'],
     unless: ['policy', 'come_back'],
+    // From github.com/ActiveCampaign/smtp-field-manual.
     example:
       '554 delivery error: dd Sorry, your message to x@example.com cannot be delivered. This mailbox is disabled (554.30).',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_not_found',
@@ -251,7 +234,6 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['missing'],
     unless: ['policy'],
     example: '550 5.7.1 No such user!',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_not_found',
@@ -261,7 +243,6 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: ['', '0.', '1.', '2.', '3.', '5.0', '5.2', '5.3', '5.4'],
     says: ['missing'],
     example: '552 1 Requested mail action aborted, mailbox not found',
-    found: fieldManual,
   },
   {
     outcome: 'blocked',
@@ -269,14 +250,12 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['policy'],
     example:
       '550 5.1.1 RCP-P2 http://postmaster.facebook.com/response_codes?ip=192.0.2.135#rcp Refused due to recipient preferences',
-    found: 'github.com/sisimai/rb-sisimai test/public/reason-test.rb',
   },
   {
     outcome: 'blocked',
     codes: ['5'],
     enhanced: ['7.'],
     example: '554 5.7.9 Header error',
-    found: 'github.com/sisimai/rb-sisimai test/public/reason-test.rb',
   },
   {
     outcome: 'mailbox_not_found',
@@ -284,7 +263,6 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: [...open, '1.1'],
     says: ['unavailable'],
     example: '550 5.5.0 Requested action not taken: mailbox unavailable.',
-    found: fieldManual,
   },
   {
     outcome: 'mailbox_not_found',
@@ -293,8 +271,8 @@ export const replyRules: readonly ReplyRule[] = [
     says: ['named'],
     unless: ['foreign'],
     vague: true,
+    // From github.com/sisimai/p5-sisimai/issues/409.
     example: '550 5.1.1 <xxx.xxx@example.com>: Recipient address rejected: xxx.xxx',
-    found: 'github.com/sisimai/p5-sisimai/issues/409',
   },
   {
     outcome: 'mailbox_not_found',
@@ -302,14 +280,13 @@ export const replyRules: readonly ReplyRule[] = [
     enhanced: open,
     says: ['refused'],
     vague: true,
+    // From github.com/customeros/mailsherpa/issues/19.
     example: '550 5.1.0 Address rejected.',
-    found: 'github.com/customeros/mailsherpa/issues/19',
   },
   {
     outcome: 'cannot_verify',
     stages: anyStage,
     codes: ['2', '3', '5'],
     example: '553 5.3.0 192.0.2.7 Rejected - see http://www.spamhaus.org',
-    found: zoneMta,
   },
 ]
