@@ -301,14 +301,11 @@ describe('TLS', () => {
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted' })
   })
 
-  test('if the handshake fails, the server is asked without TLS, and the next sessions do not try it', async () => {
-    const { ask, server } = await scene({ tls: 'broken', recipient: only('ann') }, { sessionIdleMs: 1 })
+  test('if the handshake fails, the server is asked without TLS', async () => {
+    const { ask, server } = await scene({ tls: 'broken', recipient: only('ann') })
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
     expect(server.conversations).toHaveLength(2)
     expect(server.conversations[1]?.said).not.toContain('STARTTLS')
-    await expect.poll(() => server.open()).toBe(0)
-    await ask('ann')
-    expect(server.conversations).toHaveLength(3)
   })
 
   test('a refused STARTTLS leaves the session usable', async () => {

@@ -3,20 +3,21 @@ import type { LaneBounds } from './lane-answer.ts'
 
 export type Held = {
   readonly smtp: SmtpSession
+  /** The number of transactions begun. */
   begun: number
-  underWay: number
+  busy: boolean
   refusals: number
-  /** The session starts no more transactions, and ends when none is under way. */
+  /** The session starts no more transactions, and ends when it is not busy. */
   retired: boolean
   idleTimer: NodeJS.Timeout | undefined
 }
+
+const isFree = ({ smtp, busy, retired }: Held): boolean => !busy && !retired && smtp.usable()
 
 /** The open sessions at one address of a mail server. */
 export class HeldSessions {
   readonly #bounds: LaneBounds
   readonly #all = new Set<Held>()
-  /** Whether the latest answer came so quickly that pipelined questions do not delay each other much. False before the first answer. */
-  prompt = false
 
   constructor(bounds: LaneBounds) {
     this.#bounds = bounds
@@ -30,12 +31,8 @@ export class HeldSessions {
     return this.#all.size
   }
 
-  get idle(): number {
-    return this.all.filter(({ underWay }) => underWay === 0).length
-  }
-
   get ready(): boolean {
-    return this.all.some((held) => this.#hasRoom(held))
+    return this.all.some(isFree)
   }
 
   /** Whether a session can serve a caller, now or later. */
@@ -44,7 +41,7 @@ export class HeldSessions {
   }
 
   add(smtp: SmtpSession): Held {
-    const held = { smtp, begun: 0, underWay: 0, refusals: 0, retired: false, idleTimer: undefined }
+    const held = { smtp, begun: 0, busy: false, refusals: 0, retired: false, idleTimer: undefined }
     this.#all.add(held)
     return held
   }
@@ -54,31 +51,23 @@ export class HeldSessions {
     this.#all.delete(held)
   }
 
-  best({ fresh }: { fresh: boolean }): Held | null {
-    let best: Held | null = null
-    for (const held of this.#all) {
-      if (!this.#hasRoom(held) || (fresh && held.begun > 0)) continue
-      if (best === null || held.underWay < best.underWay) best = held
-    }
-    return best
+  free({ fresh }: { fresh: boolean }): Held | null {
+    return this.all.find((held) => isFree(held) && !(fresh && held.begun > 0)) ?? null
   }
 
   begin(held: Held): number {
     clearTimeout(held.idleTimer)
-    held.underWay++
+    held.busy = true
     return ++held.begun
   }
 
   /** Ends a transaction. Its session then waits for the next one, or ends if it has reached a limit. */
   end(held: Held): void {
-    held.underWay--
-    // A session that can be asked about only a few more recipients at a time is not worth keeping.
-    const { refusalsPerSessionMax } = this.#bounds
-    const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
-    if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
-    if (held.begun >= this.#bounds.transactionsPerSessionMax) held.retired = true
-    if (held.retired) this.retire(held)
-    else if (held.underWay === 0) this.restAwhile(held)
+    held.busy = false
+    const { refusalsPerSessionMax, transactionsPerSessionMax } = this.#bounds
+    const wornOut = held.refusals >= refusalsPerSessionMax || held.begun >= transactionsPerSessionMax
+    if (held.retired || wornOut) this.retire(held)
+    else this.restAwhile(held)
   }
 
   restAwhile(held: Held): void {
@@ -89,37 +78,13 @@ export class HeldSessions {
   retire(held: Held): void {
     held.retired = true
     clearTimeout(held.idleTimer)
-    if (held.underWay === 0) held.smtp.quit()
+    if (!held.busy) held.smtp.quit()
   }
 
+  /** Ends one idle session; returns false if there is none. */
   retireIdle(): boolean {
-    const idle = this.all.find(({ underWay, retired }) => underWay === 0 && !retired)
+    const idle = this.all.find(isFree)
     if (idle !== undefined) this.retire(idle)
     return idle !== undefined
-  }
-
-  /** Ends one idle session that cannot serve the waiting caller, to make room for a new session. */
-  retireUseless({ fresh }: { fresh: boolean }): void {
-    const useless = this.all.find(
-      (held) =>
-        (fresh || !this.#hasRoom(held)) &&
-        // A broken session is removed soon anyway.
-        held.underWay === 0 &&
-        !held.retired &&
-        held.smtp.usable(),
-    )
-    if (useless !== undefined) this.retire(useless)
-  }
-
-  #hasRoom(held: Held): boolean {
-    if (held.retired || !held.smtp.usable()) return false
-    if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
-    // Each transaction under way counts as a possible refusal.
-    const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
-    return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
-  }
-
-  #atOnceMax({ smtp }: Held): number {
-    return this.prompt && smtp.pipelining ? this.#bounds.checksPerSessionAtOnceMax : 1
   }
 }

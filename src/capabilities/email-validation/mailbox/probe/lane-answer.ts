@@ -7,8 +7,6 @@ import { SmtpRefusal } from '../smtp/session.ts'
 
 export type LaneBounds = {
   readonly sessionsPerAddressMax: number
-  /** The most questions at a time in one session, if the server supports pipelining and answers promptly. */
-  readonly checksPerSessionAtOnceMax: number
   readonly transactionsPerSessionMax: number
   /** Postfix slows down a client after 10 errors, 4xx or 5xx, and disconnects it after 20 (`smtpd_soft_error_limit`). */
   readonly refusalsPerSessionMax: number

@@ -18,7 +18,7 @@ import {
 
 export type LaneSurroundings = {
   readonly clock: () => number
-  readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
+  readonly session: Omit<SessionOptions, 'exchange' | 'address'>
   /** Reserves one of the process's sessions; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
@@ -27,13 +27,8 @@ export type LaneSurroundings = {
   readonly opened: () => void
 }
 
-/** A slow answer, for example from a server that asks another server first, must not delay the answers behind it. */
-const promptMsMax = 1_000
-/**
- * After TLS failed, a server is contacted without TLS for this long. After a server refused a session, the reduced number of sessions applies for
- * this long.
- */
-const memoryMs = 600_000
+/** After a server refused a session, the reduced number of sessions applies for this long. */
+const fewSessionsMs = 600_000
 
 export class MailboxLane {
   readonly #address: string
@@ -46,7 +41,6 @@ export class MailboxLane {
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
-  #plainUntilMs = 0
   /** After a server refuses a session, we open at most as many sessions as it had accepted; otherwise it would refuse us again immediately. */
   #fewSessions = { sessions: 0, untilMs: 0 }
   readonly #ended = new AbortController()
@@ -67,10 +61,9 @@ export class MailboxLane {
     return !busy && this.#breaker.state(nowMs) !== 'open' && this.#bucket.full(nowMs)
   }
 
-  get status(): { sessions: number; idle: number; waiting: number; breakerOpen: boolean } {
-    const { size, idle } = this.#sessions
+  get status(): { waiting: number; breakerOpen: boolean } {
     const breakerOpen = this.#breaker.state(this.#around.clock()) === 'open'
-    return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
+    return { waiting: this.#waiting.line.length, breakerOpen }
   }
 
   get ready(): boolean {
@@ -130,9 +123,7 @@ export class MailboxLane {
       this.#release(held)
       return { answer: { kind: 'smtputf8_unsupported' }, used: false }
     }
-    const askedAtMs = this.#around.clock()
     const asked = held.smtp.ask(question.mailbox, { smtputf8 }).then((answer): LaneAnswer => {
-      this.#sessions.prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       // A failure in a used session is not counted, because the session may simply have expired.
@@ -169,7 +160,7 @@ export class MailboxLane {
     const before = this.#waiting.line
     this.#waiting.line = []
     for (const [index, waiter] of before.entries()) {
-      const held = this.#sessions.best(waiter)
+      const held = this.#sessions.free(waiter)
       if (held === null) {
         unserved.push(waiter)
         continue
@@ -182,7 +173,6 @@ export class MailboxLane {
         this.#waiting.line = unserved
         return
       }
-      // The transaction begins here, because a session can be handed out several times before the first question is sent.
       waiter.settle({ kind: 'session', held, turn: this.#sessions.begin(held) })
     }
     this.#waiting.line = unserved
@@ -198,7 +188,8 @@ export class MailboxLane {
     }
     while (this.#opening < unserved.length) {
       if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
-        this.#sessions.retireUseless(first)
+        // An idle session cannot serve a caller that needs a fresh one, so it makes room.
+        if (first.fresh) this.#sessions.retireIdle()
         return
       }
       if (!this.#around.takePlace(this)) return
@@ -223,11 +214,8 @@ export class MailboxLane {
 
   async #open(exchange: string): Promise<void> {
     try {
-      const plainOnly = this.#around.clock() < this.#plainUntilMs
-      const session = { ...this.#around.session, exchange, address: this.#address, plainOnly }
-      const smtp = await openSession(session, this.#ended.signal)
-      if (smtp.tlsFailed) this.#plainUntilMs = this.#around.clock() + memoryMs
-      this.#adopt(smtp)
+      const session = { ...this.#around.session, exchange, address: this.#address }
+      this.#adopt(await openSession(session, this.#ended.signal))
     } catch (error) {
       this.#opening--
       this.#around.returnPlace()
@@ -258,7 +246,7 @@ export class MailboxLane {
     // waiting callers.
     const isOneTooMany = cause.kind === 'reply' && cause.reply.code === 421
     if (isOneTooMany && this.#sessions.size + this.#opening > 0) {
-      const untilMs = this.#around.clock() + memoryMs
+      const untilMs = this.#around.clock() + fewSessionsMs
       this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs }
       return
     }
@@ -272,7 +260,7 @@ export class MailboxLane {
     if (this.#closing) held.retired = true
     this.#sessions.end(held)
     this.#pump()
-    if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#sessions.retire(held)
+    if (!held.busy && !held.retired && this.#around.placeWanted()) this.#sessions.retire(held)
   }
 }
 

@@ -14,7 +14,6 @@ export type PoolBounds = LaneBounds & {
 export type PoolStatus = {
   readonly addresses: number
   readonly sessions: number
-  readonly sessionsIdle: number
   readonly waiting: number
   readonly breakersOpen: number
   readonly sessionsOpened: number
@@ -60,14 +59,11 @@ export class MailboxPool {
 
   status(): PoolStatus {
     const lanes = [...this.#lanes.values()].map(({ status }) => status)
-    const sum = (of: (lane: MailboxLane['status']) => number): number =>
-      lanes.reduce((total, lane) => total + of(lane), 0)
     return {
       addresses: lanes.length,
       sessions: this.#places,
-      sessionsIdle: sum(({ idle }) => idle),
-      waiting: sum(({ waiting }) => waiting),
-      breakersOpen: sum(({ breakerOpen }) => (breakerOpen ? 1 : 0)),
+      waiting: lanes.reduce((total, { waiting }) => total + waiting, 0),
+      breakersOpen: lanes.filter(({ breakerOpen }) => breakerOpen).length,
       sessionsOpened: this.#sessionsOpened,
     }
   }

@@ -50,7 +50,6 @@ const mailboxBounds: MailboxBounds = {
   sessionsMax: 200,
   addressesMax: 10_000,
   sessionsPerAddressMax: 4,
-  checksPerSessionAtOnceMax: 8,
   transactionsPerSessionMax: 50,
   refusalsPerSessionMax: 10,
   waitingPerAddressMax: 100,
@@ -77,11 +76,7 @@ type MailboxProbeOptions = {
   readonly bounds?: Partial<MailboxBounds>
 }
 
-export type MailboxStatus = PoolStatus & {
-  readonly checks: number
-  readonly checksUnderWay: number
-  readonly catchAllDomains: number
-}
+export type MailboxStatus = PoolStatus & { readonly checksUnderWay: number }
 
 type ProbeCallOptions = {
   readonly background?: boolean
@@ -124,7 +119,6 @@ class Probe implements MailboxProbe {
   readonly #bounds: MailboxBounds
   readonly #pool: MailboxPool
   readonly #random: RandomRecipients
-  #checks = 0
   readonly #underWay = createFairShare(() => this.#bounds.checksMax)
   #closed = false
 
@@ -155,12 +149,7 @@ class Probe implements MailboxProbe {
   }
 
   status(): MailboxStatus {
-    return {
-      ...this.#pool.status(),
-      checks: this.#checks,
-      checksUnderWay: this.#underWay.inProgress,
-      catchAllDomains: this.#random.size,
-    }
+    return { ...this.#pool.status(), checksUnderWay: this.#underWay.inProgress }
   }
 
   async #check(
@@ -172,7 +161,6 @@ class Probe implements MailboxProbe {
     // This depends on the text to be sent, not on the address's own flag.
     const smtputf8 = !/^[ -~]*$/.test(mailbox)
     rcpt(mailbox, { smtputf8 })
-    this.#checks++
     const leave = this.#closed ? null : this.#underWay.enter(party)
     if (leave === null) return evidence('timeout')
     const ends = deadlineSignal(this.#bounds.totalTimeoutMs)
@@ -345,10 +333,6 @@ class RandomRecipients {
     this.#options = options
     this.#known = new LRUCache({ max: options.catchAllDomainsMax })
     this.#refusing = new LRUCache({ max: options.catchAllDomainsMax })
-  }
-
-  get size(): number {
-    return this.#known.size
   }
 
   /** Notes the answer about a caller's mailbox, because 5.1.1 shows that the server knows which mailboxes exist. */

@@ -14,8 +14,6 @@ export type SessionOptions = DialOptions & {
   readonly greetingTimeoutMs: number
   /** The limit from dialling until the first recipient can be asked about. */
   readonly openTimeoutMs: number
-  /** TLS is not tried, because TLS with this server has failed before. */
-  readonly plainOnly: boolean
 }
 
 /** Thrown if the server refuses us before the first question. */
@@ -35,16 +33,12 @@ type Answer =
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
 
 export type SmtpSession = {
-  readonly pipelining: boolean
   readonly smtputf8: boolean
-  readonly secure: boolean
-  /** The server offered TLS but TLS failed, so this is a second connection, without TLS. */
-  readonly tlsFailed: boolean
   readonly closed: Promise<void>
   usable(): boolean
   /**
    * Asks about one recipient in a separate transaction, because some servers refuse any further recipient in a transaction, and most servers do so
-   * for the null sender (RFC 5321 §4.5.5). Several questions may be under way if the server supports pipelining. Never rejects.
+   * for the null sender (RFC 5321 §4.5.5). Never rejects.
    */
   ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
   quit(): void
@@ -53,7 +47,7 @@ export type SmtpSession = {
 }
 
 /**
- * Connects, greets, and starts TLS if it is offered.
+ * Connects, greets, and starts TLS if it is offered. If TLS fails, connects once more without TLS.
  * @throws SmtpFailure, or SmtpRefusal if the server answers the greeting or EHLO with a refusal.
  */
 export const openSession = async (options: SessionOptions, signal: AbortSignal): Promise<SmtpSession> => {
@@ -61,13 +55,10 @@ export const openSession = async (options: SessionOptions, signal: AbortSignal):
   const running = setTimeout(() => timer.abort(), options.openTimeoutMs)
   const deadline = AbortSignal.any([timer.signal, signal])
   try {
-    if (options.plainOnly) return await open(options, { plain: true, tlsFailed: false }, deadline)
-    try {
-      return await open(options, { plain: false, tlsFailed: false }, deadline)
-    } catch (error) {
-      if (!(error instanceof SmtpFailure) || error.kind !== 'tls' || deadline.aborted) throw error
-      return await open(options, { plain: true, tlsFailed: true }, deadline)
-    }
+    return await open(options, { plain: false }, deadline)
+  } catch (error) {
+    if (!(error instanceof SmtpFailure) || error.kind !== 'tls' || deadline.aborted) throw error
+    return await open(options, { plain: true }, deadline)
   } finally {
     clearTimeout(running)
   }
@@ -75,7 +66,7 @@ export const openSession = async (options: SessionOptions, signal: AbortSignal):
 
 const open = async (
   options: SessionOptions,
-  { plain, tlsFailed }: { plain: boolean; tlsFailed: boolean },
+  { plain }: { plain: boolean },
   deadline: AbortSignal,
 ): Promise<SmtpSession> => {
   const connection = await dial(options, deadline)
@@ -89,7 +80,7 @@ const open = async (
     const secure = !plain && offers.has('STARTTLS')
     if (secure && (await connection.startTls(startTls, options.exchange)).code === 220)
       offers = await greetAgain(connection, options.helo)
-    return sessionOn(connection, { offers, sender: options.sender, secure, tlsFailed })
+    return sessionOn(connection, offers, options.sender)
   } catch (error) {
     connection.quit(quit)
     throw error
@@ -125,29 +116,21 @@ const onlyReply = ({ replies: [reply], failure }: Exchange): SmtpReply => {
   return reply
 }
 
-const sessionOn = (
-  connection: SmtpConnection,
-  about: { offers: ReadonlySet<string>; sender: string; secure: boolean; tlsFailed: boolean },
-): SmtpSession => {
-  const pipelining = about.offers.has('PIPELINING')
-  const smtputf8 = about.offers.has('SMTPUTF8')
+const sessionOn = (connection: SmtpConnection, offers: ReadonlySet<string>, sender: string): SmtpSession => {
   let begun = false
   return {
-    pipelining,
-    smtputf8,
-    secure: about.secure,
-    tlsFailed: about.tlsFailed,
+    smtputf8: offers.has('SMTPUTF8'),
     closed: connection.closed,
     usable: () => connection.usable,
     ask: async (mailbox, options) => {
       const steps = [
         ...(begun ? [{ stage: 'reset', command: reset } as const] : []),
-        { stage: 'mail', command: mail(about.sender, options) } as const,
+        { stage: 'mail', command: mail(sender, options) } as const,
         { stage: 'rcpt', command: rcpt(mailbox, options) } as const,
       ]
       begun = true
       // If the server supports pipelining, all commands are sent together, in one round trip instead of three.
-      const groups = pipelining ? [steps] : steps.map((step) => [step])
+      const groups = offers.has('PIPELINING') ? [steps] : steps.map((step) => [step])
       for (const group of groups) {
         const { replies, failure } = await connection.exchange(group.map(({ command }) => command))
         for (const [index, { stage }] of group.entries()) {
