@@ -40,6 +40,6 @@ export const telling = async <Value>(
     if (isPostgres(url) || error instanceof ConfigError) throw error
     if (!(error instanceof Unavailable || error instanceof UnknownOutcome)) throw error
     const { eventStoreDbFault } = await import('../event-log/eventstoredb/fault.ts')
-    throw new ConfigError(`${variable}: ${await eventStoreDbFault(url, error)}`, { cause: error })
+    throw new ConfigError(`${variable}: ${eventStoreDbFault(url, error)}`, { cause: error })
   }
 }

@@ -148,7 +148,7 @@ const lookups = new Map<string, Promise<boolean>>()
  * Whether a host name resolves within half a second; true for an address. Each name has at most one lookup at a time: a lookup
  * without an answer blocks one of Node's four threads for ten seconds, so several lookups of a removed node could block all four.
  */
-export const resolves = async (host: string): Promise<boolean> => {
+const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
   const pending =
     lookups.get(host) ??
@@ -259,8 +259,8 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
     const look = (): void => {
       const state: number = channel.getConnectivityState(true)
       if (state === ready) resolve()
-      else if (state === transientFailure || state === shutdown)
-        reject(new Error('connection refused or reset'))
+      else if (state === shutdown) reject(new Error('the connection was closed'))
+      else if (state === transientFailure) failureOf(stub).then(reject)
       else {
         // A gRPC deadline is a point in time, not a duration.
         const grpcDeadlineMs = Date.now() + Math.max(0, deadline - performance.now())
@@ -268,6 +268,15 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
       }
     }
     look()
+  })
+
+/** Why a channel cannot connect. gRPC gives the reason only to a call, which fails without being sent. */
+const failureOf = (stub: Client): Promise<Error> =>
+  new Promise((resolve) => {
+    const empty = (): Buffer => Buffer.alloc(0)
+    stub.makeUnaryRequest('/', empty, empty, null, (error) =>
+      resolve(error ?? new Error('connection refused or reset')),
+    )
   })
 
 const inTime = <Value>(work: Promise<Value>, deadline: number, signal: AbortSignal): Promise<Value> =>
