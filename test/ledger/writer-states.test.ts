@@ -12,7 +12,7 @@ import {
   type LedgerCommand,
   ledgerLimits,
 } from '../../src/ledger/write/commit.ts'
-import { createWriter, type Writer } from '../../src/ledger/write/writer.ts'
+import { Writer } from '../../src/ledger/write/writer.ts'
 import {
   type Next,
   nextOf,
@@ -85,7 +85,7 @@ const sceneOf = (): Scene => {
   const reads: Held<'unavailable'>[] = []
   const told: string[] = []
   const reports = { rewritten: () => {}, appended: () => {}, notAppended: () => {}, balance: () => {} }
-  const writer = createWriter(org, {
+  const writer = new Writer(org, {
     eventLog: log.client('a', {
       onAppend: () => new Promise((resolve) => appends.push(resolve)),
       onRead: () => new Promise((resolve) => reads.push(resolve)),

@@ -37,7 +37,7 @@ export type Decide = typeof decideCommand
 
 type BatchRules = {
   readonly stream: string
-  readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
+  readonly limits: Pick<LedgerLimits, 'batchCommandsMax' | 'batchBytesMax'>
   readonly decide: Decide
   /** The time of day in this process. It is recorded in events, and decides which lots have expired. */
   readonly nowMs: number

@@ -22,7 +22,7 @@ import {
   type ReservationRequest,
   reserveOn,
 } from './reservations.ts'
-import { createWriter, type Writer } from './writer.ts'
+import { Writer } from './writer.ts'
 import { isAtRest } from './writer-states.ts'
 
 export { CommandRefused, type Committed, type LedgerCommand } from '../command.ts'
@@ -184,7 +184,7 @@ const createWriters = (
       const known = writers.get(organizationId)
       if (known !== undefined) return known
       if (writers.size >= limits.accountsMax) forgetOne(writers)
-      const writer = createWriter(organizationId, { ...options, reports, away })
+      const writer = new Writer(organizationId, { ...options, reports, away })
       writers.set(organizationId, writer)
       return writer
     },

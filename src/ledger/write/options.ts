@@ -7,46 +7,32 @@ import type { Decide } from './batch.ts'
 import type { Competition } from './conflict-notices.ts'
 import type { AccountSnapshot } from './reader.ts'
 
-export type LedgerLimits = {
-  readonly batchCommandsMax: number
-  readonly batchBytesMax: number
-  readonly queuedPerOrganizationMax: number
-  readonly accountsMax: number
+export const ledgerLimits = {
+  batchCommandsMax: 256,
+  batchBytesMax: 512 * 1024,
+  queuedPerOrganizationMax: 5_000,
+  accountsMax: 10_000,
   /** How long an append that certainly failed is retried before the batch is refused. */
-  readonly unavailableRetryMs: number
+  unavailableRetryMs: 2_000,
   /**
    * How long an append with an unknown outcome is repeated before its place is decided. This is long enough to restore a lost
    * connection. An engine's append deadline (4 s), `placeReadMs` and the fence's append deadline add up to less than
    * `callerWaitMaxMs`.
    */
-  readonly unknownRetryMs: number
-  readonly retryPauseMs: number
-  readonly readPageMax: number
-  readonly readDeadlineMs: number
-  readonly placeReadMs: number
-  /** The longest that a caller waits for an answer. The rest of an API call adds at most two seconds. */
-  readonly callerWaitMaxMs: number
-  /** How long a stopping process waits for undecided outcomes. Must be longer than `callerWaitMaxMs`. */
-  readonly drainMaxMs: number
-  /** The most appends in a row that the log may refuse although the ledger contains nothing new. */
-  readonly idleConflictsMax: number
-}
-
-export const ledgerLimits: LedgerLimits = {
-  batchCommandsMax: 256,
-  batchBytesMax: 512 * 1024,
-  queuedPerOrganizationMax: 5_000,
-  accountsMax: 10_000,
-  unavailableRetryMs: 2_000,
   unknownRetryMs: 3_000,
   retryPauseMs: 50,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,
   placeReadMs: 1_500,
+  /** The longest that a caller waits for an answer. The rest of an API call adds at most two seconds. */
   callerWaitMaxMs: 10_000,
+  /** How long a stopping process waits for undecided outcomes. Must be longer than `callerWaitMaxMs`. */
   drainMaxMs: 12_000,
+  /** The most appends in a row that the log may refuse although the ledger contains nothing new. */
   idleConflictsMax: 3,
 }
+
+export type LedgerLimits = Readonly<typeof ledgerLimits>
 
 /** `now` is the time of day. `monotonic` measures durations, because that clock is never set back; default: `now`. */
 type LedgerClock = { now(): number; monotonic?(): number }

@@ -9,6 +9,7 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
 import type { Committed } from '../command.ts'
+import type { LedgerLimits } from './options.ts'
 
 /**
  * Reads one organization's ledger into accounts. Folding continues from an account in a snapshot or in memory only if the ledger
@@ -24,7 +25,7 @@ export type AccountSnapshot = (organizationId: string) => Promise<Account | null
 /** Commands found in a stream, by the id of their first event. */
 export type Found = Map<string, Committed>
 
-export type Loaded = { readonly account: Account; readonly found: Found }
+type Loaded = { readonly account: Account; readonly found: Found }
 
 export type LedgerReader = {
   /**
@@ -40,17 +41,11 @@ export type LedgerReader = {
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
 }
 
-type ReaderLimits = {
-  readonly readPageMax: number
-  readonly readDeadlineMs: number
-  readonly retryPauseMs: number
-}
-
 type ReaderOptions = {
   readonly eventLog: Pick<EventLog, 'read'>
   readonly snapshot: AccountSnapshot
   readonly logger: Logger
-  readonly limits: ReaderLimits
+  readonly limits: Pick<LedgerLimits, 'readPageMax' | 'readDeadlineMs' | 'retryPauseMs'>
 }
 
 export const createReader = (organizationId: string, options: ReaderOptions): LedgerReader => {

@@ -50,54 +50,25 @@ export type WriterEvent =
  */
 export type Next = StateKind | 'onwards' | 'restart'
 
+/** Requests and late callers never change what a writer with work is doing. */
+const stays = (state: StateKind) => ({ submit: state, ask: state, late: state })
+
 /** The next state, by state and event. An event without an entry cannot happen in that state. */
 export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<WriterEvent, Next>>>>> = {
   unloaded: { submit: 'loading', ask: 'loading', late: 'unloaded' },
-  loading: {
-    submit: 'loading',
-    ask: 'loading',
-    late: 'loading',
-    loaded: 'onwards',
-    failed: 'restart',
-  },
+  loading: { ...stays('loading'), loaded: 'onwards', failed: 'restart' },
   idle: { submit: 'gathering', ask: 'idle', late: 'idle' },
-  gathering: {
-    submit: 'gathering',
-    ask: 'gathering',
-    late: 'gathering',
-    turn_over: 'onwards',
-  },
-  looking: {
-    submit: 'looking',
-    ask: 'looking',
-    late: 'looking',
-    looked: 'onwards',
-    failed: 'restart',
-  },
+  gathering: { ...stays('gathering'), turn_over: 'onwards' },
+  looking: { ...stays('looking'), looked: 'onwards', failed: 'restart' },
   writing: {
-    submit: 'writing',
-    ask: 'writing',
-    late: 'writing',
+    ...stays('writing'),
     written: 'onwards',
     conflict: 'catching_up',
     unknown: 'deciding',
     failed: 'restart',
   },
-  catching_up: {
-    submit: 'catching_up',
-    ask: 'catching_up',
-    late: 'catching_up',
-    caught_up: 'onwards',
-    failed: 'restart',
-  },
-  deciding: {
-    submit: 'deciding',
-    ask: 'deciding',
-    late: 'deciding',
-    written: 'onwards',
-    conflict: 'catching_up',
-    failed: 'restart',
-  },
+  catching_up: { ...stays('catching_up'), caught_up: 'onwards', failed: 'restart' },
+  deciding: { ...stays('deciding'), written: 'onwards', conflict: 'catching_up', failed: 'restart' },
 }
 
 /** The next state. Throws if the event cannot happen in the state, because the account could then be wrong. */

@@ -16,7 +16,7 @@ import {
 } from './batch.ts'
 import { cannotBeRead, type WriterOptions } from './options.ts'
 import { Callers, CommandQueue, type Queued } from './queue.ts'
-import { createReader, type LedgerReader, type Loaded } from './reader.ts'
+import { createReader, type LedgerReader } from './reader.ts'
 import { Reversals } from './reversals.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
@@ -24,29 +24,7 @@ import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } 
  * One organization's writer in one process. Commands that arrive during an append form the next batch. A batch is
  * appended at exactly the revision it was decided for, so the stream itself is the lock.
  */
-export type Writer = {
-  readonly state: StateKind
-  submit(command: LedgerCommand): Promise<Committed>
-  /** The current account, read from the log. */
-  current(): Promise<Account>
-  /** The account as it was last seen. Must not be changed. */
-  lastSeen(): Promise<Account>
-  /** Whether the account is known, so that `lastSeen` need not read. */
-  knows(): boolean
-  /** The request ids of calls without an Idempotency-Key whose outcome is unknown, or whose charge must still be reversed. */
-  owed(): string[]
-  /** Whether the writer can be dropped without losing anything. */
-  forgettable(): boolean
-  /** Resolves when no work is queued or in progress. */
-  settled(): Promise<void>
-  refuseLate(): void
-  competed(): void
-}
-
-export const createWriter = (organizationId: string, options: WriterOptions): Writer =>
-  new LedgerWriter(organizationId, options)
-
-class LedgerWriter implements Writer {
+export class Writer {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #reader: LedgerReader
@@ -101,6 +79,7 @@ class LedgerWriter implements Writer {
     return 'batch' in this.#state ? commandsOf(this.#state.batch) : []
   }
 
+  /** The current account, read from the log. */
   async current(): Promise<Account> {
     const freshly = this.#state.kind === 'unloaded'
     const fresh = draftOf(await this.lastSeen())
@@ -117,14 +96,17 @@ class LedgerWriter implements Writer {
     return fresh
   }
 
+  /** The account as it was last seen. Must not be changed. */
   lastSeen(): Promise<Account> {
     return this.#known().catch(cannotBeRead)
   }
 
+  /** Whether the account is known, so that `lastSeen` need not read. */
   knows(): boolean {
     return 'account' in this.#state
   }
 
+  /** The request ids of calls without an Idempotency-Key whose outcome is unknown, or whose charge must still be reversed. */
   owed(): string[] {
     return [...unrepeatableOf(this.#underWay()), ...this.#reversals.requestIds(), ...this.#undecidable]
   }
@@ -133,10 +115,12 @@ class LedgerWriter implements Writer {
     return isAtRest(this.#state.kind) && this.#reversals.requestIds().length === 0
   }
 
+  /** Whether the writer can be dropped without losing anything. */
   forgettable(): boolean {
     return this.#isSettled() && this.#undecidable.length === 0
   }
 
+  /** Resolves when no work is queued or in progress. */
   async settled(): Promise<void> {
     while (!this.#isSettled()) {
       await this.#reversals.settled()
@@ -189,8 +173,8 @@ class LedgerWriter implements Writer {
   #load(): void {
     this.#state = { kind: 'loading' }
     this.#reader.load().then(
-      ({ account, ...read }) => {
-        this.#tail.loaded(read)
+      ({ account, found }) => {
+        this.#callers.answer(found)
         const asking = this.#asking
         this.#asking = undefined
         this.#on('loaded', account)
@@ -345,10 +329,6 @@ class Tail {
     this.#organizationId = organizationId
     this.#options = options
     this.#parts = parts
-  }
-
-  loaded({ found }: Pick<Loaded, 'found'>): void {
-    this.#parts.callers.answer(found)
   }
 
   /** Called when the log has accepted an append. */
