@@ -1,6 +1,5 @@
-import type { EventMetadata } from '../events/envelope.ts'
 import { type AppendPatience, appendPatience, appendUntilKnown } from './append-until-known.ts'
-import { chain, genesisDigest, recompute } from './hash-chain.ts'
+import { chain, digestAfter, genesisDigest, recordedMsIn } from './hash-chain.ts'
 import {
   AppendConflict,
   type Appended,
@@ -53,23 +52,15 @@ export const chainedTo = (
 ): NewEvent[] => {
   let revision = last?.revision ?? -1
   let previous = last === null ? genesisDigest : digestAfter(last)
-  const recordedAt = new Date(Math.max(Date.now(), last === null ? 0 : recordedMsOf(last))).toISOString()
+  const recordedAt = new Date(
+    Math.max(Date.now(), last === null ? 0 : recordedMsIn(last.metadata, 0)),
+  ).toISOString()
   return events.map((event) => {
     revision++
     const chained = chain(event, { stream, revision, previous }, recordedAt)
     previous = chained.digest
     return chained.event
   })
-}
-
-const digestAfter = (last: LastEvent): string => {
-  const { carried, computed } = recompute(last, { ...last, previous: genesisDigest })
-  return carried ?? computed
-}
-
-const recordedMsOf = ({ metadata }: LastEvent): number => {
-  const { recorded_at } = JSON.parse(metadata) as EventMetadata
-  return recorded_at === undefined ? 0 : Date.parse(recorded_at)
 }
 
 const holds = async (

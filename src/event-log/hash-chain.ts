@@ -57,6 +57,12 @@ export const recompute = (
   }
 }
 
+/** The digest to which the next event of a stream is chained. An event without a digest counts as the first of a chain. */
+export const digestAfter = (event: NewEvent & Pick<ChainPlace, 'stream' | 'revision'>): string => {
+  const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })
+  return carried ?? computed
+}
+
 const digestOf = (
   event: NewEvent,
   openMetadata: string,

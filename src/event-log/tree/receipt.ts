@@ -1,5 +1,5 @@
 import type { EventMetadata } from '../../events/envelope.ts'
-import { genesisDigest, recompute } from '../hash-chain.ts'
+import { digestAfter, genesisDigest } from '../hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../port.ts'
 import type { Checkpoints, InclusionProof } from './checkpoints.ts'
 
@@ -67,11 +67,6 @@ export const receiptOf = async (
 }
 
 const metadataOf = ({ metadata }: RecordedEvent): EventMetadata => JSON.parse(metadata) as EventMetadata
-
-const digestAfter = (event: RecordedEvent): string => {
-  const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })
-  return carried ?? computed
-}
 
 /** The format is defined by https://c2sp.org/tlog-proof. */
 const proofText = ({ index, hashes, note }: InclusionProof): string =>

@@ -1,5 +1,5 @@
 import { currentVersion, isEventType } from '../../events/catalogue.ts'
-import { genesisDigest, recompute } from '../hash-chain.ts'
+import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
@@ -57,8 +57,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     },
     begin: (verified) => {
       const { stream, revision } = verified
-      const { carried, computed } = recompute(verified, { ...verified, previous: genesisDigest })
-      ends.set(stream, { revision, digest: carried ?? computed, broken: false })
+      ends.set(stream, { revision, digest: digestAfter(verified), broken: false })
     },
     met: () => [...ends.keys()].sort(),
     lastOf: (stream) => ends.get(stream)?.revision ?? -1,
@@ -82,9 +81,7 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
         : (mismatch(carried, computed) ?? unknown(event))
   if (fault !== null && !isKnown(event, computed)) return fault
   // Events after an acknowledged fault were chained to the digest that the faulty event contains.
-  end.digest =
-    carried ??
-    (revision === 0 ? computed : recompute(event, { stream, revision, previous: genesisDigest }).computed)
+  end.digest = carried ?? digestAfter(event)
   end.revision = event.revision
   return fault === null ? null : 'known'
 }

@@ -1,4 +1,4 @@
-import { genesisDigest, recompute } from '../hash-chain.ts'
+import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
@@ -39,7 +39,7 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
     const why = 'the event before it could not be read'
     return { revision, state: 'unjudged', why, carried, computed: null }
   }
-  const before = begins || previous === null ? genesisDigest : digestOf(previous)
+  const before = begins || previous === null ? genesisDigest : digestAfter(previous)
   const { carried, computed } = recompute(event, { stream, revision, previous: before })
   const link = { revision, carried, computed }
   const expected = previous === null || begins ? revision : previous.revision + 1
@@ -49,11 +49,4 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
   if (carried === computed) return { ...link, state: 'holds', why: null }
   const why = 'its bytes do not match its digest, so this event or the one before it was changed'
   return { ...link, state: 'broken', why }
-}
-
-/** The digest that an event contains or, if there is none, the digest of its bytes as the first event of a chain. */
-const digestOf = (event: RecordedEvent): string => {
-  const { stream, revision } = event
-  const { carried, computed } = recompute(event, { stream, revision, previous: genesisDigest })
-  return carried ?? computed
 }

@@ -1,7 +1,6 @@
 import { lastOf } from '../../event-log/append-chained.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
-import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 const pageMax = 4_000
@@ -33,7 +32,7 @@ export async function* recordedCalls(
         return atMs >= fromMs && atMs < untilMs
       })
     const end = page.at(-1)
-    if (end === undefined || page.length < pageMax || recordedMsOf(end) > untilMs + slackMs) return
+    if (end === undefined || page.length < pageMax || end.recordedAtMs > untilMs + slackMs) return
     from = end.revision + 1
   }
 }
@@ -56,7 +55,7 @@ export async function* recordedBackwards(
     const page = await eventLog.read(stream, { from, direction: 'backwards', max: pageMax })
     yield page.toReversed()
     const oldest = page.at(-1)
-    if (oldest === undefined || recordedMsOf(oldest) < fromMs - slackMs) return
+    if (oldest === undefined || oldest.recordedAtMs < fromMs - slackMs) return
     from = oldest.revision - 1
   }
 }
@@ -72,13 +71,8 @@ export const firstRevisionFor = async (
 ): Promise<number | null> => {
   const stream = ledgerStream(organizationId)
   const last = await lastOf(eventLog, stream)
-  if (last === null || recordedMsOf(last) < fromMs - slackMs) return null
+  if (last === null || last.recordedAtMs < fromMs - slackMs) return null
   return firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
-}
-
-const recordedMsOf = ({ metadata }: RecordedEvent): number => {
-  const { recorded_at } = JSON.parse(metadata) as EventMetadata
-  return Date.parse(recorded_at)
 }
 
 /** Finds the first revision recorded at an instant or later, by binary search, because recording times never decrease. */
@@ -91,7 +85,7 @@ const firstRecordedFrom = async (
   while (low < high) {
     const middle = Math.floor((low + high) / 2)
     const [event] = await eventLog.read(stream, { from: middle, max: 1 })
-    if (event !== undefined && recordedMsOf(event) < fromMs) low = middle + 1
+    if (event !== undefined && event.recordedAtMs < fromMs) low = middle + 1
     else high = middle
   }
   return low

@@ -1,5 +1,6 @@
 import { type Closing, closingAt, closingGapMax } from '../../billing/months.ts'
-import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
+import { type EventLog, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -29,7 +30,10 @@ export const closingOf = (event: RecordedEvent): MonthClosing | null => {
     : null
 }
 
-/** Reads a ledger in pages, from a revision on. `known` contains the closings before that revision. */
+/**
+ * Reads a ledger in pages, from a revision on. `known` contains the closings before that revision. Throws `StreamMissing` if there is
+ * no ledger.
+ */
 export const readLedger = (
   eventLog: Pick<EventLog, 'read'>,
   organizationId: string,
@@ -41,32 +45,14 @@ export const readLedger = (
 ): LedgerPages => {
   const stream = ledgerStream(organizationId)
   const closings = [...known]
-  const readPage = async (first: number): Promise<readonly RecordedEvent[]> => {
-    const max = Math.min(pageMax, to - first + 1)
-    if (max <= 0) return []
-    const page = await eventLog.read(stream, { from: first, max })
-    for (const event of page) {
-      const closing = closingOf(event)
-      if (closing !== null) closings.push(closing)
-    }
-    return page
-  }
-  const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
-    const page = readPage(first)
-    // The page can fail before it is awaited, or after the caller has stopped. This must not become an unhandled rejection.
-    page.catch(() => undefined)
-    return page
-  }
   const pages = async function* (): AsyncGenerator<readonly RecordedEvent[]> {
     const read: (readonly RecordedEvent[])[] = []
-    let next: Promise<readonly RecordedEvent[]> | null = fetch(from)
-    for (let first = from; next !== null; ) {
-      const page: readonly RecordedEvent[] = await next
-      first += page.length
-      next = page.length < pageMax ? null : fetch(first)
+    for await (const page of pagesOf(eventLog, stream, { from, upTo: to, pageMax })) {
+      closings.push(...page.map(closingOf).filter((closing) => closing !== null))
       read.push(page)
       if (read.length > pagesAhead) yield* read.splice(0, 1)
     }
+    if (read.length === 0 && from === 0) throw new StreamMissing(`there is no stream ${stream}`)
     yield* read
   }
   return { closings, pages }

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { within } from '../../concurrency/deadline.ts'
+import { digestAfter, recordedMsIn } from '../../event-log/hash-chain.ts'
 import { type EventLog, LogRewritten, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
 import { readIfAny } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
-import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
 import type { Committed } from '../command.ts'
@@ -93,10 +93,9 @@ const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | u
   let events = await page(Math.max(0, account.revision))
   let more = events.length === max
   if (account.revision >= 0) {
-    const last = events[0]
-    const metadata = last === undefined ? undefined : metadataOf(last)
-    if (metadata === undefined || metadata.digest !== account.digest) return undefined
-    account.recordedAtMs = recordedMsOf(metadata)
+    const [last] = events
+    if (last === undefined || digestAfter(last) !== account.digest) return undefined
+    account.recordedAtMs = recordedMsIn(last.metadata, 0)
     events = events.slice(1)
   }
   for (;;) {
@@ -138,7 +137,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
     const decoded = decodeEvent(recorded)
     evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
     account.digest = decoded.metadata.digest
-    account.recordedAtMs = recordedMsOf(decoded.metadata)
+    account.recordedAtMs = recordedMsIn(recorded.metadata, 0)
     record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
   }
   return found
@@ -159,8 +158,3 @@ const record = (
   const requestId = metadata.request_id
   found.set(first, { events, revision: recorded.revision, balance, repeated: true, requestId })
 }
-
-const metadataOf = (recorded: RecordedEvent): EventMetadata => JSON.parse(recorded.metadata) as EventMetadata
-
-const recordedMsOf = ({ recorded_at }: EventMetadata): number =>
-  recorded_at === undefined ? 0 : Date.parse(recorded_at)
