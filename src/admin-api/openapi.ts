@@ -190,7 +190,7 @@ const listed = ({ columns }: Declared): Json =>
           properties: {
             items: { type: 'array', items: { type: 'object' } },
             next_cursor: { type: ['string', 'null'] },
-            incomplete: { type: 'string', description: 'What is missing from the list.' },
+            incomplete: { type: 'string', description: 'The reason why the list is incomplete.' },
           },
         },
         'One page of the list.',

@@ -5,7 +5,7 @@ import type { LineContent } from './statement-line.ts'
 
 /**
  * A statement as a file, in JSON Lines or CSV. Both begin with the opening balance and end with the closing balance.
- * The file of a closed month always has the same bytes, whenever, wherever and by whichever release it was written.
+ * The file of a closed month always has the same bytes. They do not depend on the time, the machine or the release that wrote them.
  */
 
 export type StatementHead = {

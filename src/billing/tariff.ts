@@ -159,7 +159,7 @@ export const tariff: Tariff = {
     {
       id: 'profile.deleted',
       versions: [
-        { applies: ({ source }) => source === 'deleted', because: 'a profile that is gone costs nothing' },
+        { applies: ({ source }) => source === 'deleted', because: 'a deleted profile costs nothing' },
       ],
       startPrice: null,
     },

@@ -15,7 +15,7 @@ window.SwaggerUIBundle({
   validatorUrl: null,
   persistAuthorization: false,
   queryConfigEnabled: false,
-  // Refuses other hosts, whatever addresses the OpenAPI document contains.
+  // Refuses calls to other hosts, even if the OpenAPI document contains their addresses.
   requestInterceptor: async (request) => {
     if (new URL(request.url, window.location.href).origin === window.location.origin) return request
     throw new Error('This page makes calls to its own host only.')

@@ -25,7 +25,7 @@ const concurrencyMax = 2
 /** New work is announced immediately; polling finds work that waited while the process was busy. */
 const pollingSeconds = 2
 const progressPauseMs = 200
-/** The maximum size of an answer. A page with a larger one would be slow. */
+/** The maximum size of an answer. A page with a larger answer would be slow. */
 const answerCharactersMax = 16 * 1024 * 1024
 
 type Options = { readonly logger: Logger; readonly twoPerson: boolean }

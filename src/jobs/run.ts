@@ -261,7 +261,7 @@ type Renewal = { readonly resealed: number; readonly destroyed: readonly string[
 
 /** The most passes over a store. Each pass after the first finds only data that was written under the old key during the pass before it. */
 const passesMax = 100
-/** If this process's clock and the database's clock differ by more, one is wrong, and no key is destroyed. */
+/** If the clocks of this process and of the database differ by more than this, no key is destroyed, because one of the clocks is wrong. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**

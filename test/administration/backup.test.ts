@@ -327,7 +327,7 @@ test('a person erased after the backup stays erased after a restore', async () =
   const parts = erasureParts(house.foundation)
   const hmac = house.foundation.secrets.identifierHmac('lid:erased-later')
   const subjectId = 'sub_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-  await parts.vault.seal({ subjectId, hmacs: [hmac], text: 'what is known of a person' })
+  await parts.vault.seal({ subjectId, hmacs: [hmac], text: 'data about a person' })
   await backUp('before-erasure.tar')
   await eraseProfile(parts, { kind: 'lid', value: 'erased-later' }, { actor: 'cli', note: null })
   const there = await target({ PROFILE_PROVIDER: 'dataset' })

@@ -301,8 +301,8 @@ describe('jobs', () => {
         `ok: ${oldest('0 ms').replace('1', '0')}`,
       ],
     ],
-  ])('%j is reported', async (changed, told) => {
-    expect(await jobLines({ ...job, ...changed })).toEqual(told)
+  ])('%j is reported', async (changed, reported) => {
+    expect(await jobLines({ ...job, ...changed })).toEqual(reported)
   })
 
   test('a database that never had a job queue is reported', async () => {

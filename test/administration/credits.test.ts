@@ -92,7 +92,7 @@ describe('a grant with a reference', () => {
 
   test('by two concurrent processes is one lot, and one of the processes reports that it existed', async () => {
     for (let n = 0; n < 8; n++) {
-      const same = { ...grantOf('1'), reference: `at once ${n}` }
+      const same = { ...grantOf('1'), reference: `simultaneous ${n}` }
       const made = await Promise.all([grantOnce(one, same), grantOnce(other, same)])
       expect(made.map(({ already }) => already).sort()).toEqual([false, true])
       expect(made[0]?.granted).toEqual(made[1]?.granted)
@@ -156,8 +156,10 @@ describe('a grant with a reference', () => {
   })
 
   test('reserves nothing for an organization that does not exist, or for an expired lot', async () => {
-    const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
-    await expect(grantOnce(one, { ...wanted, organizationId: nobody })).rejects.toThrow('is not registered')
+    const unregistered = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
+    await expect(grantOnce(one, { ...wanted, organizationId: unregistered })).rejects.toThrow(
+      'is not registered',
+    )
     await expect(grantOnce(one, { ...wanted, expiresAt: '2020-01-01T00:00:00.000Z' })).rejects.toThrow(
       'is in the past',
     )
@@ -431,7 +433,12 @@ describe('a refund with a reference', () => {
     for (let n = 0; n < 8; n++) {
       const requestId = await call(n, '3')
       if (n % 2 === 0) await refund(one, { ...asked, requestId, amount: 500_000n, reference: undefined })
-      const same = { ...asked, requestId, amount: n % 3 === 0 ? undefined : half, reference: `at once ${n}` }
+      const same = {
+        ...asked,
+        requestId,
+        amount: n % 3 === 0 ? undefined : half,
+        reference: `simultaneous ${n}`,
+      }
       const made = await Promise.all([refund(one, same), refund(other, same)])
       expect(made.map(({ already }) => already).sort()).toEqual([false, true])
       expect(made[0]?.adjusted).toEqual(made[1]?.adjusted)

@@ -53,7 +53,7 @@ describe('in EventStoreDB', () => {
       lookedAt: 120,
       next: null,
     })
-    // There is no event at that position, so the page before it is empty.
+    // The log has no event at that position, so the page before it is empty.
     expect(await newestEvents(eventLog, { before: 3n, type: null })).toMatchObject({ events: [], next: null })
   })
 

@@ -178,7 +178,7 @@ describe('the actor of a command', () => {
     expect(await by({ OPERATOR: 'bob' })).toBe('cli:bob')
     expect(await by({ OPERATOR: 'bob' }, 'carol')).toBe('cli:carol')
     expect(await by({}, 'user:ada')).toBe('cli:user:ada')
-    // Every command has an actor. The default is the account on the machine, which is no proof of identity.
+    // Every command has an actor. The default is the account on the machine, which does not prove an identity.
     expect(await by({})).toBe(`cli:${userInfo().username}`)
     expect(await by({ OPERATOR_TOKEN: '' })).toBe(`cli:${userInfo().username}`)
   })

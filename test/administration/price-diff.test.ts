@@ -11,7 +11,7 @@ import { recordedCalls } from '../../src/ledger/explain/recorded-calls.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
-const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZN'
+const unregistered = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZN'
 const [acme, other] = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
 let eventLog: EventLog
 
@@ -49,7 +49,7 @@ const ledger = (
   ({
     account: async (id: string) => ({
       ...newAccount(id),
-      registered: id !== nobody,
+      registered: id !== unregistered,
       ...(id === acme ? { overrides: new Map(ofAcme) } : {}),
     }),
   }) as unknown as Ledger
@@ -101,8 +101,8 @@ describe('the cost of a month with other prices', () => {
   })
 
   test('is refused for an unknown organization', async () => {
-    await expect(compare(undefined, undefined, [nobody])).rejects.toThrow(
-      `there is no organization ${nobody}`,
+    await expect(compare(undefined, undefined, [unregistered])).rejects.toThrow(
+      `there is no organization ${unregistered}`,
     )
   })
 

@@ -503,7 +503,7 @@ describe('the event log in PostgreSQL', () => {
       return rows[0]?.count ?? 0
     }
 
-    test('simultaneous appends share a transaction, and a conflict of one does not affect the others', async () => {
+    test('simultaneous appends share a transaction, and a conflict in one append does not affect the others', async () => {
       const taken = freshStream()
       await eventLog.append(taken, 'none', newEvents(3))
       const streams = Array.from({ length: 20 }, () => freshStream())

@@ -421,7 +421,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([a, b])
       })
 
-      test('47 an append whose place is taken by another event conflicts, however often it is resent and whichever events follow', async () => {
+      test('47 an append conflicts if another event has its place, however often it is resent and however many events follow', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(1))
         const [held, fence] = [newEvents(2), newEvent()]
@@ -664,7 +664,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.read(stream, { from: 1_000_000, max: 10 })).toEqual([])
       })
 
-      test('24 every client reads an event as soon as it has been appended', async () => {
+      test('24 every client can read an event immediately after the append', async () => {
         const other = await log.reopen()
         const stream = freshStream()
         for (let revision = 0; revision < 20; revision++) {

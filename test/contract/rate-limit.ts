@@ -168,7 +168,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     })
   })
 
-  test('simultaneous calls denied by the minute are not told to wait a day', async () => {
+  test('simultaneous calls that exceed the limit per minute do not get the waiting time of the limit per day', async () => {
     const key = keyOf(2, 5)
     const verdicts = await Promise.all(Array.from({ length: 12 }, () => limiter.take(key)))
     expect(verdicts.flatMap(({ exceeded }) => exceeded?.policy ?? [])).toEqual(

@@ -1,6 +1,6 @@
 /**
- * The page of a month for all organizations: usage compared with the previous month, its file, and closing the month for all
- * organizations at once.
+ * The page of a month for all organizations: the usage compared with the previous month, the file, and the form that closes the
+ * month for all organizations together.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'

@@ -147,7 +147,7 @@ describe('the first steps', () => {
     expect(asked.map(({ headers }) => headers['idempotency-key'])).toEqual([once, once])
   })
 
-  test('if the API does not answer, the page says so and claims no call', async () => {
+  test('if the API does not answer, the page shows that, and does not claim a call', async () => {
     await writeDemo(dataDir, { ...demo, api_url: 'http://127.0.0.1:1' })
     const { body } = await (await asDemo()).submit('/', {}, '/first-call')
     await writeDemo(dataDir, demo)

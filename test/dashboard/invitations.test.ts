@@ -1,4 +1,4 @@
-/** Invitations by one-time link: what it opens, for whom, how often it works, and what it reveals. */
+/** An invitation is a link that works once. The tests check its page, its recipients, its limits and the data that it reveals. */
 import { createHash, randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'

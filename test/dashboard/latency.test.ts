@@ -97,7 +97,7 @@ test.each([
   ['a number that is no text', vector(0.1), 'cannot be read'],
   ['two series', JSON.stringify(two), 'cannot be read'],
   ['an error', '{"status":"error","error":"x"}', 'cannot be read'],
-  ['what is not JSON', '<html>', 'cannot be read'],
+  ['text that is not JSON', '<html>', 'cannot be read'],
   ['too much', `"${'x'.repeat(100_000)}"`, 'too_large'],
   ['nothing', null, 'did not answer in time'],
 ])('with %s the figure is absent, with the reason', async (_, body, why) => {

@@ -1,4 +1,4 @@
-/** If the operator requires a second factor, a person without one can open only the form that sets it up. */
+/** If the operator requires a second factor, a person without a second factor can open only the set-up form. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'

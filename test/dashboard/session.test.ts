@@ -70,12 +70,12 @@ describe('signing in', () => {
 
   test.each([
     ['a wrong password', () => ({ name: ada.name, password: 'wrong' })],
-    ['an unknown user', () => ({ name: 'nobody', password: ada.password })],
+    ['an unknown user', () => ({ name: 'unknown', password: ada.password })],
     ['no password', () => ({ name: ada.name })],
     ['a name longer than any', () => ({ name: 'a'.repeat(5_000), password: ada.password })],
     [
       'names and passwords given twice',
-      () => ({ name: ['nobody', ada.name], password: ['x', ada.password] }),
+      () => ({ name: ['unknown', ada.name], password: ['x', ada.password] }),
     ],
   ])('%s gives no access, and every refusal has the same text', async (_, fieldsOf) => {
     const browser = openBrowser(room.host)

@@ -19,7 +19,7 @@ const reasons: Readonly<Record<string, string>> = {
   'backup create': files,
   'backup verify': files,
   'backup restore': stopped,
-  seed: 'it makes the first user, so no one can sign in yet',
+  seed: 'it makes the first user, so sign-in is not possible yet',
   'epoch-key list': files,
   'epoch-key abandon': files,
   'secrets status': secrets,

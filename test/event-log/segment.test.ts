@@ -86,7 +86,7 @@ describe('the context that is reused for all segments', () => {
     ['is shorter than its row says', rowOf(packed.events, { ...ofEvent, bytes: text.length + 1 })],
     ['holds an empty frame', rowOf(zstdCompressSync(''), ofEvent)],
   ]
-  test.each(faults)('a segment that %s is refused, and the next one is unpacked', (_, faulty) => {
+  test.each(faults)('a segment that %s is refused, and the next segment is unpacked', (_, faulty) => {
     for (let n = 0; n < 2; n++) {
       expect(() => openSegment(faulty)).toThrow(EventsUnreadable)
       expect(openSegment(row)).toHaveLength(1)

@@ -165,8 +165,8 @@ describe('the watch', () => {
     watch.close()
     measured.resolve(large(0.5))
     await looked
-    // If checks continued, the next one would follow after two seconds. The test cannot count timers instead, because other test
-    // files in this process have timers.
+    // If the watch continued, its next check would follow after two seconds. The test cannot count timers instead, because other
+    // test files in this process have timers.
     await pass(60_000)
     expect(asked).toBe(1)
   })

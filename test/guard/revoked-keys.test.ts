@@ -1,6 +1,6 @@
 /**
- * Every process refuses a key whose stream ends the key, even if the key's rows say otherwise. The tests also use edited rows and
- * logs that only a fault can produce.
+ * If a key is no longer valid according to its stream, every process refuses it, even if its rows show a valid key. The tests also
+ * use edited rows, and logs that only a fault can produce.
  */
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'

@@ -54,7 +54,7 @@ test('a checkpoint stored elsewhere proves later events and exposes earlier chan
   await rename(join(dir, 'keys', 'checkpoint.key'), join(dir, 'lost.key'))
   const refused = await cli(['event-log', 'checkpoint'], environment)
   expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('event-log announce-key --reason') })
-  const reason = 'the disk is gone'
+  const reason = 'the disk was destroyed'
   expect(
     await cliJson(['event-log', 'announce-key', '--reason', reason, '--yes'], environment),
   ).toMatchObject({

@@ -180,9 +180,9 @@ test('cuts a long name in lists, but not in JSON', async () => {
 
 describe('commands about things that do not exist', () => {
   test('an unregistered organization: exit code 1 and an error', async () => {
-    const { code, out, err } = await run('key', 'issue', 'nobody')
+    const { code, out, err } = await run('key', 'issue', 'missing')
     expect({ code, out }).toEqual({ code: 1, out: '' })
-    expect(err).toContain('there is no organization nobody')
+    expect(err).toContain('there is no organization missing')
   })
 
   test.each([

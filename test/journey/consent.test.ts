@@ -75,9 +75,9 @@ describe('a dry run', () => {
     for (const [args, sentence] of would) {
       const { code, out, err } = await run(...args, '--dry-run', '--json')
       expect({ args, code, err }).toEqual({ args, code: 0, err: '' })
-      const told = JSON.parse(out)
-      expect(told).toMatchObject({ dry_run: true })
-      expect(told.would.join('\n')).toMatch(sentence)
+      const plan = JSON.parse(out)
+      expect(plan).toMatchObject({ dry_run: true })
+      expect(plan.would.join('\n')).toMatch(sentence)
     }
     expect(await head()).toBe(before)
     expect(await json('user', 'tokens')).toEqual([])
@@ -116,9 +116,9 @@ describe('without a terminal', () => {
     expect(err).toMatch(
       /^Revoke key .*\n\nNothing was done: this needs to be confirmed, and there is no terminal to ask on\.\nadd --yes to do it, or --dry-run/,
     )
-    const told = await run('key', 'revoke', keyId, '--json')
-    expect({ code: told.code, out: told.out }).toEqual({ code: 2, out: '' })
-    expect(JSON.parse(told.err)).toEqual({
+    const inJson = await run('key', 'revoke', keyId, '--json')
+    expect({ code: inJson.code, out: inJson.out }).toEqual({ code: 2, out: '' })
+    expect(JSON.parse(inJson.err)).toEqual({
       code: 'needs_yes',
       message: expect.stringContaining('Nothing was done'),
       field: 'yes',

@@ -327,7 +327,7 @@ describe('several processes', () => {
       const guest = ownerProcess(dataDir)
       expect(await said(guest)).toEqual({ url: service.url, role: 'guest' })
       if (farewell === 'kill') await killed(guest)
-      else await told(guest, farewell)
+      else await sendOrder(guest, farewell)
       expect(await query(service.url, 'select answer from kept')).toEqual([{ answer: 42 }])
     }
     await service.stop()
@@ -344,7 +344,7 @@ describe('several processes', () => {
         `Another process has held ${dataDir}/postgres.lock`,
       )
     const starting = startIn(dataDir, { onLost: () => undefined })
-    await told(command, 'stop')
+    await sendOrder(command, 'stop')
     const service = await starting
     expect(service.role).toBe('owner')
     expect(await serverPid(dataDir)).not.toBe(pid)
@@ -387,7 +387,7 @@ describe('several processes', () => {
       expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
     }
     await session.end()
-    await told(child, 'stop')
+    await sendOrder(child, 'stop')
     expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
   })
 
@@ -395,7 +395,7 @@ describe('several processes', () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     await said(child)
-    await told(child, 'exit')
+    await sendOrder(child, 'exit')
     expect(await exists(join(dataDir, 'postgres.json'))).toBe(false)
     await until(async () => ((await exists(join(dataDir, 'postgres', 'postmaster.pid'))) ? null : 'gone'))
   })
@@ -522,7 +522,7 @@ async function said(child: ChildProcess): Promise<{ url: string; role: string; e
   return JSON.parse(await nextLine(child))
 }
 
-async function told(child: ChildProcess, order: 'stop' | 'exit'): Promise<void> {
+async function sendOrder(child: ChildProcess, order: 'stop' | 'exit'): Promise<void> {
   const ended = new Promise((resolve) => child.once('exit', (code, name) => resolve(code ?? name)))
   child.stdin?.write(`${order}\n`)
   expect(await ended).toBe(0)

@@ -75,7 +75,7 @@ describe('errors with --json', () => {
   test.each([
     [['key', 'revok', '--json'], 2, 'usage', null, 'Did you mean "key revoke"?'],
     [['org', 'create', 'a\u0007', '--json'], 2, 'input', 'name', '--help'],
-    [['--json', 'key', 'list', 'nobody'], 1, 'refused', null, null],
+    [['--json', 'key', 'list', 'missing'], 1, 'refused', null, null],
   ])(
     '%j: one object on standard error, exit %d',
     async (args, exit, code, field, remedy) => {
@@ -174,7 +174,7 @@ describe('a reader that stops early', () => {
   test('does not change the exit code of a failed command', async () => {
     const line = `${node} projection parked --json | true; exit \${PIPESTATUS[0]}`
     expect((await shell(line)).code).toBe(0)
-    const long = `${node} key list nobody 2>&1 | true; exit \${PIPESTATUS[0]}`
+    const long = `${node} key list missing 2>&1 | true; exit \${PIPESTATUS[0]}`
     expect((await shell(long)).code).toBe(1)
   })
 })

@@ -11,7 +11,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const logger = pino({ level: 'silent' })
 const oldKey = 'the key this installation began with, long enough'
-const otherKey = 'another key, which nobody was ever issued a key under'
+const otherKey = 'another key, under which no API key was ever issued'
 
 let database: TestDatabase
 let dataDir = ''

@@ -178,7 +178,7 @@ test.each([
     const load = underLoad(running)
     const held = await heldProfiles(running, name.replaceAll(' ', '').toLowerCase())
     await eventually(async () => (load.answered.length >= 100 ? true : undefined))
-    // SIGTERM waits for load balancers only if one has probed the process; SIGINT never waits.
+    // A process waits for load balancers only after SIGTERM, and only if a load balancer has probed it.
     if (name === 'SIGINT') await fetch(`${running.apiUrl}/readyz`)
     const exited = once(running.child, 'exit')
     const startedMs = performance.now()

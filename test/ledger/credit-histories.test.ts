@@ -103,7 +103,7 @@ const idOf = (n: number): string => `00000000-0000-5000-8000-${String(n).padStar
 type Charge = DomainEventOf<'CreditCharged'>['data']
 type Recorded = LedgerEvent & Pick<DecodedEvent, 'metadata' | 'recorded'>
 
-type Told = {
+type TestLedger = {
   readonly account: Account
   readonly events: Recorded[]
   /** The account before each event, and after the last one. */
@@ -114,20 +114,20 @@ type Told = {
 }
 type Fill = DomainEventOf<'CreditAdjusted'>['data']['fills'][number]
 
-const decided = (told: Told, instruction: Instruction, atMs: number): readonly LedgerEvent[] => {
-  const { account, events } = told
+const decided = (ledger: TestLedger, instruction: Instruction, atMs: number): readonly LedgerEvent[] => {
+  const { account, events } = ledger
   const base = events.length
   const command = { ...instruction, key: `command/${base}`, atMs, actor: 'test' }
-  const decision = decideCommand(draftOf(account), command, (index) => idOf(base + index), told.nowMs)
+  const decision = decideCommand(draftOf(account), command, (index) => idOf(base + index), ledger.nowMs)
   if (isRefusal(decision)) return []
   for (const event of decision) {
     const { type, data } = event
     expect(checkEventData(type, currentVersion(type), data), 'fits its schema').toEqual(data)
     const revision = events.length
     evolve(account, event, revision)
-    account.recordedAtMs = Math.max(account.recordedAtMs, told.nowMs)
+    account.recordedAtMs = Math.max(account.recordedAtMs, ledger.nowMs)
     const opened = grantedLotOf(event, revision)
-    if (opened !== null) told.lots.set(opened.grant_id, opened)
+    if (opened !== null) ledger.lots.set(opened.grant_id, opened)
     const metadata = {
       ...{ schema_version: 1, actor: 'test' },
       effective_at: new Date(atMs).toISOString(),
@@ -138,32 +138,36 @@ const decided = (told: Told, instruction: Instruction, atMs: number): readonly L
       ...{ position: BigInt(revision + 1), stream: `ledger-${organizationId}`, revision, recordedAtMs: 0 },
     }
     events.push({ ...event, metadata, recorded } as Recorded)
-    told.accounts.push(draftOf(account))
+    ledger.accounts.push(draftOf(account))
   }
   return decision
 }
 
-const sweep = (told: Told): void => {
-  for (const { grantId, expiresAtMs } of [...told.account.lots])
-    if (expiresAtMs <= told.nowMs) decided(told, { kind: 'expire', grantId }, expiresAtMs)
+const sweep = (ledger: TestLedger): void => {
+  for (const { grantId, expiresAtMs } of [...ledger.account.lots])
+    if (expiresAtMs <= ledger.nowMs) decided(ledger, { kind: 'expire', grantId }, expiresAtMs)
 }
 
-const correct = (told: Told, atMs: number, what: Happening & { kind: 'refund' | 'reversal' }): void => {
-  const called = told.charges[what.which % Math.max(1, told.charges.length)]
+const correct = (
+  ledger: TestLedger,
+  atMs: number,
+  what: Happening & { kind: 'refund' | 'reversal' },
+): void => {
+  const called = ledger.charges[what.which % Math.max(1, ledger.charges.length)]
   if (called === undefined) return
   const { charge, fills } = called
   const left = parseCredits(charge.amount) - called.givenBack
   const part = what.kind === 'refund' ? (left * BigInt(what.quarters)) / 4n : left
   if (part === 0n) return
   const into = drawnStill(charge.allocations, fills).map(({ grant_id, amount: most }): Fill => {
-    const lot = told.lots.get(grant_id)
+    const lot = ledger.lots.get(grant_id)
     if (lot === undefined) throw new Error(`no event opens lot ${grant_id}`)
     const { priority, expires_at, revision, granted } = lot
     return { grant_id, amount: most, priority, expires_at, revision, granted }
   })
   const adjust = { kind: 'adjust', adjusts: charge.charge_id, amount: part, rerateRun: null } as const
   const [event] = decided(
-    told,
+    ledger,
     { ...adjust, correction: what.kind, reason: 'test', ...(what.kind === 'refund' ? { into } : {}) },
     atMs,
   )
@@ -172,36 +176,36 @@ const correct = (told: Told, atMs: number, what: Happening & { kind: 'refund' | 
   fills.push(...event.data.fills)
 }
 
-const happen = (told: Told, what: Happening, atMs: number): void => {
+const happen = (ledger: TestLedger, what: Happening, atMs: number): void => {
   switch (what.kind) {
     case 'grant': {
-      const expiresAt = what.days === null ? null : new Date(told.nowMs + what.days * dayMs).toISOString()
+      const expiresAt = what.days === null ? null : new Date(ledger.nowMs + what.days * dayMs).toISOString()
       const { priority } = what
-      decided(told, { kind: 'grant', amount: what.amount, priority, expiresAt, reason: 'test' }, atMs)
+      decided(ledger, { kind: 'grant', amount: what.amount, priority, expiresAt, reason: 'test' }, atMs)
       return
     }
     case 'call': {
-      const isPaid = what.price <= availableOf(told.account, atMs)
-      const events = decided(told, { kind: 'record', call: lookup, book: book(what.price) }, atMs)
+      const isPaid = what.price <= availableOf(ledger.account, atMs)
+      const events = decided(ledger, { kind: 'record', call: lookup, book: book(what.price) }, atMs)
       const charges = events.flatMap(({ type, data }) => (type === 'CreditCharged' ? [data] : []))
       expect(charges.map(({ amount: charged }) => charged)).toEqual(isPaid ? [formatCredits(what.price)] : [])
-      for (const charge of charges) told.charges.push({ charge, givenBack: 0n, fills: [] })
+      for (const charge of charges) ledger.charges.push({ charge, givenBack: 0n, fills: [] })
       return
     }
     case 'void': {
-      const lot = told.account.lots[what.which % Math.max(1, told.account.lots.length)]
-      if (lot !== undefined) decided(told, { kind: 'void', grantId: lot.grantId, reason: 'test' }, atMs)
+      const lot = ledger.account.lots[what.which % Math.max(1, ledger.account.lots.length)]
+      if (lot !== undefined) decided(ledger, { kind: 'void', grantId: lot.grantId, reason: 'test' }, atMs)
       return
     }
     case 'sweep':
-      sweep(told)
+      sweep(ledger)
       return
     case 'adjustment':
     case 'rerate': {
       const rerateRun = what.kind === 'rerate' ? 'a-run' : null
       const { amount: signed, kind: correction } = what
       decided(
-        told,
+        ledger,
         { kind: 'adjust', adjusts: null, amount: signed, reason: 'test', rerateRun, correction },
         atMs,
       )
@@ -209,14 +213,14 @@ const happen = (told: Told, what: Happening, atMs: number): void => {
     }
     case 'refund':
     case 'reversal':
-      correct(told, atMs, what)
+      correct(ledger, atMs, what)
   }
 }
 
-const tell = ({ overdraftLimit, steps }: History): Told => {
+const play = ({ overdraftLimit, steps }: History): TestLedger => {
   const account = newAccount(organizationId)
-  const empty: Told['events'] = []
-  const told: Told = {
+  const empty: TestLedger['events'] = []
+  const ledger: TestLedger = {
     account,
     events: empty,
     accounts: [draftOf(account)],
@@ -224,15 +228,15 @@ const tell = ({ overdraftLimit, steps }: History): Told => {
     lots: new Map(),
     nowMs: startMs,
   }
-  decided(told, { kind: 'register', name: 'Acme', overdraftLimit }, startMs)
+  decided(ledger, { kind: 'register', name: 'Acme', overdraftLimit }, startMs)
   for (const { what, waitMs, skewMs } of steps) {
-    told.nowMs += waitMs
-    happen(told, what, told.nowMs + skewMs)
+    ledger.nowMs += waitMs
+    happen(ledger, what, ledger.nowMs + skewMs)
   }
   // A month is closed only some time after its end.
-  told.nowMs += dayMs
-  sweep(told)
-  return told
+  ledger.nowMs += dayMs
+  sweep(ledger)
+  return ledger
 }
 
 const movementOf = ({ type, data }: LedgerEvent): MicroCredits => {
@@ -256,7 +260,7 @@ describe('any operations on credits', () => {
   test('allocations and overdraft add up to every charge, no lot is below zero or above its grant, and lots minus overdraft equal the sum of all movements', () => {
     fc.assert(
       fc.property(histories({ skewMs: 3_000 }), (history) => {
-        const { events, accounts, charges } = tell(history)
+        const { events, accounts, charges } = play(history)
         for (const [revision, event] of events.entries()) {
           const [before, after] = [accounts[revision], accounts[revision + 1]]
           if (before === undefined || after === undefined) throw new Error('an account is missing')
@@ -286,7 +290,7 @@ describe('any operations on credits', () => {
         histories({ skewMs: 3_000 }),
         fc.array(fc.nat({ max: 400 * dayMs }), { maxLength: 4 }),
         (history, cuts) => {
-          const { events, nowMs } = tell(history)
+          const { events, nowMs } = play(history)
           const ends = [...monthEnds, ...cuts.map((cut) => startMs + cut), nowMs - dayMs]
             .filter((end) => end < nowMs)
             .sort((a, b) => a - b)
@@ -313,7 +317,7 @@ describe('any operations on credits', () => {
         fc.nat({ max: 400 * dayMs }),
         fc.nat({ max: 400 * dayMs }),
         (history, at, knownAt) => {
-          const { events } = tell(history)
+          const { events } = play(history)
           const [atMs, knownAtMs] = [startMs + at, startMs + knownAt]
           const account = newAccount(organizationId)
           let revision = -1
@@ -335,7 +339,7 @@ describe('any operations on credits', () => {
     let reopened = 0
     fc.assert(
       fc.property(histories({ skewMs: 3_000 }), (history) => {
-        const { events, accounts } = tell(history)
+        const { events, accounts } = play(history)
         const state: AccountState = initialState(organizationId)
         for (const event of events) {
           const { revision } = event.recorded

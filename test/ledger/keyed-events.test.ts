@@ -1,6 +1,6 @@
 /**
- * Keyed events are found at any revision, for any number of callers, whichever process wrote them. While an event is in memory,
- * it is not read again.
+ * Every caller finds a keyed event at any revision, also if another process wrote it. While an event is in memory, it is not
+ * read again.
  */
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'

@@ -398,7 +398,7 @@ describe('rule 2: batches', () => {
     ['hold values JSON cannot represent', { type: 'CreditExpired', data: { grant_id: 1n, amount: '1' } }],
     [
       'take credits that no lot has',
-      { type: 'CreditExpired', data: { grant_id: eventIdOf(org, 'nobody', 0), amount: '1' } },
+      { type: 'CreditExpired', data: { grant_id: eventIdOf(org, 'missing', 0), amount: '1' } },
     ],
   ])('a command whose events %s fails alone, and the ledger keeps working', async (_, event) => {
     const crashes: unknown[] = []
@@ -816,12 +816,12 @@ describe('rule 3: unknown outcomes', () => {
 
     test('a process that stops logs the requests that might stay charged, and fails', async () => {
       const { ledger, reach } = await unknown(['first', 'second'])
-      const told = () =>
+      const logLines = () =>
         logged.flatMap(({ level, organizationId, requestIds }) =>
           requestIds === undefined ? [] : [[pino.levels.labels[level], organizationId, requestIds]],
         )
       await expect(ledger.drain()).rejects.toThrow('did not confirm in time')
-      expect(told()).toEqual([['error', org, ['first', 'second']]])
+      expect(logLines()).toEqual([['error', org, ['first', 'second']]])
       reach()
       log.deliverLate()
       await rested(ledger)

@@ -68,7 +68,7 @@ type Scene = {
   readonly appends: Held<AppendFault>[]
   readonly reads: Held<'unavailable'>[]
   /** The outcomes of the commands, in the order in which the commands were sent. */
-  readonly told: string[]
+  readonly outcomes: string[]
   submit(key?: string, more?: Partial<LedgerCommand>): void
   /** Runs all tasks that are ready to run. */
   turn(): Promise<void>
@@ -83,7 +83,7 @@ afterEach(() => void vi.useRealTimers())
 const sceneOf = (): Scene => {
   const appends: Held<AppendFault>[] = []
   const reads: Held<'unavailable'>[] = []
-  const told: string[] = []
+  const outcomes: string[] = []
   const reports = { rewritten: () => {}, appended: () => {}, notAppended: () => {}, balance: () => {} }
   const writer = new Writer(org, {
     eventLog: log.client('a', {
@@ -110,17 +110,17 @@ const sceneOf = (): Scene => {
     writer,
     appends,
     reads,
-    told,
+    outcomes,
     turn,
     submit: (key = `command-${sent}`, more = {}) => {
       const at = sent++
-      told[at] = 'waits'
+      outcomes[at] = 'waits'
       writer.submit({ ...grant(key), ...more } as LedgerCommand).then(
         ({ repeated }: Committed) => {
-          told[at] = repeated ? 'repeated' : 'committed'
+          outcomes[at] = repeated ? 'repeated' : 'committed'
         },
         (error: Error) => {
-          told[at] = error.name
+          outcomes[at] = error.name
         },
       )
     },
@@ -256,13 +256,13 @@ describe('events in the table', () => {
     if (next === state) expect(log.attempts).toHaveLength(appendsBefore)
     await scene.settle()
     expect(['idle', 'unloaded']).toContain(scene.writer.state)
-    expect(scene.told).not.toContain('waits')
+    expect(scene.outcomes).not.toContain('waits')
     await scene.writer.settled()
-    expect(scene.told).toEqual(toldAfter(state, event))
+    expect(scene.outcomes).toEqual(outcomesAfter(state, event))
   })
 
   /** A pending command is committed, unless the event refuses its caller. A command that arrives is committed. */
-  const toldAfter = (state: StateKind, event: WriterEvent): string[] => {
+  const outcomesAfter = (state: StateKind, event: WriterEvent): string[] => {
     const onItsWay = state === 'unloaded' || state === 'idle' ? [] : ['committed']
     const isSent = state === 'writing' || state === 'deciding'
     const refused = event === 'late' || event === 'failed'
@@ -285,7 +285,7 @@ describe('events in the table', () => {
       await scene.settle()
       const standing = log.eventsOf(stream)
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
-      const committed = scene.told.filter((told) => told === 'committed').length
+      const committed = scene.outcomes.filter((outcome) => outcome === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
       // The caller got no outcome, but the command was written.
       const arrived = state === 'writing' && event === 'late' ? 1 : 0

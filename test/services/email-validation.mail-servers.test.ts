@@ -55,9 +55,9 @@ const table: readonly Row[] = [
   ['a relay, according to the text only', 'known@exim-foreign', 13, 'unknown/blocked', '550'],
   ['only TLS, in an obsolete version', 'known@tls-only-old', 13, 'unknown/blocked', '530 5.7.0'],
   ['no SMTPUTF8', 'jörg@ascii', 13, 'unknown/smtputf8_unsupported'],
-  ['a missing mailbox', 'nobody@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
-  ['a missing mailbox over TLS', 'nobody@tls-only', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
-  ['a missing mailbox, according to the text only', 'nobody@exim', 14, 'invalid/mailbox_not_found', '550'],
+  ['a missing mailbox', 'missing@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing mailbox over TLS', 'missing@tls-only', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing mailbox, according to the text only', 'missing@exim', 14, 'invalid/mailbox_not_found', '550'],
   [
     'a missing mailbox with a name outside ASCII',
     'jürg@postfix',
@@ -66,8 +66,8 @@ const table: readonly Row[] = [
     '550 5.1.1',
   ],
   ['a disabled mailbox', 'disabled@answering', 14, 'invalid/mailbox_disabled', '550 5.2.1'],
-  ['a domain that accepts everything', 'nobody@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
-  ['a domain that accepts everything, at Exim', 'nobody@exim-catch-all', 15, 'risky/catch_all', '250'],
+  ['a domain that accepts everything', 'missing@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
+  ['a domain that accepts everything, at Exim', 'missing@exim-catch-all', 15, 'risky/catch_all', '250'],
   [
     'a name outside ASCII at a domain that accepts everything',
     'jürg@catch-all',
@@ -114,7 +114,7 @@ describe('a sender with an unknown host name', () => {
   ])('is temporarily refused by %s, for every recipient: row 12', async (domain, reply) => {
     const unknown = 'no-such-host.example.net'
     const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}` })
-    for (const name of [known, 'nobody'])
+    for (const name of [known, 'missing'])
       expect(await asking.ask(fullAddress(`${name}@${domain}`))).toMatchObject({
         row: 12,
         verdict: 'unknown/temporary_failure',
@@ -175,7 +175,7 @@ describe('a mailbox that was deferred', () => {
 
   test('by a Postgrey that also defers missing mailboxes is found to be missing at the second attempt: row 14', async () => {
     const asking = await openOwn({ mailFrom: 'third@sender.example.net' })
-    const address = fullAddress('nobody@greylisting-all')
+    const address = fullAddress('missing@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
     await sleep(2 * greylistedSeconds * 1_000)
     expect(await asking.ask(address)).toMatchObject({ row: 14, reply: '550 5.1.1' })
@@ -204,7 +204,7 @@ describe('many simultaneous addresses at one host', () => {
     }
     const [present, missing] = await Promise.all([
       Promise.all(numbers.map((n) => judge(`${known}-${n}`))),
-      Promise.all(Array.from({ length: missingMax }, (_, n) => judge(`nobody-${n}`))),
+      Promise.all(Array.from({ length: missingMax }, (_, n) => judge(`missing-${n}`))),
     ])
     await asking.close()
     return { present: [...new Set(present)], missing: [...new Set(missing)] }

@@ -70,7 +70,7 @@ type Process = {
 }
 
 /** The answer to a command, and the process that gave it. */
-type Told =
+type Outcome =
   | { readonly kind: 'committed'; readonly committed: Committed }
   | { readonly kind: 'unavailable'; readonly by: Process }
   /** Nothing was written, because the account does not meet the command's condition. */
@@ -85,7 +85,7 @@ type Call = {
   readonly key: string
   /** Whether the call has an Idempotency-Key. */
   readonly keyed: boolean
-  readonly told: Told[]
+  readonly outcomes: Outcome[]
 }
 
 /** Distinguishes the facts of a call from those of all other calls, independently of event ids. */
@@ -299,7 +299,11 @@ export const simulate = async (
     }
   }
 
-  const submit = async (process: Process, organizationId: string, command: LedgerCommand): Promise<Told> => {
+  const submit = async (
+    process: Process,
+    organizationId: string,
+    command: LedgerCommand,
+  ): Promise<Outcome> => {
     try {
       const committed = await answered(
         process,
@@ -378,7 +382,7 @@ export const simulate = async (
       return
     }
     const requestId = idempotent ? `request-${++sequence}` : call.key
-    const told = await submit(process, organizationId, {
+    const outcome = await submit(process, organizationId, {
       key: call.key,
       atMs,
       actor: `key:${keyId}`,
@@ -391,21 +395,21 @@ export const simulate = async (
       ...(chance(0.5) ? { waitMaxMs: 500 + random.integer(10_000) } : {}),
     })
     release?.()
-    count(`call ${told.kind}`)
-    call.told.push(told)
+    count(`call ${outcome.kind}`)
+    call.outcomes.push(outcome)
   }
 
   /** Makes one partner's call. A call with an Idempotency-Key is repeated until the partner gives up. */
   const makeCall = async (): Promise<void> => {
     // A call without an Idempotency-Key is made only once.
     const keyed = chance(0.5)
-    const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, told: [] }
+    const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, outcomes: [] }
     calls.push(call)
     if (keyed && chance(0.1)) {
       count('at once')
       await Promise.all([callOnce(call, anyProcess()), callOnce(call, anyProcess())])
     } else await callOnce(call, anyProcess())
-    for (let retry = 0; keyed && retry < 4 && call.told.at(-1)?.kind !== 'committed'; retry++) {
+    for (let retry = 0; keyed && retry < 4 && call.outcomes.at(-1)?.kind !== 'committed'; retry++) {
       await time.wait(random.integer(chance(0.5) ? 100 : 30_000))
       count('retry')
       await callOnce(call, anyProcess())
@@ -416,7 +420,7 @@ export const simulate = async (
     const key = `grant-${++sequence}`
     const expiresAt = chance(0.5) ? new Date(time.nowMs + random.integer(60_000)).toISOString() : null
     const amount = parseCredits(`${1 + random.integer(40)}.${1 + random.integer(8)}`)
-    const told = await submit(anyProcess(), organizationId, {
+    const outcome = await submit(anyProcess(), organizationId, {
       key,
       atMs: time.nowMs,
       actor: 'cli',
@@ -427,7 +431,7 @@ export const simulate = async (
       reason: 'simulated',
     })
     count('grant')
-    if (told.kind === 'committed' && expiresAt !== null)
+    if (outcome.kind === 'committed' && expiresAt !== null)
       grants.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
   }
 
@@ -444,9 +448,9 @@ export const simulate = async (
       kind: 'expire',
       grantId,
     }
-    const told = await submit(process, organizationId, command)
+    const outcome = await submit(process, organizationId, command)
     count('sweep')
-    if (told.kind === 'committed' && told.committed.events.length > 0)
+    if (outcome.kind === 'committed' && outcome.committed.events.length > 0)
       grants.splice(
         grants.findIndex((one) => one.grantId === grantId),
         1,
@@ -562,13 +566,13 @@ export const simulate = async (
     const process = anyProcess()
     for (const [i, organizationId] of organizationIds.entries())
       for (
-        let told: Told | undefined, tries = 0;
-        told?.kind !== 'committed' && told?.kind !== 'failed';
+        let outcome: Outcome | undefined, tries = 0;
+        outcome?.kind !== 'committed' && outcome?.kind !== 'failed';
         tries++
       ) {
         if (tries > 0) await time.wait(10)
         if (tries > 1_000) throw new Error('no organization can be registered')
-        told = await submit(process, organizationId, {
+        outcome = await submit(process, organizationId, {
           key: 'register',
           atMs: time.nowMs,
           actor: 'cli',
@@ -746,45 +750,48 @@ const probeOf = (recorded: readonly Recorded[]): Probe => {
   }
 }
 
-const checkCall = ({ organizationId, key, keyed, told }: Call, { byId, charges, reversed }: Probe): void => {
+const checkCall = (
+  { organizationId, key, keyed, outcomes }: Call,
+  { byId, charges, reversed }: Probe,
+): void => {
   const used = byId.get(eventIdOf(organizationId, key, 0))
   const chargeId = eventIdOf(organizationId, key, 1)
   const charged = charges.get(chargeId) ?? 0n
   const givenBack = reversed.get(chargeId) ?? 0n
-  for (const one of told) if (one.kind === 'failed') throw one.error
-  for (const one of told) {
+  for (const one of outcomes) if (one.kind === 'failed') throw one.error
+  for (const one of outcomes) {
     if (one.kind !== 'committed') continue
     const { events, revision } = one.committed
     expect(used, `${key} was acknowledged and is in the ledger`).toBeDefined()
     expect((used?.revision ?? 0) + events.length - 1, `${key} is at the revision that its caller got`).toBe(
       revision,
     )
-    const toldEvents = events.map((event, i) =>
+    const answeredEvents = events.map((event, i) =>
       byId.get(eventIdOf(organizationId, key, i))?.event === undefined ? null : event,
     )
-    expect(toldEvents, `${key} has the events that its caller got`).toEqual(
+    expect(answeredEvents, `${key} has the events that its caller got`).toEqual(
       events.map((_, i) => byId.get(eventIdOf(organizationId, key, i))?.event),
     )
-    const toldCharge = events.reduce(
+    const answeredCharge = events.reduce(
       (sum, event) => (event.type === 'CreditCharged' ? sum + parseCredits(event.data.amount) : sum),
       0n,
     )
-    expect(charged, `${key} was charged the amount that its caller got`).toBe(toldCharge)
+    expect(charged, `${key} was charged the amount that its caller got`).toBe(answeredCharge)
   }
-  const acknowledged = told.some(({ kind }) => kind === 'committed')
+  const acknowledged = outcomes.some(({ kind }) => kind === 'committed')
   if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
   if (givenBack !== 0n) {
     expect(keyed, `${key} was reversed, so it cannot be repeated`).toBe(false)
     expect(
-      told.map(({ kind }) => kind),
+      outcomes.map(({ kind }) => kind),
       `${key} was reversed, so its outcome was unknown`,
     ).toEqual(['unknown'])
     expect(givenBack, `${key} was reversed in full`).toBe(charged)
   }
   // A refusal is final, even if the process ends.
-  if (told.length > 0 && told.every(({ kind }) => kind === 'unavailable' || kind === 'nothing'))
+  if (outcomes.length > 0 && outcomes.every(({ kind }) => kind === 'unavailable' || kind === 'nothing'))
     expect(charged, `${key} was refused, so nothing is charged`).toBe(0n)
-  const [only] = told
+  const [only] = outcomes
   if (only?.kind !== 'unknown' || keyed || !(only.by.alive || only.by.stopped)) return
   // A running process reverses the charge. A process that shuts down normally logs the charges that it could not reverse.
   if (!only.by.owed.has(key)) expect(charged - givenBack, `${key} is reversed`).toBe(0n)

@@ -385,7 +385,7 @@ describe('a message', () => {
     expect(requests).toHaveLength(1)
   })
 
-  test('is sent by one process at a time, even if another one was suspended during its round', async () => {
+  test('is sent by one process at a time, even if another process was suspended during its round', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(200)
@@ -430,7 +430,7 @@ describe('a message', () => {
     expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
   })
 
-  test('carries the new secret as soon as it is rotated, also in the middle of a round', async () => {
+  test('is signed with the new secret immediately after a rotation, also in the middle of a round', async () => {
     const id = await webhook(['price.changed'])
     const next = secretText(Buffer.alloc(32, 9))
     await putDown(pool, [message(1), message(2)], startMs)

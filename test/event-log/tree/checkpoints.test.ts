@@ -191,7 +191,7 @@ describe('the signing key', () => {
       const lost = scene.checkpoints(elsewhere)
       await expect(lost.make()).rejects.toThrow('event-log announce-key --reason')
       expect(await readdir(elsewhere)).toEqual([])
-      const { vouchedFor } = await lost.announceKey({ actor: 'user:ada', reason: 'the disk is gone' })
+      const { vouchedFor } = await lost.announceKey({ actor: 'user:ada', reason: 'the disk was destroyed' })
       expect(vouchedFor).toBe(false)
       await lost.make()
       // The old key is back, but it is no longer the signing key.

@@ -9,7 +9,7 @@ import { verifyLogOnward } from '../../../src/jobs/run.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** The daily run continues from the events that were verified before. Its own signature tells it only which events those are. */
+/** The daily run continues after the events that an earlier run verified. A signature shows only which events those are. */
 
 const logger = pino({ level: 'silent' })
 const prices = 'pricebook'

@@ -9,7 +9,7 @@ export type PostfixServer = {
   /** The server's name in the log: `postfix/NAME/smtpd`. */
   readonly name: string
   readonly address: string
-  /** Settings as in `main.cf`, for this server only. */
+  /** Settings as in `main.cf`. They apply only to this server. */
   readonly settings: Readonly<Record<string, string>>
   /** Adds postscreen in front, which rejects clients that do not behave like a mail server. */
   readonly postscreen?: boolean
