@@ -158,7 +158,7 @@ const streamOf = ({ chunks }: StreamedBody): Readable =>
     for await (const chunk of chunks()) await write(chunk)
   })
 
-/** Refuses a request that never became a call. */
+/** Refuses a request that is not a call. */
 export const sendRefusal = (
   reply: FastifyReply,
   refusal: Refusal,

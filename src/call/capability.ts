@@ -12,7 +12,7 @@ import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 
 /**
- * All that the rest of the service uses of a capability. Each `capabilities/<name>/index.ts` exports one such value, so composition,
+ * The parts of a capability that the rest of the service uses. Each `capabilities/<name>/index.ts` exports one such value, so composition,
  * jobs, metrics and command line depend on no particular capability. `Settings` is the capability's part of the configuration.
  */
 export type Capability<Settings = unknown> = {
@@ -22,8 +22,8 @@ export type Capability<Settings = unknown> = {
   /** Rejects with `SettingFault` if a setting is not valid. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /**
-   * Returns a function that tells whether the text was the input of a call. The event log contains only keyed hashes of inputs; the text is
-   * hashed once for many calls. Null: the facts belong to another capability.
+   * Returns a function that checks whether the text was the input of a call. The event log contains only keyed hashes of inputs, so the text
+   * is hashed, once for many calls. Null: the facts belong to another capability.
    */
   readonly recognizes?: (
     storage: CapabilityStorage & { readonly settings: Settings },
@@ -68,7 +68,7 @@ export type CapabilityStorage = {
 
 export type CapabilityPorts<Settings> = CapabilityStorage & {
   readonly settings: Settings
-  /** False in a process that only runs jobs, which need not load or follow data for calls. */
+  /** False in a process that only runs jobs. Such a process need not load or follow the data for calls. */
   readonly answersCalls: boolean
   /** The URL of the database, for a separate pool. It contains a password: never log it. */
   readonly url: string
@@ -92,14 +92,14 @@ export type OpenCapability = {
   readonly close?: () => Promise<void>
 }
 
-/** A setting is not valid. `message` names the variable and never contains a secret. */
+/** Thrown if a setting is not valid. `message` names the variable and never contains a secret. */
 export class SettingFault extends CommandRefused {
   override name = 'SettingFault'
 }
 
 /**
- * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job may start again while the first run continues. So two runs
- * must have the same effect as one.
+ * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job may start again while the first run continues. Therefore,
+ * two runs must have the same effect as one.
  */
 export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
@@ -107,7 +107,7 @@ export type ScheduledJob = { readonly cron: string; readonly expireSeconds: numb
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
 
-/** Most scheduled jobs take seconds, but much longer after the service has been down for hours. */
+/** A scheduled job usually takes seconds, but can take much longer after the service has been down for hours. */
 export const usualJobSecondsMax = 900
 
 /** Started by `queue.send`. */

@@ -13,7 +13,7 @@ import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
  * If invalid bytes arrive, earlier calls on the connection are still answered first, because they are charged.
  */
 export type OpenRequests = {
-  /** Runs `start` when the previous answers have been sent; never if one of them ends the connection. */
+  /** Runs `start` when the previous answers have been sent, unless one of them ends the connection. */
   began(request: IncomingMessage, response: ServerResponse, start: () => void): void
   answered(request: IncomingMessage): void
   /** Runs `last` when every complete request has been answered. Does nothing if called again for the same connection. */
@@ -39,14 +39,14 @@ const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 
 /** The limit for any answer while the process ends. */
 const endingGraceMs = 10_000
 const unreadCheckMs = 1_000
-/** With this many waiting requests, a connection is not read until some of them are answered. */
+/** A connection with this many waiting requests is not read until some of them are answered. */
 const waitingMax = 16
 
 type Connection = {
   readonly requests: Set<IncomingMessage>
   readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
   response: ServerResponse | null
-  /** Since when the answer has been ready and unread, and how many bytes of it were left then. */
+  /** The time since which the answer has been ready and unread, and the number of its unread bytes at that time. */
   unread: { readonly sinceMs: number; readonly bytes: number } | null
   last?: () => void
   /** Pauses the connection while requests wait. Called again after reading a body has resumed the connection. */
@@ -171,7 +171,7 @@ const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
  */
 
 const connectionsMax = 10_000
-/** A partner that makes 100 calls a second, each of up to eight seconds for a profile, needs 800. */
+/** A partner needs 800 connections for 100 profile calls a second, because each call can take eight seconds. */
 export const connectionsPerAddressMax = 1_000
 
 /** File descriptors for everything except callers, such as databases, mail servers and files. */
@@ -187,7 +187,7 @@ export const boundsFor = (openFilesMax: number): { readonly all: number; readonl
   return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
 }
 
-/** Infinity if the system does not report a limit; Linux does. */
+/** Returns infinity if the system does not report a limit. Linux reports one. */
 const openFilesMax = (): number => {
   try {
     const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -197,7 +197,7 @@ const openFilesMax = (): number => {
   }
 }
 
-/** Resets connections above the limits. A trusted proxy has no limit, because it carries everyone's calls. */
+/** Resets connections above the limits. The limit per address does not apply to trusted proxies, because they carry everyone's calls. */
 export const boundConnections = (
   server: Server,
   { trusts, refused }: { trusts: TrustedProxies; refused: () => void },

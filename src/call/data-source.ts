@@ -26,7 +26,7 @@ export type DataSource = {
   readonly remedy: string | null
 }
 
-/** The data sources of all capabilities. `faults` are about sources that cannot be read. */
+/** The data sources of all capabilities. `faults` describe the sources that cannot be read. */
 export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
 /** Records an import of data. Throws what `appendNext` throws. */

@@ -14,7 +14,7 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
-/** Tell whether the event log and the database are available. */
+/** Show whether the event log and the database are available. */
 export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
 
 /** All calls of a process share these. */

@@ -25,7 +25,7 @@ export const brokenRequest = (code: string | undefined): Refusal => {
 const requestLine = /([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S{1,2048}) HTTP\/1\.[01]\r?\n/y
 const tokenCharacter = /[!#$%&'*+.^_`|~0-9A-Za-z-]/
 
-/** What Node.js reports about bytes that it cannot parse. */
+/** The error of Node.js for bytes that it cannot parse. */
 export type BrokenRequest = {
   readonly code?: string
   readonly rawPacket?: unknown

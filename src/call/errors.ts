@@ -27,7 +27,7 @@ export const errorCatalogue = {
   REQ_001: {
     status: 400,
     error: 'bad_request',
-    when: 'the body is not a JSON object, of another type, or too large',
+    when: 'the body is not a JSON object, has another media type, or is too large',
   },
   REQ_002: { status: 400, error: 'bad_request', when: 'a required parameter is missing' },
   REQ_003: { status: 400, error: 'validation_error', when: 'a parameter has the wrong type or value' },
@@ -131,7 +131,7 @@ export const wrongParameter = (name: string, expected: string): Refusal => ({
 
 export const noRoute = (method: string, path: string): Refusal => ({
   code: 'REQ_004',
-  message: `There is no ${method} ${path}.`,
+  message: `There is no route ${method} ${path}.`,
   details: { method, path },
 })
 
@@ -139,7 +139,7 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   code: 'REQ_005',
   message:
     allowed.length === 0
-      ? `${method} is not accepted here.`
+      ? `This host does not accept ${method}.`
       : `This route does not accept ${method}; it accepts ${allowed.join(', ')}.`,
   details: { method, allowed },
 })
@@ -182,7 +182,7 @@ export const idempotencyInFlight = (): Refusal => ({
 
 export const internalError = (): Refusal => ({
   code: 'SYS_001',
-  message: 'Something went wrong on our side. The request id helps us find it.',
+  message: 'Something went wrong on our side. If it happens again, contact us and quote the request id.',
   details: {},
 })
 

@@ -22,8 +22,8 @@ export type DescribedCall = {
 }
 
 /**
- * The part of a call that a capability writes. `sequence.ts` does the rest for every call, so a capability cannot forget to
- * authenticate, to limit, to record or to charge.
+ * The part of a call that a capability writes. `sequence.ts` does the rest for every call, so no capability can omit
+ * authentication, limits, records or charges.
  */
 export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
   /** Parses the body; for a GET, the query and path parameters as strings. Ignores unknown members (decision 7). */
@@ -78,7 +78,7 @@ export type Caller = {
   /** The call was charged before, and its answer is no longer stored. `gather` should use existing data if possible. */
   readonly repeated: PaidCall | null
   /**
-   * Called by `gather` before work that costs money upstream, or whose result a refusal would reveal. Null: the balance can pay the call's
+   * Called by `gather` before work that costs money upstream, and before work whose result a later refusal would reveal. Null: the balance can pay the call's
    * highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. A second `reserve` replaces the
    * earlier amount.
    */
@@ -99,7 +99,7 @@ export type Decided<Result = object> = {
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
-// biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without looking into it.
+// biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without reading it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
 /** A capability's documentation, from its `document.ts`. It can be loaded without opening a connection or file. */
@@ -109,7 +109,7 @@ export type CapabilityDocument = {
   readonly about: string
   readonly calls: readonly DescribedCall[]
   readonly examples: RecordedAnswers
-  /** A call for trying a new key. If a key allows several, the one of the first capability in the list is shown. */
+  /** A call with which partners can try a new key. If a key permits several, the call of the first capability in the list is shown. */
   readonly firstCall?: FirstCall
 }
 

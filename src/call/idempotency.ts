@@ -11,8 +11,9 @@ import { unavailableWhenLate } from './waiting.ts'
 /**
  * Idempotency-Key (decision 15): repeating a request with the same key returns the first answer and never charges again.
  *
- * A claim row (`claims.ts`) keeps two requests with one key apart while the first is being answered. Only the ledger prevents a second
- * charge: a call's event id derives from the key, and `key-lookup.ts` looks for that event before the call is made again.
+ * While a request is being answered, its claim row (`claims.ts`) keeps a second request with the same key from being processed. Only the
+ * ledger prevents a second charge: a call's event id derives from the key, and `key-lookup.ts` looks for that event before the call is
+ * made again.
  */
 
 const keyCharactersMax = 255
@@ -54,8 +55,8 @@ export const parseIdempotencyKey = (header: string): string | null => {
 
 /**
  * The claim of a request. Two requests with one key are the same if route and exact body are equal. The fingerprint includes organization
- * and key, so equal requests with different keys have different fingerprints. Organizations and keys contain no line break, which separates
- * them.
+ * and key, so equal requests with different keys have different fingerprints. A line break separates organization and key,
+ * because neither contains one.
  */
 export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,

@@ -46,7 +46,7 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** With less time left, the caller is asked to repeat the request, which then finds its charge immediately. */
+/** If a call has less time left, its caller is asked to repeat the request. The repeated request finds the charge immediately. */
 const gatherAgainMs = 4_000
 
 /** Identifies a call again, from the ledger, after another request with the same key recorded it first. */
@@ -117,7 +117,7 @@ export const keep = async (
   const delivered = result.kind === 'answered' || result.kind === 'replayed'
   try {
     if (identity.kind === 'charged') {
-      // After a refusal or a failure this time, the key can be used again.
+      // The repeated call was refused or failed, so the next request with the key may try again.
       if (!delivered) await idempotency.handBack(claim)
       else await idempotency.finish(claim, { status, body: kept, paidRevision: identity.revision })
     } else if (result.kind === 'failed' || (!delivered && result.refusal.code === 'CREDIT_001'))

@@ -1,8 +1,8 @@
 import { createFairShare } from '../concurrency/fair-share.ts'
 
 /**
- * Limits the calls in progress in this process, shared fairly among organizations. While the event loop is late, or while none of the
- * recent appends was quick (a queue never empties), the limit falls to two thirds of the calls in progress; otherwise it rises again.
+ * Limits the calls in progress in this process, shared fairly among organizations. While the event loop is late, or while every recent
+ * append was slow (which shows that a queue does not empty), the limit falls to two thirds of the calls in progress. Otherwise it rises.
  * A call above the limit is refused immediately instead of being answered late.
  */
 export type Overload = {
@@ -19,7 +19,7 @@ export type Overload = {
 
 type OverloadBounds = {
   readonly inProgressMost: number
-  /** The limit never falls below this: so many calls cause no noticeable wait. */
+  /** The limit never falls below this number of calls, which causes no noticeable wait. */
   readonly inProgressLeast: number
   /** Limits the mean delay of the event loop since the last adjustment. */
   readonly loopDelayMaxMs: number

@@ -27,7 +27,7 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** If the read models are more events behind, partners are asked to try again later. Operators can use the command line instead. */
+/** If the read models are more events behind than this, partners are asked to try again later. Operators can use the command line. */
 const tailMax = 5_000
 const expiringMax = 10
 
@@ -81,7 +81,7 @@ export type OwnBalance = {
   readonly as_of: AsOf
 }
 
-/** Read from the ledger; only the threshold comes from a read model, which is at most a second behind. */
+/** The figures are from the ledger. Only the threshold is from a read model, which is at most a second behind. */
 export const ownBalance = async (
   { pool, eventLog, ledger }: AccountSources,
   organizationId: string,
@@ -137,7 +137,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Read before the rows. Rows at this position or later contain everything that was recorded before the query.
+  // Read before the rows, so rows at this position or later contain everything that was recorded before the query.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

@@ -59,7 +59,7 @@ const envelopeOf = (
     const { claim, absentUpTo } = identity
     return { ...from, key: commandKeyOf(claim.key), absentUpTo }
   }
-  // The call may already be recorded as answered although no answer was sent, so the failure needs a command id of its own.
+  // The call may already be recorded as answered although no answer was sent, so the failure needs its own command id.
   return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
 }
 
@@ -91,7 +91,7 @@ type Recorded =
   /** Another request with the same key recorded the call first. */
   | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
 
-/** Records an answer and its charge. Only a charge uses an Idempotency-Key up: a free or refused call is recorded without its key. */
+/** Records an answer and its charge. Only a charge uses up an Idempotency-Key: a free or refused call is recorded without its key. */
 export const recordAnswer = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

@@ -14,7 +14,7 @@ import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
  * `RateLimitExceeded` per key, policy and minute. All other refusals, after the first ones of a minute, are recorded as one `CallsRefused`
  * per key, code and minute. Each process records its own counts.
  *
- * A killed process loses the counts that it has not written, which are at most a minute of refusals. Refusals cost nothing.
+ * A killed process loses the counts that it has not written, which cover at most a minute. Refused calls cost nothing.
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
@@ -40,7 +40,7 @@ const countersMax = 100_000
 const writtenAtOnceMax = 256
 /** How long one attempt to write a count may take. */
 const writeWaitMs = 5_000
-/** Together with the ledger's `drainMaxMs`, this fits into the time for ending a process. */
+/** Together with the ledger's `drainMaxMs`, this fits into the time in which a process must end. */
 const flushWaitMs = 10_000
 
 type Cause =

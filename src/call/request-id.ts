@@ -4,7 +4,7 @@ import { encodeTime } from 'ulid'
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 const timeCharacters = 10
 const randomCharacters = 12
-/** 20 bits count the ids within a millisecond: far more than a process can make. */
+/** 20 bits count the ids within a millisecond. A process cannot make nearly as many. */
 const counterMax = 32 ** 4
 
 /**

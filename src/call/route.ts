@@ -27,12 +27,12 @@ import { answerCall } from './sequence.ts'
 const requestTimeoutDefaultMs = 30_000
 const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
-/** A connection whose TLS handshake takes longer is closed; Node.js would wait for two minutes. */
+/** A connection is closed if its TLS handshake takes longer. By default, Node.js would wait for two minutes. */
 const handshakeTimeoutMs = 10_000
 /** How long a connection may stay open after its last answer. */
 const lingerMs = 1_000
 
-/** How a host is reached. By default it uses plain HTTP and ignores forwarded headers. */
+/** How clients reach a host. By default, the host uses plain HTTP and ignores forwarded headers. */
 export type Reach = {
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | null
   readonly trusts?: TrustedProxies
@@ -55,7 +55,7 @@ const refuseIn =
       ...headers,
     })
 
-/** An HTTP host that answers the calls of the given forms, and refuses all other requests with an error of the catalogue. */
+/** An HTTP host that answers the calls of the given forms, and refuses all other requests with an error from the catalogue. */
 export const createHost = (
   dependencies: CallDependencies,
   forms: readonly AnyCapabilityForm[],
@@ -151,7 +151,7 @@ const refuseBeforeCalls = (
 ): void => {
   const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const { refusal, headers } = missing(request.method, request.url)
-    // Does not wait for the rest of a large body.
+    // The connection is closed, so that the host need not read the rest of a large body.
     const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
     if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
     connections.endsWith(request.raw)
@@ -205,7 +205,7 @@ const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | 
   return methods.length === 0 ? undefined : methods
 }
 
-/** Sends one answer to a connection with invalid or missing bytes, and ends it. */
+/** Sends one answer on a connection whose bytes are invalid or do not arrive, and then ends the connection. */
 const brokenConnections = ({
   dependencies,
   host,
@@ -219,9 +219,9 @@ const brokenConnections = ({
   open: OpenRequests
   breakOff: (socket: Socket, refusal: Refusal) => boolean
 }) => {
-  const told = new WeakSet<Duplex>()
+  const answeredLast = new WeakSet<Duplex>()
   const end = (socket: Duplex, { refusal, headers }: ReturnType<Missing>): void => {
-    told.add(socket)
+    answeredLast.add(socket)
     socket.end(rawAnswer(refusal, dependencies.requestIds(dependencies.clock.now()), headers))
     setTimeout(() => socket.destroy(), lingerMs).unref()
   }
@@ -229,13 +229,13 @@ const brokenConnections = ({
   host.server.on('connect', ({ url = '' }, socket) => end(socket, missing('CONNECT', url)))
   return {
     /** The answer to this request ends its connection. */
-    endsWith: ({ socket }: IncomingMessage) => void told.add(socket),
+    endsWith: ({ socket }: IncomingMessage) => void answeredLast.add(socket),
     endBroken: ((error, socket) => {
-      if (told.has(socket)) return
+      if (answeredLast.has(socket)) return
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const refusal = brokenRequest(error.code)
       // If the body of a request is broken, that request gets this answer.
-      if (breakOff(socket, refusal)) return void told.add(socket)
+      if (breakOff(socket, refusal)) return void answeredLast.add(socket)
       const unknown = unknownMethodIn(error)
       const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)
       open.whenAnswered(socket, () => end(socket, last))
@@ -250,7 +250,7 @@ const pathOf = (url: string): string => {
   return origin === null ? path : path.slice(origin[0].length) || '/'
 }
 
-/** A host with its port, as a URI allows it (RFC 3986 §3.2.2), or nothing. */
+/** Matches a host with an optional port, as in a URI (RFC 3986 §3.2.2), and the empty text. */
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
@@ -272,6 +272,6 @@ const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refus
   if (types > 1) return unreadableBody('The Content-Type header is sent more than once.')
   const coding = headers['transfer-encoding']
   if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0'))
-    return unreadableBody('The Transfer-Encoding must be chunked, and the request HTTP/1.1.')
+    return unreadableBody('The Transfer-Encoding must be chunked, and the request must use HTTP/1.1.')
   return null
 }

@@ -29,14 +29,14 @@ import type { CallResult } from './result.ts'
 import { retryAfterSeconds } from './waiting.ts'
 
 /**
- * The sequence of every call. It depends on no capability:
+ * The sequence of every call. It is the same for every capability:
  *
  *   authenticate, permit, limit   admit          admission.ts
- *   does the event log answer     gates          concurrency/gate.ts
- *   is there room for it          enter          overload.ts
+ *   check that the log answers    gates          concurrency/gate.ts
+ *   limit the calls in progress   enter          overload.ts
  *   read the parameters           readParameters request-body.ts
- *   which call is this            identify       identify.ts (Idempotency-Key)
- *   parse, gather, decide         make           the capability's form; `gather` may reserve credits (rehearsal.ts: of test keys)
+ *   identify the call             identify       identify.ts (Idempotency-Key)
+ *   parse, gather, decide         make           the capability's form; `gather` may reserve credits; rehearsal.ts replaces `gather` for test keys
  *   record and charge             charge         recording.ts: ONE append, and nothing leaves before it is durable (decision 12)
  *   answer                        send           answer.ts
  *
@@ -161,7 +161,7 @@ const make = async (
     )
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
-    // Later, the append itself decides whether the balance can pay.
+    // The reservation is no longer needed, because the append decides whether the balance can pay.
     reservation.release()
   }
   if (isUnaffordable(findings)) return findings.unaffordable
@@ -196,7 +196,7 @@ const callerOf = (
   }
 }
 
-/** Records the answer with its charge, and adds the charge to a result that shows it. */
+/** Records the answer with its charge. If the result shows the charge, adds it to the result. */
 const charge = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -250,7 +250,7 @@ const failed = async (
   const refusal = away ? awayNow(dependencies) : internalError()
   if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')
   if (admitted === null) return { kind: 'failed', refusal }
-  // While the event log is unavailable, the failure is neither recorded nor logged: a line for every call would bury the cause.
+  // While the event log is unavailable, the failure is neither recorded nor logged, because a line for every call would hide the cause.
   const remaining = away
     ? await balanceTold(dependencies, admitted)
     : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(

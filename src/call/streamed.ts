@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 
 /** How slowly a reader may read an answer that is produced while it is sent. */
 export type ReaderBounds = {
-  /** A reader that reads nothing for this long is abandoned. */
+  /** The answer is cut off if its reader reads nothing for this long. */
   readonly silenceMaxMs: number
   /** How long a reader may keep the answer waiting in total. */
   readonly graceMs: number
@@ -18,8 +18,8 @@ const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, byte
 export type Write = (text: string) => Promise<void>
 
 /**
- * An answer that is produced piece by piece, as it is read. If the reader is too slow or has left, the answer is cut off and `produce`
- * fails at its next piece, which releases its connection. Time spent producing a piece does not count.
+ * An answer that is produced piece by piece, as it is read. If the reader is too slow or has disconnected, the answer is cut off,
+ * and `produce` fails at its next piece and so releases its connection. Time spent producing a piece does not count.
  */
 export const streamed = (
   produce: (write: Write) => Promise<void>,
@@ -43,7 +43,8 @@ export const streamed = (
       await Promise.race([once(body, 'drain'), once(body, 'close')]).finally(() => clearTimeout(late))
       waitedMs += performance.now() - sinceMs
     }
-    if (body.destroyed) throw new Error('the answer was abandoned: its reader is too slow or has left')
+    if (body.destroyed)
+      throw new Error('the answer was cut off, because its reader is too slow or has disconnected')
   }
   produce(write).then(
     () => body.end(),

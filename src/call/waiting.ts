@@ -3,8 +3,8 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Gates } from './dependencies.ts'
 
 /**
- * A caller waits at most 12 s for a 503. One second of this is for work without a timer. Late work may still finish, but its caller has
- * already been answered.
+ * A caller waits at most 12 s for a 503. One second of this is for work without a timer. Late work can still finish after its caller
+ * has been answered.
  */
 const callWaitMaxMs = 11_000
 

@@ -314,7 +314,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 400: the body is not a JSON object, of another type, or too large. */
+    /** @description 400: the body is not a JSON object, has another media type, or is too large. */
     REQ_001: {
       /** @constant */
       error: 'bad_request'
@@ -610,7 +610,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `IP_001`: ip is not a valid IPv4 or IPv6 address. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `IP_001`: ip is not a valid IPv4 or IPv6 address. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -654,7 +654,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -675,7 +675,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -685,7 +685,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -716,7 +716,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -898,7 +898,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -941,7 +941,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -962,7 +962,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -972,7 +972,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1003,7 +1003,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1146,7 +1146,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `PROFNET_001`: id is not a profile id, profile URL or person URN. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `PROFNET_001`: id is not a profile id, profile URL or person URN. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1200,7 +1200,7 @@ export interface operations {
           'application/json': components['schemas']['PROFNET_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1221,7 +1221,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1231,7 +1231,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1262,7 +1262,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1345,7 +1345,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1375,7 +1375,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1385,7 +1385,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1395,7 +1395,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1416,7 +1416,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1514,7 +1514,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1547,7 +1547,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1568,7 +1568,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1578,7 +1578,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1609,7 +1609,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1699,7 +1699,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1732,7 +1732,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1742,7 +1742,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1752,7 +1752,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1773,7 +1773,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1853,7 +1853,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1883,7 +1883,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1893,7 +1893,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1903,7 +1903,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1924,7 +1924,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2013,7 +2013,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2046,7 +2046,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2067,7 +2067,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2077,7 +2077,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2108,7 +2108,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2194,7 +2194,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2227,7 +2227,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2237,7 +2237,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2247,7 +2247,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2268,7 +2268,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2361,7 +2361,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2394,7 +2394,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2415,7 +2415,7 @@ export interface operations {
           'application/json': components['schemas']['IDEMP_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2425,7 +2425,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2456,7 +2456,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2539,7 +2539,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2569,7 +2569,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2579,7 +2579,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2589,7 +2589,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2610,7 +2610,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2698,7 +2698,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2728,7 +2728,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2738,7 +2738,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2748,7 +2748,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2769,7 +2769,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2877,7 +2877,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_002`: a required parameter is missing. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2910,7 +2910,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2920,7 +2920,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2930,7 +2930,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2951,7 +2951,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3202,7 +3202,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3242,7 +3242,7 @@ export interface operations {
           'application/json': components['schemas']['CALL_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3252,7 +3252,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3262,7 +3262,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3283,7 +3283,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3399,7 +3399,7 @@ export interface operations {
           }
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3439,7 +3439,7 @@ export interface operations {
           'application/json': components['schemas']['CALL_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3449,7 +3449,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3459,7 +3459,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3480,7 +3480,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3552,7 +3552,7 @@ export interface operations {
           'application/jsonl': string
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. `REQ_003`: a parameter has the wrong type or value. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. `REQ_003`: a parameter has the wrong type or value. */
       400: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3582,7 +3582,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       408: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3592,7 +3592,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       413: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3602,7 +3602,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       415: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3623,7 +3623,7 @@ export interface operations {
           'application/json': components['schemas']['RATE_001']
         }
       }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      /** @description `REQ_001`: the body is not a JSON object, has another media type, or is too large. */
       431: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
