@@ -1,5 +1,5 @@
 /**
- * The facts about an address from its text alone: its canonical form, its family, and whether it can have a place.
+ * Derives facts about an address from its text alone: the canonical form, the family, and whether the address can have a location.
  *
  * Accepts what `isIP` of `node:net` accepts, except zone ids. `net.BlockList` classifies addresses, because a textual check that refuses
  * `10.0.0.1` would allow `::ffff:a00:1`.

@@ -58,7 +58,7 @@ export const addressesToDial = async (
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
 }
 
-/** Returns a client that connects to these addresses, whatever the host's name resolves to by then. The caller must destroy it. */
+/** Returns a client that connects only to these addresses, even if the host's name now resolves to others. The caller must destroy it. */
 export const clientTo = (
   url: URL,
   {

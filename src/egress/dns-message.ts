@@ -2,7 +2,7 @@ import { type Answer, type DecodedPacket, decode, encode, RECURSION_DESIRED } fr
 import { parseAddress } from './address.ts'
 
 /**
- * One DNS question as a message, and the meaning of its answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
+ * Encodes one DNS question as a message, and interprets the answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
  * trusted. An answer to a different question does not count, records of other names are ignored, and special characters in names are escaped.
  */
 

@@ -14,7 +14,7 @@ import {
 } from './dns-message.ts'
 
 /**
- * Asks recursive resolvers one question. Has no cache and no state: `dns.ts` has those.
+ * Asks recursive resolvers one question. Keeps no cache and no state; `dns.ts` does.
  *
  * Every attempt has its own socket, so both the port and the id are random. The socket is connected, so that the kernel drops packets from other
  * addresses. A truncated answer is requested again over TCP. SERVFAIL or REFUSED counts as an answer, so the next server is asked, and the server
@@ -22,7 +22,7 @@ import {
  */
 type DnsServer = { readonly address: string; readonly port: number }
 
-/** The number of rounds. Each asks the servers that have not answered. */
+/** The number of rounds. In each round, the servers that have not answered are asked. */
 const roundsMax = 2
 const serversMax = 3
 /** Limits a reply over TCP. A list of mail exchangers needs less than a tenth of this. */
@@ -64,7 +64,7 @@ export const askServers = async (
       if (timeoutMs <= 0) return failure
       const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
       if (answer.kind !== 'failed') return answer
-      // An error from one server says more than the timeout of another.
+      // An error from one server is more informative than the timeout of another.
       if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
       failure = answer

@@ -36,14 +36,14 @@ const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
 /** How long a failure, or a negative answer without a TTL, is cached (RFC 2308 §5 forbids longer). */
 const failureTtlSeconds = 5
-/** The most questions in progress. If a zone's servers do not answer, each call about the zone has a dozen questions in progress for seconds. */
+/** The maximum number of questions in progress. If a zone's servers do not answer, each call about the zone has a dozen questions in progress for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
 /** Limits names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
 const charactersMax = 8 * 1024 * 1024
 /** Added to the length of a record's text. */
 const recordCharacters = 32
-/** The most records kept of one answer: the MX records with the best priority, or the first addresses. */
+/** The maximum number of records kept of one answer: the MX records with the best priority, or the first addresses. */
 const recordsKept = 32
 
 type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }

@@ -1,7 +1,7 @@
 /**
  * The IANA registries that decide which addresses may be dialled or looked up.
  *
- * Update them by hand when IANA changes a registry; the allocation table last changed when APNIC got 2410::/12. If an allocated prefix is missing
+ * Update them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was assigned to APNIC. If an allocated prefix is missing
  * here, calls about its addresses are answered `success: false`. If a prefix were wrongly listed, calls would return a wrong city and be charged,
  * so doubtful prefixes are left out.
  */

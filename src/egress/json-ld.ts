@@ -25,7 +25,7 @@ export const jsonLdLimits = {
   blocksMax: 5,
   /** The limit for all blocks of a page together. A block that would exceed it is skipped. */
   blockCharactersMax: 512 * 1024,
-  /** Objects and lists inside each other. */
+  /** The maximum nesting of objects and lists. */
   depthMax: 32,
   nodesMax: 500,
   /** The limit for one text; the rest of it is cut off. No reader stores longer texts. */

@@ -23,7 +23,7 @@ export type Outside = {
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** The most pages at a time, because a hostile page may use its maximum decoded size in memory. */
+/** The maximum number of pages at a time, because a hostile page may use its maximum decoded size in memory. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 

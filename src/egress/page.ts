@@ -13,7 +13,7 @@ import {
 } from './dial.ts'
 
 /**
- * One page from a stranger's web server, with limits for time, bytes before and after decompression, headers and redirects, and above all for
+ * Fetches one page from a stranger's web server, with limits for time, bytes before and after decompression, headers and redirects, and above all for
  * the addresses that may be dialled (`dial.ts`). A redirect is a new page, so everything is checked again.
  *
  * `fetch` is not used, because it resolves names, follows redirects and unpacks without a limit. Connections are not reused and proxy variables
@@ -31,7 +31,7 @@ export type PageRequest = {
   readonly wireBytesMax?: number
   readonly decodedBytesMax?: number
   readonly redirectsMax?: number
-  /** Called before anything else happens with a redirect's target. By default, the guard alone decides. */
+  /** Called for a redirect's target before the target is resolved. By default, only the guard decides. */
   readonly mayRedirectTo?: (url: URL) => boolean
   readonly signal?: AbortSignal
 }

@@ -2,7 +2,7 @@ import { addressesToDial, clientTo, type Dialling, failureToReach, type NoPage, 
 
 /**
  * Sends a message to a stranger's web server; the answer is the status. The body is not read, because the person who chose the address
- * must not see it. Redirects are not followed, because the message is only for its addressee. Outside failures are returned, never thrown.
+ * must not see the body. Redirects are not followed, because the message is only for its addressee. Outside failures are returned, never thrown.
  * Only exempt addresses (`EGRESS_ALLOW`) are dialled without TLS.
  */
 export type PostRequest = {
