@@ -1,6 +1,6 @@
 /**
  * Keeps calls away from a failing target, so that callers are refused immediately and the target can recover. Available libraries read the
- * system's clock and record no cause. With this one, the caller passes both.
+ * system's clock and record no cause. Here, the caller passes both.
  */
 export type CircuitBreaker<Cause> = {
   /** Returns why no call may pass now, and for how long. Null: the call may pass. When the time is over, one call at a time may try. */
@@ -56,7 +56,7 @@ export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreak
       return null
     },
     fail: (cause, nowMs, { about = null, background = false } = {}) => {
-      // Calls that were in progress when the breaker opened show nothing new.
+      // The failures of calls that were in progress when the breaker opened show nothing new.
       if (isOpen(nowMs)) return
       if (opened === null && !isOneTooMany(about)) return
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)

@@ -71,7 +71,7 @@ export const createGate = ({
     timer ??= setTimeout(look, ms).unref()
   }
 
-  /** Returns since when the server is in doubt; null: it is not. */
+  /** Returns the time since which the server might be failing; null: nothing suggests a failure. */
   const doubtfulSinceMs = (): number | null => {
     const [oldest] = underWay
     if (oldest === undefined) return failingSinceMs

@@ -13,7 +13,7 @@ declare module 'ioredis' {
 }
 
 const connectMaxMs = 2_000
-/** A connection that stays silent this long after a command is replaced, because its other end may be gone. */
+/** A connection that stays silent this long after a command is replaced, because its other end may no longer exist. */
 const silenceMaxMs = 5_000
 const reconnectPauseMs = 50
 const reconnectPauseMaxMs = 1_000
