@@ -46,7 +46,7 @@ export const authenticate = (
     if (key === undefined) return 'unknown'
     if (key === 'in_doubt') return key
     if (parsed !== null && !sameHmac(secrets.apiKeyHmac(parsed.secret), key.secretHmac)) return 'wrong_secret'
-    // The key's stream defines what the key can do. A key with a contradicting prefix was never issued.
+    // The key's stream shows whether the key is a test key. A key whose prefix contradicts its stream was never issued.
     if (parsed !== null && isTestOrganization(key.organizationId) !== (test !== null)) return 'wrong_secret'
     if (parsed !== null) remember(directory, header, keyId)
     return key.endsAtMs <= nowMs ? 'ended' : key

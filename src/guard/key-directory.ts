@@ -24,7 +24,7 @@ export type FoundKey = DirectoryKey | 'in_doubt' | undefined
  * The API keys that this process has needed, in memory. When a key is first used, its stream is read from the event log. From then on, the process
  * subscribes to changes, so a revocation reaches every process well within a second.
  *
- * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never let a key in. Reading
+ * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never make a key valid. Reading
  * all keys at startup would mean reading the whole log.
  */
 export type KeyDirectory = {

@@ -5,7 +5,7 @@
  * under the key of an epoch. The key is stored outside the database and destroyed soon after the epoch ends. Once the key is destroyed, deleted
  * data cannot be opened in any remaining copy.
  *
- * Epochs have 29 days and are numbered from the Unix epoch, so that a process needs only its clock to know the current one. A key exists for at
+ * An epoch has 29 days. Epochs are numbered from the Unix epoch, so a process needs only its clock to find the current one. A key exists for at
  * most 31 days: the epoch of 29 days, then 25 hours in which nothing is sealed under the key, then up to 23 hours until the hourly job has
  * destroyed it.
  *
