@@ -10,7 +10,7 @@ import {
 
 /**
  * The trace that a partner's request belongs to, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps
- * the partner to find the call in other tools. It decides nothing, because its origin is not proved.
+ * the partner to find the call in other tools. No decision depends on it, because its origin is not proved.
  *
  * Answers have no `traceresponse`, which is not a Recommendation. `X-Request-Id` already identifies the call.
  */
@@ -26,7 +26,7 @@ export type TraceContext = {
 /** A later version may have more members after another hyphen. */
 const traceparent = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?=$|-)/
 const length00 = 55
-/** The maximum length of the header. Far longer than the header of any version. */
+/** The maximum length of the header, which is far longer than the header of any version. */
 const charsMax = 512
 
 /**
