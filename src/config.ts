@@ -162,7 +162,7 @@ const variables = z.object({
   PROFILE_HTTP_MAPPING: z.string().min(1).optional(),
   PROFILE_HTTP_TIMEOUT_MS: whole(
     { min: 100, max: 8_000 },
-    'milliseconds from 100 to 8000, the most that a call has',
+    'milliseconds from 100 to 8000, the time limit of a call',
   ).default(8_000),
   PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'the maximum in progress, from 1 to 9999').default(100),
   PROFILE_DOMAIN: z
@@ -244,7 +244,7 @@ const together = [
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
-/** Refuses a setting of earlier releases, in which a process started further processes. A deployment that relies on it must not continue with a part of its capacity. */
+/** Refuses a setting of earlier releases, in which a process started further processes. A deployment that relies on it must not continue with only a part of its capacity. */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(
