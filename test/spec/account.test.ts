@@ -55,7 +55,7 @@ const today = (): string => new Date().toISOString().slice(0, 10)
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 describe('4.4 GET /whoami', () => {
-  test('2.2 the body is exactly organization, key, permissions, limits and two instants', async () => {
+  test('2.2 the body has exactly the organization, the key, its permissions and limits, and two times', async () => {
     const partner = await house.partner({
       permissions: ['ip_lookup', 'email_validation'],
       limits: { requests_per_minute: 60, requests_per_day: 5_000 },
@@ -174,7 +174,7 @@ describe('every account endpoint', () => {
     }
   })
 
-  test('works under a price book from before these endpoints existed', async () => {
+  test('works under a price book that is older than these endpoints', async () => {
     const other = await openHouse()
     try {
       const limits = { requests_per_minute: 100_000 }
@@ -201,7 +201,7 @@ describe('every account endpoint', () => {
 })
 
 describe('GET /v1/balance', () => {
-  test('shows the balance, the spendable credits and the next to expire; the call is free and recorded', async () => {
+  test('shows the balance, the available credits and the lots that expire next; the call is free and recorded', async () => {
     const partner = await house.partner({ credits: '7', overdraft: '2.5' })
     await house.lookup(partner, { ip: places.london })
     const answer = await look(partner, '/v1/balance')
@@ -523,7 +523,7 @@ describe('GET /v1/ledger/export', () => {
       })
   })
 
-  test('the published script recomputes charges, own prices, corrections and balance from it', async () => {
+  test('the published script recomputes charges, own prices, corrections and balance from the export', async () => {
     const partner = await house.partner({
       credits: '2',
       overdraft: '1.5',
@@ -586,7 +586,7 @@ describe('GET /v1/ledger/export', () => {
       expect(() => recomputed(tampered)).toThrow(fault)
   })
 
-  test('anyone can download the script, and it is the one that these tests run', async () => {
+  test('anyone can download the script, and these tests run the same script', async () => {
     for (const name of ['recompute-ledger.ts', 'verify-receipt.ts']) {
       const response = await fetch(`${house.apiUrl}/docs/${name}`)
       expect(response.headers.get('content-type')).toBe('text/plain; charset=utf-8')

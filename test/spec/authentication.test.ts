@@ -107,7 +107,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
 })
 
 describe('5.5 keys are revoked, expire, and are rotated', () => {
-  test('a revoked key is AUTH_001; its earlier calls stay recorded', async () => {
+  test('a revoked key gets AUTH_001; its earlier calls stay recorded', async () => {
     const own = await house.partner()
     const { status } = await house.lookup(own, { ip: places.london })
     expect(status).toBe(200)
@@ -151,8 +151,8 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
   })
 })
 
-describe('5.3 a key carries permissions', () => {
-  test('a key without ip_lookup is AUTH_002 at the lookup: recorded, free, and without a result', async () => {
+describe('5.3 a key has permissions', () => {
+  test('a lookup with a key without ip_lookup gets AUTH_002: recorded, free, and without a result', async () => {
     const own = await house.partner({
       permissions: ['email_validation', 'profnet_scraping', 'pixel_control'],
     })
@@ -185,7 +185,7 @@ describe('5.3 a key carries permissions', () => {
   })
 })
 
-describe('decision 3: a key may be restricted to addresses', () => {
+describe('decision 3: a key can be restricted to addresses', () => {
   test.each([['203.0.113.0/24', '127.0.0.1/32']])('a caller inside %s may call', async (...allowedCidrs) => {
     const own = await house.partner({ allowedCidrs })
     expect((await house.lookup(own, { ip: places.london })).status).toBe(200)
@@ -193,7 +193,7 @@ describe('decision 3: a key may be restricted to addresses', () => {
   })
 
   test.each([['2001:db8::/32', '127.0.0.2']])(
-    'a caller outside %s is AUTH_003 at every endpoint: recorded and free',
+    'a caller outside %s gets AUTH_003 at every endpoint: recorded and free',
     async (...allowedCidrs) => {
       const own = await house.partner({ allowedCidrs })
       const refusal = {
@@ -238,7 +238,7 @@ describe('refused keys do not use up quotas', () => {
   })
 })
 
-describe('5.3 a key carries rate limits that an operator may change', () => {
+describe('5.3 a key has rate limits that an operator can change', () => {
   test('changed limits apply, and are shown by whoami, without a restart', async () => {
     const own = await house.partner({ limits: { requests_per_minute: 5, requests_per_day: 50 } })
     expect(rateLimitsOf(await house.whoami(own))).toMatchObject({

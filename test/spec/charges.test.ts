@@ -78,7 +78,7 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('1', '0'))
   })
 
-  test('of 200 simultaneous calls, 50 credits pay exactly 50', async () => {
+  test('50 credits pay for exactly 50 of 200 simultaneous calls', async () => {
     const partner = await house.partner({ credits: '50' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const minute = () => Math.floor(performance.now() / 60_000)

@@ -41,7 +41,7 @@ const brokenLog = async (): Promise<() => Promise<void>> => {
   return once
 }
 
-/** Sends a lookup. The result tells whether its answer has arrived yet. */
+/** Sends a lookup. The result shows whether its answer has arrived yet. */
 const watched = (partner: Partner, ip: string, headers: Record<string, string> = {}) => {
   const state: { answer: Answer | undefined } = { answer: undefined }
   const answer = send(`${house.apiUrl}/v1/ip/lookup`, {

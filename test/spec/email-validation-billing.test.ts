@@ -38,7 +38,7 @@ mailHouse(async (opened) => {
 const accepted = (domain: string) => ({ status: 'valid', sub_status: 'accepted', decision_row: 17, domain })
 
 describe('4.1.1 a valid result consumes credits', () => {
-  test('is one line by the rule email_validation.valid: in the ledger, in the answer and in its headers', async () => {
+  test('is one line under the rule email_validation.valid: in the ledger, in the answer and in its headers', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@valid.example.com')
     expect(bare(answer.events)).toEqual(
@@ -57,7 +57,7 @@ describe('4.1.1 a valid result consumes credits', () => {
 })
 
 describe('4.1.2 company enrichment costs extra only when requested and found', () => {
-  test('one charge has a line by each rule, and the company is in the answer', async () => {
+  test('one charge has a line for each rule, and the company is in the answer', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@acme-widgets.com', { company: true })
     expect(bare(answer.events)).toEqual(
@@ -241,7 +241,7 @@ describe('when companies cannot be looked up', () => {
 })
 
 describe('decision 15: with an Idempotency-Key', () => {
-  test('once the first answer is forgotten the call is made again, and its answer shows a charge of 0', async () => {
+  test('after the first answer is deleted, the call is made again, and its answer shows a charge of 0', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const headers = { 'idempotency-key': 'forgotten' }
     expectCredits(

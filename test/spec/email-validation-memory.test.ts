@@ -77,7 +77,7 @@ const greylisting = () => {
   }
 }
 
-describe('a mailbox whose server puts off unknown clients', { shuffle: false }, () => {
+describe('a mailbox whose server defers unknown clients', { shuffle: false }, () => {
   const domain = 'greylisting.example.com'
   const email = `someone@${domain}`
   const { script, relent } = greylisting()

@@ -79,7 +79,7 @@ test('decision 4: the service chooses the request id and ignores the caller’s'
   expect(answer.headers.get('x-request-id')).toBe(answer.body.request_id)
 })
 
-test('no answer may be cached, or be read as another type than its own', async () => {
+test('no answer can be cached, or interpreted as a type other than its own', async () => {
   const raw = (bytes: string) => async () => only(await sendRaw(house.apiUrl, bytes))
   const asked: [string, () => Promise<Answer>][] = [
     ['a result', () => house.lookup(partner, { ip: '10.0.0.1' })],
@@ -300,7 +300,7 @@ describe('REQ_004: a path without a route gets the same answer for every client,
   })
 })
 
-describe('REQ_005: a method that a route does not take is 405 with Allow, and not a call', () => {
+describe('REQ_005: a method that a route does not accept gets 405 with Allow, and is not a call', () => {
   test.each([
     ['api', '/v1/ip/lookup', 'POST', ['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],
     ['dashboard', '/whoami', 'GET', ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],

@@ -140,7 +140,7 @@ describe('a free refusal', () => {
     expect(upstream.requests).toHaveLength(0)
   })
 
-  test('is forgotten after a day, however often it is repeated: the call is made again, and charged when it delivers', async () => {
+  test('is deleted after a day, however often it is repeated: the call is made again, and charged when it delivers', async () => {
     const partner = await aPartner('20')
     for (let n = 0; n < 10; n++) {
       upstream.answers(() => nobody)
@@ -158,7 +158,7 @@ describe('a free refusal', () => {
 })
 
 describe('an empty balance', () => {
-  test('uses up no key: after a purchase of credits the same key delivers, and is charged once', async () => {
+  test('does not use up the key: after a purchase of credits, the same key delivers, and is charged once', async () => {
     const partner = await aPartner('0')
     upstream.answers(() => known('Not to be had'))
     for (let n = 0; n < 3; n++) {

@@ -178,7 +178,7 @@ describe('the same key used simultaneously', () => {
     expect((await lookup(partner, places.london, 'twice')).text).toBe((await first).text)
   })
 
-  test('of 30 simultaneous calls only one gets charged; the others get its answer, or have to wait', async () => {
+  test('only one of 30 simultaneous calls is charged; the others get its answer, or IDEMP_002', async () => {
     const partner = await house.partner({ credits: '100' })
     const answers = await Promise.all(
       Array.from({ length: 30 }, () => sendLookup(partner, places.london, 'all')),
@@ -240,7 +240,7 @@ describe('a key may be any text, even one from which the ledger derives ids', ()
   })
 })
 
-describe('after the first body is forgotten', () => {
+describe('after the stored answer is deleted', () => {
   test('a charged call is made again and not charged again', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, places.london, 'old')

@@ -248,7 +248,7 @@ describe('4.6 /pixel/block', () => {
     expect(listed).toMatchObject([{ used: 0 }])
   })
 
-  test('blocking twice is one block; after unblocking it fires again; unblocking twice is not an error', async () => {
+  test('a domain that is blocked twice has one block; after it is unblocked, its pixels fire again; unblocking twice is not an error', async () => {
     const partner = await newPartner()
     const first = await block(partner, 'example.com')
     house.moveClock(60_000)
@@ -358,7 +358,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(rows).not.toEqual([{ hit_hash: hitHash('example.com', 'somebody@example.com') }])
   })
 
-  test('a hit under no rule fires', async () => {
+  test('a hit that no rule covers fires', async () => {
     const partner = await newPartner()
     await block(partner, 'example.com')
     for (const url of ['https://unlimited.example.net/', 'https://81.2.69.142/'])
@@ -510,7 +510,7 @@ describe('missing and invalid parameters', () => {
     expectRefused(await send(partner, method, path, body), refusal)
   })
 
-  test('of several invalid parameters the first is named', async () => {
+  test('of several invalid parameters, the first is named', async () => {
     expectRefused(
       await send(partner, 'POST', '/pixel/limit', { period: 'week', number: 0 }),
       missing('domain', 'string'),

@@ -402,7 +402,7 @@ describe('4.3 cached', () => {
 })
 
 describe('decision 11: the price of a retrieval', () => {
-  test('fresh data 5, cached data 2: one fact, and the charge right after it', async () => {
+  test('fresh data cost 5, cached data 2: one fact, and the charge right after it', async () => {
     const { lid } = somebody()
     const fresh = await ask(partner, { id: lid, cached: false })
     expect(bare(fresh.events)).toEqual(charged(partner, 'fresh', 0))

@@ -89,7 +89,7 @@ test('plain HTTP gets no answer; a request without a Host gets the same answer a
 })
 
 describe('a renewed certificate', () => {
-  test('is served from the next connection on; a half-written one is not served, and stops nothing', async () => {
+  test('is served from the next connection on; a half-written certificate is not served, and calls continue', async () => {
     const tls = await readTls(parseConfig({ ...files.variables }))
     if (tls === null) throw new Error('there is no certificate')
     const contexts: { cert: string }[] = []

@@ -65,7 +65,7 @@ test('two headers count as none', async () => {
   expect(traces(events.slice(before.length))).toEqual([null, null])
 })
 
-test('the partner and "ledger explain" see it', async () => {
+test('the call’s details and "ledger explain" show it', async () => {
   const { body } = await house.lookup(partner, { ip: places.london }, { traceparent })
   const told = await house.ask(partner, { method: 'GET', path: `/v1/calls/${body.request_id}` })
   expect(told.body.result).toMatchObject({ request_id: body.request_id, trace_id: trace })
