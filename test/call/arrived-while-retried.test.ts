@@ -1,6 +1,6 @@
 /**
  * An append is held in the network, so its caller does not know the outcome. The append arrives while another process repeats the
- * call under the same Idempotency-Key. Whichever of the two comes first, an answer that is sent is paid for exactly once.
+ * call under the same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
  */
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'

@@ -68,7 +68,7 @@ test.each([
   if (files > 256) expect(3 * all).toBeLessThanOrEqual(files - 256)
 })
 
-test('an address that has its maximum of connections gets no more; other addresses, and a trusted proxy, do', async () => {
+test('an address with its maximum number of connections gets no more; other addresses, and a trusted proxy, do', async () => {
   const held = await openMany('127.0.0.2', connectionsPerAddressMax)
   const further = await openMany('127.0.0.2', 20)
   await eventually(async () => (refused === 20 ? true : undefined))

@@ -1,4 +1,4 @@
-/** A process gets more calls than it can handle: which are accepted, which are asked to retry, and the state afterwards. */
+/** A process gets more calls than it can handle. The tests check which calls are accepted, which are refused, and the state afterwards. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -10,7 +10,7 @@ import { someDocument } from '../support/call-document.ts'
 
 const bounds = { inProgressMost: 100, inProgressLeast: 10, loopDelayMaxMs: 150, recordingMaxMs: 500 }
 
-describe('the bound on calls in progress', () => {
+describe('the limit on calls in progress', () => {
   const entered = (overload: ReturnType<typeof createOverload>, calls: number): (() => void)[] =>
     Array.from({ length: calls }, () => overload.enter('org')).filter((leave) => leave !== null)
 
@@ -28,7 +28,7 @@ describe('the bound on calls in progress', () => {
     expect(overload.inProgressMax).toBe(100)
   })
 
-  test('falls if no append in a check was quick, and not because of a single slow one', async () => {
+  test('falls if every append in a check was slow, but not because of a single slow append', async () => {
     let nowMs = 0
     const overload = createOverload(() => 0, { bounds, now: () => nowMs })
     entered(overload, 90)
@@ -81,7 +81,7 @@ describe('the bound on calls in progress', () => {
   })
 })
 
-describe('calls beyond the bound', () => {
+describe('calls beyond the limit', () => {
   let dashboard: DashboardHost
   const waiting: (() => void)[] = []
   /** Calls last until the test releases them. Their facts and price are whoami's. */

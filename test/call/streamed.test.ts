@@ -1,4 +1,4 @@
-/** Streamed answers to readers that are fast, slow or gone. */
+/** Streamed answers to readers that are fast, slow or disconnected. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type ReaderBounds, streamed, type Write } from '../../src/call/streamed.ts'

@@ -1,4 +1,4 @@
-/** No caller waits longer than 12 seconds for a 503, whichever part of the service hangs. */
+/** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
