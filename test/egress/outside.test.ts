@@ -128,7 +128,7 @@ describe('pages of other servers', () => {
     await takeAllAgain()
   })
 
-  test('a fetch that was aborted before does not wait for a place', async () => {
+  test('a fetch that is already aborted does not wait for a place', async () => {
     await takeAll()
     expect(await page(plentyMs, AbortSignal.abort())).toMatchObject({ kind: 'timeout' })
   })

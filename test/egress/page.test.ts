@@ -310,7 +310,7 @@ describe('TLS', () => {
     })
   })
 
-  test('an unknown authority is refused, whatever the environment variables are', async () => {
+  test('an unknown authority is refused, with any environment variables', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
     const { port } = await secure()
     expect(await get(`https://pinned.test:${port}/`)).toEqual({
