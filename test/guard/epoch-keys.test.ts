@@ -361,7 +361,7 @@ describe('a running process', () => {
     await expect(seal(keys)).rejects.toThrow('nothing can be sealed: the key 716')
   })
 
-  test('forgets a key that another one destroyed', async () => {
+  test('removes from memory a key that another process destroyed', async () => {
     const [keys, other] = [process({ watchMs: 10 }), process()]
     await keys.watch()
     const sealed = await seal(keys)

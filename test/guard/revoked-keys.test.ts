@@ -201,7 +201,7 @@ test(
               const expected = { happened, ...rest, status: ended ? 401 : 200 }
               expect({ happened, ...rest, status: await whoami(started.dashboardUrl, key) }).toEqual(expected)
               await until(
-                `the process that runs knows, too: ${happened}`,
+                `the running process gives the same answer: ${happened}`,
                 async () => (await whoami(house.dashboardUrl, key)) === expected.status,
               )
             }
