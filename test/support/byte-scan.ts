@@ -1,5 +1,5 @@
 /**
- * Finds out what an attacker can decrypt who has a data directory, SECRET_KEY, the remaining epoch keys, and the identifiers of
+ * Finds the data that an attacker can decrypt with a data directory, SECRET_KEY, the remaining epoch keys, and the identifiers of
  * one person. Every text that might be sealed is tried with every key that the attacker can derive.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'

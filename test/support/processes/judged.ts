@@ -133,8 +133,8 @@ const nameOf = ({ path, body, key, tries }: MadeCall): string =>
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
 /**
- * Whether a call without a 200 may have been charged. This is so if the caller got no answer. After the answer "outcome unknown"
- * it is so if the call can be repeated with its key, or if the process ended before it could reverse the charge.
+ * Whether a call without a 200 may have been charged. This is possible if the caller got no answer. After the answer "outcome
+ * unknown", it is possible if the call can be repeated with its key, or if the process ended before it could reverse the charge.
  */
 const mayBeCharged = (
   { end, place, run }: Try,

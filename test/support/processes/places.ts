@@ -139,7 +139,7 @@ const isUp = ({ down }: Place): void => {
 const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figures> => {
   const response = await fetch(`${metricsUrl}/metrics`, { signal: AbortSignal.timeout(5_000) }).catch(
     (cause: unknown) => {
-      // Processes that end unexpectedly are what this suite looks for. Their last output shows the reason.
+      // This suite looks for processes that end unexpectedly. Their last output shows the reason.
       const { exitCode, signalCode } = child
       throw new Error(
         `no metrics of a process (${exitCode ?? signalCode ?? 'running'}):\n${output().slice(-4_000)}`,
