@@ -77,7 +77,7 @@ test.each<[string, number, Launch, number]>([
   ['10,000 idle sockets of one address', 10_000, {}, 1_000],
   ['2,000, where a process may have 1,024 files open', 2_000, fewFiles, 128],
 ])(
-  '%s leave the service answering others',
+  '%s do not stop the service from answering others',
   async (_, idle, launch, heldMax) => {
     service = await startService(environment, launch)
     const { apiUrl } = service

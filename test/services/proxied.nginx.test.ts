@@ -1,4 +1,4 @@
-/** The service behind a real nginx that terminates TLS: the callers that the service sees, who can sign in, and with which cookies. */
+/** The service behind a real nginx that terminates TLS: the callers' addresses, the permitted sign-ins, and the cookies. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'

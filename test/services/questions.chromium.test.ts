@@ -106,7 +106,7 @@ test.each(screens)(
   },
 )
 
-test('a browser without scripts searches, and sends no whole key', async () => {
+test('the search works without scripts, and never sends a complete key', async () => {
   for (const script of [true, false]) {
     const own = await chromium.open({ scheme: 'light', width: 390, script })
     const { page } = own
