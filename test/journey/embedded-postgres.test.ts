@@ -1,4 +1,4 @@
-/** The embedded PostgreSQL: which process starts, joins and stops it, and what happens after a crash. */
+/** The embedded PostgreSQL: the processes that start, share and stop it, and its recovery after a crash. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
