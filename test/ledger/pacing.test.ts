@@ -1,8 +1,8 @@
-/** When a process pauses so that other processes can append to a ledger. Pure. */
+/** A process pauses between appends, so that other processes can append to the same ledger. The rules are pure. */
 import { expect, test } from 'vitest'
 import { createPacing } from '../../src/ledger/write/writer.ts'
 
-test('a process that has noticed no other never waits', () => {
+test('a process that has noticed no other process never waits', () => {
   const pacing = createPacing(() => 0.5)
   for (let nowMs = 0; nowMs < 100; nowMs++) {
     pacing.appended(nowMs)
@@ -32,7 +32,7 @@ test('one pause in eight is long', () => {
   expect(pacing.waitMs(2)).toBe(3.5)
 })
 
-test('a process whose append lost tries again immediately, and notifies the others at most twice a second', () => {
+test('a process whose append conflicted tries again immediately, and notifies the others at most twice a second', () => {
   const pacing = createPacing(() => 0.5)
   pacing.competed(0)
   pacing.appended(1)

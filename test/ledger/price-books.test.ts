@@ -1,4 +1,4 @@
-/** Which price book prices calls in each process. A withdrawn book never prices calls. If a book cannot be trusted, no calls are priced. */
+/** The price book that prices calls in each process. A withdrawn book never prices calls. If a book cannot be trusted, no calls are priced. */
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'

@@ -272,7 +272,7 @@ describe('events in the table', () => {
     return event === 'submit' ? [...first, 'committed'] : first
   }
 
-  test('every committed command is in the ledger once, and of the refused ones, only the one that was being written', async () => {
+  test('every committed command is in the ledger once; of the refused commands, only the command that was being written is', async () => {
     for (const { state, event } of possible) {
       // In this case the log itself was truncated.
       if (state === 'deciding' && event === 'failed') continue
