@@ -363,7 +363,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       )
     })
 
-    describe('sending again', () => {
+    describe('resending', () => {
       test('12 resending the same ids at the same revision returns the original revision and writes nothing', async () => {
         const stream = freshStream()
         const [first, second] = [newEvents(2), newEvents(3)]
