@@ -55,7 +55,7 @@ export const errorCatalogue = {
   IDEMP_002: {
     status: 409,
     error: 'conflict',
-    when: 'a request with this Idempotency-Key is still being answered',
+    when: 'a request with this Idempotency-Key is still being processed',
   },
   SYS_001: { status: 500, error: 'internal_error', when: 'something went wrong on our side' },
   SYS_002: {
@@ -98,13 +98,13 @@ export const notAuthenticated = (): Refusal => ({
 
 export const lacksPermission = (permission: string): Refusal => ({
   code: 'AUTH_002',
-  message: `This API key lacks the permission ${permission}.`,
+  message: `This API key lacks the permission ${permission}. Use a key that has this permission.`,
   details: { required_permission: permission },
 })
 
 export const addressNotAllowed = (address: string): Refusal => ({
   code: 'AUTH_003',
-  message: `This API key may not be used from ${address}.`,
+  message: `This API key cannot be used from ${address}, because the address is not on the key's allow-list.`,
   details: { address },
 })
 
@@ -152,7 +152,7 @@ export const notEnoughCredits = ({
   available: string
 }): Refusal => ({
   code: 'CREDIT_001',
-  message: `This call costs ${creditsText(required)}, but the balance available is ${available}.`,
+  message: `This call needs ${creditsText(required)}, but the available balance is ${available}.`,
   details: { required, available },
 })
 
@@ -175,7 +175,7 @@ export const idempotencyMismatch = (): Refusal => ({
 
 export const idempotencyInFlight = (): Refusal => ({
   code: 'IDEMP_002',
-  message: 'A request with this Idempotency-Key is still being answered. Try again shortly.',
+  message: 'A request with this Idempotency-Key is still being processed. Try again shortly.',
   details: {},
   retryAfterSeconds: 1,
 })
@@ -208,12 +208,12 @@ export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   retryAfterSeconds,
 })
 
-/** Refuses a call that could not be confirmed in time and may have been recorded and charged. */
+/** Refuses a call that could not be confirmed in time and might have been recorded and charged. */
 export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
   code: 'SYS_003',
   message: repeatable
-    ? 'The outcome is unknown. Repeat the request with the same Idempotency-Key: it is charged once at most.'
-    : 'The outcome is unknown: the call may be charged. Send an Idempotency-Key to be able to repeat a request safely.',
+    ? 'The outcome is unknown. Repeat the request with the same Idempotency-Key: you are charged at most once.'
+    : 'The outcome is unknown: the call might be charged. Send an Idempotency-Key with your next requests, so that you can repeat them safely.',
   details: {},
   retryAfterSeconds,
 })

@@ -458,7 +458,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 409: a request with this Idempotency-Key is still being answered. */
+    /** @description 409: a request with this Idempotency-Key is still being processed. */
     IDEMP_002: {
       /** @constant */
       error: 'conflict'
@@ -664,7 +664,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -951,7 +951,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1210,7 +1210,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1557,7 +1557,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2056,7 +2056,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2404,7 +2404,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being answered. */
+      /** @description `IDEMP_002`: a request with this Idempotency-Key is still being processed. */
       409: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
