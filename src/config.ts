@@ -244,7 +244,10 @@ const together = [
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
-/** Refuses a setting of earlier releases, in which a process started further processes. A deployment that relies on it must not continue with only a part of its capacity. */
+/**
+ * Refuses a setting of earlier releases, in which a process started further processes. Otherwise, a deployment that relies on the setting
+ * would continue with only a part of its capacity.
+ */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(

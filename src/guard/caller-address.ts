@@ -3,7 +3,10 @@ import { BlockList, isIP, SocketAddress } from 'node:net'
 /** Whether to believe the forwarded headers that an address sends. */
 export type TrustedProxies = (address: string | undefined) => boolean
 
-/** Stands for the address of a caller if the trusted proxy did not name one. No allow-list contains this text, and all callers without an address share one limit. */
+/**
+ * Stands for the address of a caller if the trusted proxy did not name one. No allow-list contains this text, and all callers without an
+ * address share one limit.
+ */
 const unknownAddress = 'unknown'
 
 /** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
