@@ -48,7 +48,7 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
-  // The first process learns about the new key from the event log, a moment later.
+  // The first process reads the new key from the event log a moment later.
   await until('both accept the key', async () => (await lookup(first)).status === 200)
   house.moveClock(120_000)
 })

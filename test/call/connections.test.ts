@@ -30,7 +30,7 @@ const open = async (localAddress: string): Promise<Socket> => {
   const socket = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', localAddress })
   socket.on('error', () => undefined)
   sockets.add(socket)
-  // A refused connection may be reset before the client sees it as connected.
+  // A refused connection can be reset before the client reports it as connected.
   await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
   return socket
 }

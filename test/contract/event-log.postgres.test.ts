@@ -655,7 +655,7 @@ describe('the event log in PostgreSQL', () => {
             1n,
           ])
           expect(back.flatMap(({ unreadable }) => unreadable)).toMatchObject([named])
-          // Events before the unreadable row are delivered. The reader must not continue after it, because it would not know
+          // Events before the unreadable row are delivered. The reader must not continue after it, because it cannot find out
           // which events it skipped.
           const reader = reading(own.eventLog)
           await expect(reader.until(caughtUp)).rejects.toMatchObject({

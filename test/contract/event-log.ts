@@ -377,7 +377,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.head()).toBe(head)
       })
 
-      test('12 an append sent twice at the same time is written once; a sender that cannot learn this learns it by resending', async () => {
+      test('12 an append sent twice at the same time is written once; a sender that gets no outcome gets it by resending', async () => {
         const stream = freshStream()
         const events = newEvents(2)
         const other = await log.reopen()

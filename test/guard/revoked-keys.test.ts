@@ -161,7 +161,7 @@ const listening = (): { logger: Logger; fatal: string[] } => {
 }
 
 test(
-  'every process refuses a key that its stream ends, no matter what its rows say; a live key passes',
+  'every process refuses a key that has ended in its stream, no matter what its rows contain, and accepts a live key',
   async () => {
     const life = fc.record({
       happened: fc.array(fc.constantFrom(...Object.keys(happenings)), { maxLength: 4 }),

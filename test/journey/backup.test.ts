@@ -221,7 +221,7 @@ test('nothing is restored without the secret key, or into an installation that i
   expect(asked.err).toMatch(/not empty/)
 })
 
-test('a killed backup leaves no file under its final name, and says what to do with the partial file', async () => {
+test('a killed backup leaves no file under its final name, and the next backup shows the remedy for the partial file', async () => {
   for (const afterMs of [400, 700, 1_000]) {
     const making = startCli(['backup', 'create', file('killed.tar')], from())
     await sleep(afterMs)

@@ -68,7 +68,7 @@ test('nothing is copied while the service uses the log', async () => {
   service = undefined
 })
 
-test('if the URL belongs to an embedded PostgreSQL that has stopped, the error says what to do', async () => {
+test('if the URL belongs to an embedded PostgreSQL that has stopped, the error includes the remedy', async () => {
   const { code, err } = await copy('--from', url)
   expect([code, err]).toEqual([
     2,

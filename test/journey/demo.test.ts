@@ -31,7 +31,7 @@ const restarted = async (): Promise<string> => {
   return service.output()
 }
 
-/** The output of a start without a terminal says where the key and the password are, and includes a command that works in a shell. */
+/** The output of a start without a terminal shows where the key and the password are, and includes a command that works in a shell. */
 const expectNoSecretIn = async (output: string): Promise<void> => {
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
   expect(output).not.toContain(key)
@@ -42,7 +42,7 @@ const expectNoSecretIn = async (output: string): Promise<void> => {
   expect(stdout).toContain(`x-api-key: ${key}`)
 }
 
-test('without a terminal, not even the first start prints the key or password, but it says where they are', async () => {
+test('without a terminal, not even the first start prints the key or password, but it shows where they are', async () => {
   expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
   const first = service?.output() ?? ''
   expect(first).toMatch(/^Usage chart: http:\S+\/organizations\/org_\w+\/usage$/m)
@@ -71,7 +71,7 @@ test('a first start on a terminal prints key and password once, and logs in a re
   }
 })
 
-test('a reseeded demo says where the service answers; the next start and demo.json name the new demo', async () => {
+test('a reseeded demo shows where the service answers; the next start and demo.json name the new demo', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
   expect(out).toContain(`${join(dataDir, 'demo.json')} now contains this organization`)
   const before = await written()

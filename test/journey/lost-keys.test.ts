@@ -42,7 +42,7 @@ const importPerson = (): Promise<{ imported: number }> => {
   return importProfilesFrom(foundation, config, { stream })
 }
 
-test('a service without its keys does not start, makes none, and says what to do; doing that works', async () => {
+test('a service without its keys does not start, makes none, and prints the remedy, which works', async () => {
   expect(await importPerson()).toMatchObject({ imported: 1 })
   await rm(join(root, 'keys'), { recursive: true })
   const told = await startService(environment).then(

@@ -199,7 +199,7 @@ test('a plot is drawn from its table, which is closed and can be opened again', 
   await window.close()
 })
 
-test('a notice above the page says when rows are out of date, at every width', async () => {
+test('a notice above the page appears when rows are out of date, at every width', async () => {
   const halt = (state: string) =>
     room.foundation.pool.query(`update projection_checkpoints set state = $1 where name = 'accounts'`, [
       state,
@@ -320,7 +320,7 @@ test('organizations are suggested while their name is typed, and can also be fou
   await page.getByRole('button', { name: 'See what will happen' }).click()
   await page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
   expect(await page.locator('main').textContent()).toContain(scene.organizationId)
-  // A whole key is a secret, and must not be in any URL.
+  // A complete key is a secret, and must not be in any URL.
   await page.goto('/commands/key/revoke')
   const asked: string[] = []
   page.on('request', (request) => asked.push(request.url()))

@@ -98,7 +98,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(names(unknown)).toEqual(names(wrong))
   })
 
-  test('an unauthenticated caller learns nothing about the body', async () => {
+  test('the answer to an unauthenticated caller reveals nothing about the body', async () => {
     for (const body of ['', 'nonsense', '{"ip":1}', `{"ip":"${'x'.repeat(20_000)}"}`])
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'content-type': 'text/plain' }, body }),
@@ -265,7 +265,7 @@ describe('5.3 a key has rate limits that an operator can change', () => {
   })
 })
 
-test('an operator sees which key was refused and why, and no secret', async () => {
+test('the log shows which key was refused and why, but no secret', async () => {
   const lines: string[] = []
   const sink = new Writable({
     write: (line: Buffer, _, done) => {

@@ -1,4 +1,4 @@
-/** Decision 5: while the database is unreachable, answers show the charge and the remaining credits if the process knows them. */
+/** Decision 5: while the database is unreachable, answers show the charge and, if the process has the balance in memory, the remaining credits. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, places } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'

@@ -509,7 +509,7 @@ describe('a balance that is too low', () => {
     expect(again.text).not.toContain('Quillfeather')
   })
 
-  test('that cannot pay for cached data learns nothing, not even whether the person is known', async () => {
+  test('that cannot pay for cached data reveals nothing, not even whether the person is known', async () => {
     const [here, gone] = [somebody(), somebody()]
     const nobody = freshLid()
     await ask(partner, { id: here.lid })

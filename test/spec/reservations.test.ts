@@ -201,7 +201,7 @@ describe('calls in progress', () => {
 })
 
 describe('credits granted by another process a moment ago', () => {
-  test('count: no call is refused for a grant that this process did not know yet', async () => {
+  test('count: no call is refused because this process has not read the grant yet', async () => {
     const { domain } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     expect((await validate(house, partner, `someone@${domain}`)).status).toBe(402)

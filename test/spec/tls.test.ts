@@ -53,7 +53,7 @@ test('both hosts answer over HTTPS, and report that', async () => {
     expect((await ask(url)).status).toBe(status)
 })
 
-test('the pages need no proxy to know that they are served over HTTPS', async () => {
+test('the pages treat the connection as HTTPS without a proxy', async () => {
   const { status, cookies } = await ask(`${house.dashboardUrl}/login`)
   expect(status).toBe(200)
   expect(cookies).toHaveLength(1)
