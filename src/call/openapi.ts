@@ -45,7 +45,7 @@ export const openApiOf = ({ documents, service, version, examples }: Documented)
           type: 'apiKey',
           in: 'header',
           name: 'x-api-key',
-          description: 'A key of your organization.',
+          description: 'An API key of your organization.',
         },
       },
       headers: headers(examples.headers),
@@ -57,8 +57,8 @@ export const openApiOf = ({ documents, service, version, examples }: Documented)
 }
 
 const rules = [
-  'Amounts of credits are decimal strings with at most six fractional digits.',
-  'Answers may get members that are not listed here; unknown members of requests are ignored.',
+  'Credit amounts are decimal strings with at most six fractional digits.',
+  'New members can be added to answers, so ignore unknown members. Unknown members of requests are ignored.',
   `A path that does not exist returns 404 \`REQ_004\`; a method that a path does not accept returns 405 \`REQ_005\`. Errors cost no credits.`,
 ] as const
 
@@ -252,7 +252,7 @@ const errorSchemas = (): Json =>
           required: ['error', 'message', 'code', ...(bare ? [] : ['request_id', 'details'])],
           properties: {
             error: { const: error },
-            message: { type: 'string', description: 'For people. It may change.' },
+            message: { type: 'string', description: 'A message for people. It can change.' },
             code: { const: code },
             ...(bare ? {} : { request_id: requestId, details: { type: 'object' } }),
           },
@@ -280,24 +280,25 @@ const describedHeaders = {
   RequestId: { description: 'The id of the call.', schema: requestId },
   CreditsCharged: { description: 'The credits charged for the call.', schema: text },
   CreditsRemaining: {
-    description: 'The remaining balance. It may be below zero if the organization has an overdraft.',
+    description: 'The remaining balance. It can be below zero if the organization has an overdraft.',
     schema: text,
   },
   RateLimitPolicy: {
-    description: 'The limits of the key: how many calls (q) in how many seconds (w).',
+    description: 'The limits of the key: the number of calls (q) in a number of seconds (w).',
     schema: text,
   },
   RateLimit: {
-    description: 'How many calls are left (r) in each window, and how many seconds until it resets (t).',
+    description:
+      'The number of calls left (r) in each window, and the number of seconds until the window resets (t).',
     schema: text,
   },
   RetryAfter: {
-    description: 'Seconds to wait before the next try.',
+    description: 'The number of seconds to wait before the next attempt.',
     schema: { type: 'integer', minimum: 0 },
   },
   IdempotentReplayed: {
     description:
-      'The answer is that of an earlier call with the same Idempotency-Key, and was not charged again.',
+      'The answer repeats the answer to an earlier call with the same Idempotency-Key, and was not charged again.',
     schema: { const: 'true' },
   },
 } as const satisfies Record<HeaderName, Json>
@@ -318,7 +319,7 @@ const idempotencyKey = {
   in: 'header',
   required: false,
   description:
-    'A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
+    'If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
   // Has no example, because pages that try calls would send the same key with every body.
   schema: { type: 'string', minLength: 1, maxLength: 257 },
 } as const

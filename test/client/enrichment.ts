@@ -285,7 +285,7 @@ export interface components {
     AUTH_001: {
       /** @constant */
       error: 'unauthorized'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'AUTH_001'
@@ -294,7 +294,7 @@ export interface components {
     AUTH_002: {
       /** @constant */
       error: 'forbidden'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'AUTH_002'
@@ -306,7 +306,7 @@ export interface components {
     AUTH_003: {
       /** @constant */
       error: 'forbidden'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'AUTH_003'
@@ -318,7 +318,7 @@ export interface components {
     REQ_001: {
       /** @constant */
       error: 'bad_request'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'REQ_001'
@@ -330,7 +330,7 @@ export interface components {
     REQ_002: {
       /** @constant */
       error: 'bad_request'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'REQ_002'
@@ -342,7 +342,7 @@ export interface components {
     REQ_003: {
       /** @constant */
       error: 'validation_error'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'REQ_003'
@@ -354,7 +354,7 @@ export interface components {
     REQ_004: {
       /** @constant */
       error: 'not_found'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'REQ_004'
@@ -366,7 +366,7 @@ export interface components {
     REQ_005: {
       /** @constant */
       error: 'bad_request'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'REQ_005'
@@ -378,7 +378,7 @@ export interface components {
     IP_001: {
       /** @constant */
       error: 'validation_error'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'IP_001'
@@ -390,7 +390,7 @@ export interface components {
     PROFNET_001: {
       /** @constant */
       error: 'validation_error'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'PROFNET_001'
@@ -402,7 +402,7 @@ export interface components {
     PROFNET_002: {
       /** @constant */
       error: 'not_found'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'PROFNET_002'
@@ -414,7 +414,7 @@ export interface components {
     CALL_001: {
       /** @constant */
       error: 'not_found'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'CALL_001'
@@ -426,7 +426,7 @@ export interface components {
     CREDIT_001: {
       /** @constant */
       error: 'payment_required'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'CREDIT_001'
@@ -438,7 +438,7 @@ export interface components {
     RATE_001: {
       /** @constant */
       error: 'rate_limited'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'RATE_001'
@@ -450,7 +450,7 @@ export interface components {
     IDEMP_001: {
       /** @constant */
       error: 'validation_error'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'IDEMP_001'
@@ -462,7 +462,7 @@ export interface components {
     IDEMP_002: {
       /** @constant */
       error: 'conflict'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'IDEMP_002'
@@ -474,7 +474,7 @@ export interface components {
     SYS_001: {
       /** @constant */
       error: 'internal_error'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'SYS_001'
@@ -486,7 +486,7 @@ export interface components {
     SYS_002: {
       /** @constant */
       error: 'service_unavailable'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'SYS_002'
@@ -498,7 +498,7 @@ export interface components {
     SYS_003: {
       /** @constant */
       error: 'outcome_unknown'
-      /** @description For people. It may change. */
+      /** @description A message for people. It can change. */
       message: string
       /** @constant */
       code: 'SYS_003'
@@ -509,7 +509,7 @@ export interface components {
   }
   responses: never
   parameters: {
-    /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+    /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
     IdempotencyKey: string
   }
   requestBodies: never
@@ -525,27 +525,27 @@ export interface components {
      */
     CreditsCharged: string
     /**
-     * @description The remaining balance. It may be below zero if the organization has an overdraft.
+     * @description The remaining balance. It can be below zero if the organization has an overdraft.
      * @example 999995
      */
     CreditsRemaining: string
     /**
-     * @description The limits of the key: how many calls (q) in how many seconds (w).
+     * @description The limits of the key: the number of calls (q) in a number of seconds (w).
      * @example "second";q=10;w=1, "minute";q=6000;w=60, "day";q=1000000;w=86400
      */
     RateLimitPolicy: string
     /**
-     * @description How many calls are left (r) in each window, and how many seconds until it resets (t).
+     * @description The number of calls left (r) in each window, and the number of seconds until the window resets (t).
      * @example "second";r=9;t=1, "minute";r=5996;t=60, "day";r=999996;t=86400
      */
     RateLimit: string
     /**
-     * @description Seconds to wait before the next try.
+     * @description The number of seconds to wait before the next attempt.
      * @example 60
      */
     RetryAfter: number
     /**
-     * @description The answer is that of an earlier call with the same Idempotency-Key, and was not charged again.
+     * @description The answer repeats the answer to an earlier call with the same Idempotency-Key, and was not charged again.
      * @example true
      */
     IdempotentReplayed: 'true'
@@ -558,7 +558,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -764,7 +764,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1051,7 +1051,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1464,7 +1464,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1972,7 +1972,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -2316,7 +2316,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
