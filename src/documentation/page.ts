@@ -66,7 +66,7 @@ export const shell = (page: Shell): string => {
 ${head}<link rel="stylesheet" href="${stylesheet.href}">
 </head>
 <body>
-<a class="skip" href="#content">To the content</a>
+<a class="skip" href="#content">Skip to content</a>
 <header><a class="brand" href="/docs">Enrichment ledger</a> <span>Documentation</span></header>
 <div class="columns">
 ${navigation(page)}
@@ -112,7 +112,7 @@ export const overviewPage = (guides: readonly Guide[], version: string): string 
 <p>Version ${escaped(version)} of the API.</p>
 <ul class="overview">${listed.join('\n')}
 <li><a href="/docs/reference">Reference</a><p>Every call with its members, and a form that makes it with your key.</p></li>
-<li><a href="/openapi.json">openapi.json</a><p>The same for programs (OpenAPI 3.1): clients can be generated from it.</p></li>
+<li><a href="/openapi.json">openapi.json</a><p>The same description for programs (OpenAPI 3.1). You can generate a client from it.</p></li>
 </ul>`
   return shell({ title: 'Documentation', path: '/docs', links: linksTo(guides), main })
 }
