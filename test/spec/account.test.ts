@@ -654,7 +654,7 @@ describe('GET /v1/calls/{request_id}/receipt proves a call to anyone, offline:',
     verifyReceipt(body.result as Receipt)
   })
 
-  test("the receipt of another organization's call, or of an unknown call, is 404", async () => {
+  test("the receipt of another organization's call, or of an unknown call, gets 404", async () => {
     const [partner, other] = [await house.partner({ credits: '7' }), await house.partner()]
     for (const requestId of [await called(partner), '01JB2ZQ5V7N3K2M4P6R8T0W1X2'])
       expect(await receiptOf(other, requestId)).toMatchObject({ status: 404, body: { error: 'not_found' } })

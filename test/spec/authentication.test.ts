@@ -45,7 +45,7 @@ const expectRefusedEverywhere = async (headers: Record<string, string>): Promise
 
 const lettersOnly = (length: number): string => 'x'.repeat(length)
 
-describe('5.4 a missing or invalid key is AUTH_001, without request_id and details, and leaves no event', () => {
+describe('5.4 a missing or invalid key gets AUTH_001, without request_id and details, and leaves no event', () => {
   test.each<[string, () => Record<string, string>]>([
     ['missing', () => ({})],
     ['empty', () => ({ 'x-api-key': '' })],
@@ -217,7 +217,7 @@ describe('decision 3: a key can be restricted to addresses', () => {
 })
 
 describe('refused keys do not use up quotas', () => {
-  test('calls refused for permission or address have their own window; beyond it they are RATE_001', async () => {
+  test('calls refused for permission or address have their own window; beyond it they get RATE_001', async () => {
     const own = await house.partner({ permissions: [], limits: { requests_per_minute: 3 } })
     for (const remaining of [2, 1, 0]) {
       const answer = await house.lookup(own, { ip: places.london })

@@ -146,7 +146,7 @@ describe('when the event log refuses an append', () => {
 })
 
 describe('when the process ends', () => {
-  test('calls in flight are answered and charged; later ones are SYS_002 and free', async () => {
+  test('calls in flight are answered and charged; later ones get SYS_002 and are free', async () => {
     const app = await house.another()
     const apiUrl = String(app.apiUrl)
     try {

@@ -212,7 +212,7 @@ describe('4.1.4 company data requested and not found', () => {
 })
 
 describe('when companies cannot be looked up', () => {
-  test('the call is SYS_002 and free: not_found would claim a result that was never determined', async () => {
+  test('the call gets SYS_002 and is free: not_found would claim a result that was never determined', async () => {
     await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
     const partner = await emailPartner(house, { credits: '3' })
@@ -297,7 +297,7 @@ describe('4.1.5 and 8: ten validations a second per key', () => {
     })
   })
 
-  test('the eleventh call is RATE_001 because of the window second, costs 0, and is not recorded individually', async () => {
+  test('the eleventh call gets RATE_001 because of the window second, costs 0, and is not recorded individually', async () => {
     const { partner, answers } = await burst({}, 13)
     expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(3, 429)])
     for (const denied of answers.filter(({ status }) => status === 429)) {

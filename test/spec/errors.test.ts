@@ -248,7 +248,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
     expectRefusedCall({ ...answer, events }, partner, unreadable(413))
   })
 
-  test('without a valid key both are AUTH_001', async () => {
+  test('without a valid key both get AUTH_001', async () => {
     const answers = [
       await send(`${house.apiUrl}/v1/ip/lookup`, { headers: json, body: bodyOf(bodyBytesMax + 1) }),
       ...(await sendRaw(
@@ -350,7 +350,7 @@ describe('REQ_005: a method that a route does not accept gets 405 with Allow, an
     }
   })
 
-  test.each(['BREW'])('%s, an unknown method, on a path without a route is REQ_004', async (method) => {
+  test.each(['BREW'])('%s, an unknown method, on a path without a route gets REQ_004', async (method) => {
     const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
     expectErrorObject(answer, {
       status: 404,

@@ -136,7 +136,7 @@ describe('a tombstone', () => {
 describe('a call that was charged before its process died, and whose repetition was refused,', () => {
   const mismatch = { status: 422, error: 'validation_error', code: 'IDEMP_001', details: {} }
 
-  test('keeps its key: another route or body under it is IDEMP_001, and its own is refused as before', async () => {
+  test('keeps its key: another route or body under it gets IDEMP_001, and its own is refused as before', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Bought'))
     expectCredits(await ask(partner, { key: 'crashed' }), '5', '15')

@@ -124,7 +124,7 @@ describe('the same key with another body', () => {
   test.each([
     ['of another address', { ip: places.munich }],
     ['that is refused itself', { ip: 'nonsense' }],
-  ])('%s is IDEMP_001, recorded and free', async (_, body) => {
+  ])('%s gets IDEMP_001, recorded and free', async (_, body) => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, places.london, 'order-1')
     const answer = await house.lookup(partner, body, { 'idempotency-key': 'order-1' })
@@ -140,7 +140,7 @@ describe('the same key with another body', () => {
 })
 
 describe('the same key used simultaneously', () => {
-  test('is IDEMP_002 while the first call is being answered, recorded and free', async () => {
+  test('gets IDEMP_002 while the first call is being processed, recorded and free', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const blocked = await house.blockLog()
@@ -211,12 +211,12 @@ describe('an invalid key', () => {
     ['of 256 characters', 'x'.repeat(256)],
     ['with a space', 'a b'],
     ['with a character beyond ASCII', 'schlüssel'],
-  ])('%s is REQ_003, recorded and free', async (_, key) => {
+  ])('%s gets REQ_003, recorded and free', async (_, key) => {
     const partner = await house.partner({ credits: '10' })
     expectRefusedCall(await lookup(partner, places.london, key), partner, refusal)
   })
 
-  test('sent twice is REQ_003, recorded and free', async () => {
+  test('sent twice gets REQ_003, recorded and free', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const body = JSON.stringify({ ip: places.london })

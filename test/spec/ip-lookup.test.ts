@@ -163,7 +163,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     },
   )
 
-  describe('4.2.3 a malformed address is IP_001 and costs nothing', () => {
+  describe('4.2.3 a malformed address gets IP_001 and costs nothing', () => {
     test.each([
       ['empty', ''],
       ['whitespace before', ' 81.2.69.142'],
@@ -182,7 +182,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     test.each([
       ['a number', 134744072],
       ['an object', { v4: '81.2.69.142' }],
-    ])('decision 3: %s instead of a string is REQ_003', async (_, ip) => {
+    ])('decision 3: %s instead of a string gets REQ_003', async (_, ip) => {
       const wrongType = {
         status: 400,
         error: 'validation_error',
@@ -204,7 +204,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['absent', {}],
     ['null', { ip: null }],
     ['misspelled', { IP: '81.2.69.142' }],
-  ])('4.2.4 an ip that is %s is REQ_002 and costs nothing', async (_, body) => {
+  ])('4.2.4 an ip that is %s gets REQ_002 and costs nothing', async (_, body) => {
     expectRefusedCall(await house.lookup(partner, body), partner, missingIp)
   })
 

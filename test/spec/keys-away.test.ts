@@ -32,7 +32,7 @@ afterAll(async () => {
 const profile = (id: string) => house.post(partner, '/v1/profnet/profile', { id })
 const ready = async (): Promise<boolean> => (await fetch(`${house.apiUrl}/readyz`)).status === 200
 
-test('profiles that would have to be stored are 503 and free; a repeated call is still charged once; then all calls work again', async () => {
+test('profiles that would have to be stored get 503 and are free; a repeated call is still charged once; then all calls work again', async () => {
   expect((await profile('zorvina-1')).status).toBe(200)
   await rename(keyDir, `${keyDir}-away`)
   await until('the host is not ready', async () => !(await ready()))

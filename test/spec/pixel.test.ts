@@ -321,7 +321,7 @@ describe('a DELETE reads its parameters from the query too', () => {
     })
   })
 
-  test('but no other method does: a POST without a body is REQ_001', async () => {
+  test('but no other method does: a POST without a body gets REQ_001', async () => {
     const answer = await house.ask(await newPartner(), { path: '/pixel/block?domain=example.com' })
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 415, code: 'REQ_001' })
   })
@@ -540,7 +540,7 @@ describe('missing and invalid parameters', () => {
     })
   })
 
-  test('other methods are REQ_005, with a list of the allowed ones', async () => {
+  test('other methods get REQ_005, with a list of the allowed ones', async () => {
     for (const [path, allow] of [
       ['/pixel/limit', 'POST, DELETE, GET'],
       ['/pixel/block', 'POST, DELETE, GET'],
@@ -594,7 +594,7 @@ describe('when the counters are unreachable', () => {
 })
 
 describe('when the event log fails', () => {
-  test('a rule that cannot be recorded is 503 SYS_002 and does not apply', async () => {
+  test('a rule that cannot be recorded gets 503 SYS_002 and does not apply', async () => {
     const partner = await newPartner()
     const mend = await house.breakLog()
     const answer = await send(partner, 'POST', '/pixel/block', { domain: 'example.com' })

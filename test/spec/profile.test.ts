@@ -307,7 +307,7 @@ describe('4.3 the three forms of id', () => {
   })
 })
 
-describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source is not asked', () => {
+describe('4.3.1 an unrecognized id gets PROFNET_001, costs nothing, and the source is not asked', () => {
   const unrecognized = (id: string) => ({
     status: 400,
     error: 'validation_error',
@@ -329,7 +329,7 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
   test.each([
     ['a number', 12345],
     ['an object', { lid: 'zorvina' }],
-  ])('decision 3: %s instead of a string is REQ_003', async (_, id) => {
+  ])('decision 3: %s instead of a string gets REQ_003', async (_, id) => {
     const wrongType = {
       status: 400,
       error: 'validation_error',
@@ -340,7 +340,7 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
   })
 })
 
-describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and costs nothing', () => {
+describe('4.3.2 a profile that is absent or inaccessible gets PROFNET_002 and costs nothing', () => {
   test.each([
     ['unknown to the upstream', 404],
     ['gone, and never known here', 410],
@@ -353,7 +353,7 @@ describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and cost
   })
 })
 
-describe('4.3.3 a missing id is REQ_002', () => {
+describe('4.3.3 a missing id gets REQ_002', () => {
   test.each([
     ['absent', {}],
     ['misspelled', { ID: 'zorvina', cached: false }],
@@ -373,7 +373,7 @@ describe('4.3.3 a missing id is REQ_002', () => {
 })
 
 describe('4.3 cached', () => {
-  test('that is not a boolean is REQ_003, costs nothing and asks no source', async () => {
+  test('that is not a boolean gets REQ_003, costs nothing and asks no source', async () => {
     const { lid } = somebody()
     expectRefusedCall(
       await ask(partner, { id: lid, cached: 'false' }),
@@ -534,7 +534,7 @@ describe('a balance that is too low', () => {
   })
 })
 
-describe('an upstream failure is 503 with Retry-After, and nothing is charged', () => {
+describe('an upstream failure gets 503 with Retry-After, and nothing is charged', () => {
   /** Expects the call's fact without a charge, and an empty cache. */
   const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
     expectErrorObject(answer, unavailable)

@@ -67,7 +67,7 @@ describe('8 requests per minute and per day', () => {
     expect(second.minute?.resetSeconds).toBeLessThanOrEqual(40)
   })
 
-  test('a call beyond the minute’s limit is RATE_001, free and unrecorded; the next minute begins after Retry-After', async () => {
+  test('a call beyond the minute’s limit gets RATE_001, and is free and unrecorded; the next minute begins after Retry-After', async () => {
     const partner = await house.partner({ credits: '10', limits: { requests_per_minute: 3 } })
     await lookups(partner, 3)
     house.moveClock(15_000)

@@ -22,7 +22,7 @@ const readOnly = async (on: boolean): Promise<void> => {
     )
 }
 
-test('SQLSTATE 25006 is 503 with Retry-After on every kind of call; calls work again once the database accepts writes', async () => {
+test('SQLSTATE 25006 becomes 503 with Retry-After on every kind of call; calls work again once the database accepts writes', async () => {
   expect((await house.lookup(partner, { ip: '81.2.69.142' })).status).toBe(200)
   await readOnly(true)
   // All processes must first notice that their old connections have ended.
