@@ -1,5 +1,4 @@
 import { parse } from 'tldts'
-import { bitCount, isAnagram, letterBits, lookAlikes, neighbourKeys } from './letters.ts'
 import type { ListedDomains } from './listed-domains.ts'
 import { firstOfParents } from './parents.ts'
 import {
@@ -33,6 +32,21 @@ const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['net', new Set(['ne', 'et'])],
   ['me', new Set(['ne'])],
 ])
+/** Pairs of keys that touch on a QWERTY keyboard, in both orders. */
+const neighbourKeys: ReadonlySet<string> = new Set(
+  ['1234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm'].flatMap((row, rowAt, rows) =>
+    [...row].flatMap((key, at) => {
+      const below = rows[rowAt + 1] ?? ''
+      return [row[at + 1], below[at - 1], below[at]]
+        .filter((other) => other !== undefined)
+        .flatMap((other) => [`${key}${other}`, `${other}${key}`])
+    }),
+  ),
+)
+
+/** Pairs of letters that look alike: the typed letter, then the intended one. */
+const lookAlikes: ReadonlySet<string> = new Set(['il', '1l', '1i', '0o'])
+
 /** The label before a country's ending, as in `con.br`, `oc.in` or `co.br`. */
 const beforeCountry = ['com', 'co']
 
@@ -93,7 +107,6 @@ const isNeighbour = (name: string, provider: string | undefined): boolean =>
   neighbourKeys.has(`${provider?.[0]}${name[0]}`)
 
 const correctedName = (name: string, ending: string): string | null => {
-  const letters = letterBits(name)
   let best: ProviderName | null = null
   let bestSlips = 3
   const before = byName.get(name.slice(1))
@@ -103,8 +116,7 @@ const correctedName = (name: string, ending: string): string | null => {
     if (Math.abs(name.length - provider.name.length) > 2) continue
     if (!looksAlike(name, provider.name)) continue
     const slipsMax = Math.min(slipsAllowed(name, provider.name), bestSlips - 1)
-    if (bitCount(letters ^ provider.letters) > 2 * slipsMax) continue
-    const shuffled = letters === provider.letters && isShuffled(name, provider.name)
+    const shuffled = isShuffled(name, provider.name)
     const slips = shuffled ? 1 : slipsBetween(name, provider.name, slipsMax)
     if (slips > slipsMax || (slips === 2 && !sameEnds(name, provider.name))) continue
     if (name.length === provider.name.length && isOtherWord(name, provider.name)) continue
@@ -133,6 +145,10 @@ const isShuffled = (name: string, provider: string): boolean =>
   name[0] === provider[0] &&
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&
   isAnagram(name, provider)
+
+/** Whether two names have the same letters, each equally often. */
+const isAnagram = (left: string, right: string): boolean =>
+  left.length === right.length && [...left].sort().join('') === [...right].sort().join('')
 
 /**
  * In a short name, one different letter makes a different word (`grail`, `cycle`). Exceptions are adjacent keys, letters that look alike, two

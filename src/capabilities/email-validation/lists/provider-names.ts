@@ -1,5 +1,4 @@
 /** The names of mailbox providers that people mistype, and the indexes for searching them. */
-import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
@@ -10,7 +9,6 @@ export type ProviderName = {
   readonly fuzzy: boolean
   /** The provider has so many mailboxes that a name with one different letter is more likely a typo than a small company's name. */
   readonly big: boolean
-  readonly letters: number
 }
 
 /** In order of popularity, which breaks ties. `!`: sole. `~`: fuzzy. `^`: big. */
@@ -138,7 +136,7 @@ const providers: readonly ProviderName[] = providerTable.map((line) => {
   const name = marked.replace(/^[!~^]+/, '')
   const fuzzy = marked.includes('~') && name.length >= fuzzyLengthMin
   const [sole, big] = [marked.includes('!'), marked.includes('^')]
-  return { name, endings: endings.split(','), sole, fuzzy, big, letters: letterBits(name) }
+  return { name, endings: endings.split(','), sole, fuzzy, big }
 })
 export const byName: ReadonlyMap<string, ProviderName> = new Map(
   providers.map((provider) => [provider.name, provider]),
