@@ -2,6 +2,7 @@
  * Each kind of evidence about an address is gathered in its own folder, and `decide.ts` judges them together.
  * A failure of another system is evidence too, and an unknown value is null, never false (decision 17).
  */
+import { z } from 'zod'
 
 /** The rules that a text can break (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
 export const syntaxReasons = [
@@ -103,18 +104,20 @@ export const mailboxOutcomes = [
 
 export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
-export type MailboxEvidence = {
-  readonly outcome: MailboxOutcome
+/** A result of a later check is stored in this form. */
+export const mailboxEvidence = z.object({
+  outcome: z.enum(mailboxOutcomes),
   /** Null if no server was contacted, because too many calls were waiting or because the server rejects us or accepts everything. */
-  readonly connected: boolean | null
+  connected: z.boolean().nullable(),
   /** Whether a non-existent address was accepted too; null if unknown. */
-  readonly catchAll: boolean | null
+  catchAll: z.boolean().nullable(),
   /** The code of the decisive reply. Its text is not stored, because servers echo addresses in it. */
-  readonly code: number | null
-  readonly enhancedCode: string | null
+  code: z.int().nullable(),
+  enhancedCode: z.string().nullable(),
   /** Null if the outcome is not expected to change. */
-  readonly retryAfterSeconds: number | null
-}
+  retryAfterSeconds: z.int().nullable(),
+})
+export type MailboxEvidence = Readonly<z.infer<typeof mailboxEvidence>>
 
 /** Whether the domain can belong to a business: it is registrable, and no mailbox provider, disposable or alias service. */
 export const isBusinessDomain = (evidence: ListEvidence): boolean =>

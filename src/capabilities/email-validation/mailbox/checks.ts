@@ -1,7 +1,6 @@
 import type pg from 'pg'
-import { z } from 'zod'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
-import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
+import { type MailboxEvidence, mailboxEvidence } from '../evidence.ts'
 
 /**
  * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists. No call waits for a
@@ -20,15 +19,6 @@ export type MailboxChecks = {
 export const checkHoursMax = 24
 export const forgottenAtOnceMax = 10_000
 
-const evidenceText = z.object({
-  outcome: z.enum(mailboxOutcomes),
-  connected: z.boolean().nullable(),
-  catchAll: z.boolean().nullable(),
-  code: z.int().nullable(),
-  enhancedCode: z.string().nullable(),
-  retryAfterSeconds: z.int().nullable(),
-}) satisfies z.ZodType<MailboxEvidence>
-
 export const createMailboxChecks = (pool: pg.Pool): MailboxChecks => ({
   find: async (addressHmac) => {
     const { rows } = await pool
@@ -40,7 +30,10 @@ export const createMailboxChecks = (pool: pg.Pool): MailboxChecks => ({
       .catch(unavailableWhenAway)
     const row = rows[0]
     if (row === undefined) return null
-    return { evidence: evidenceText.parse(JSON.parse(row.evidence)), checkedAt: row.checked_at.toISOString() }
+    return {
+      evidence: mailboxEvidence.parse(JSON.parse(row.evidence)),
+      checkedAt: row.checked_at.toISOString(),
+    }
   },
   keep: async (addressHmac, { evidence, checkedAt }) => {
     await pool.query(
