@@ -39,8 +39,6 @@ describe('data sources', () => {
     for (const name of [
       'Disposable domains',
       'Free-mail domains',
-      'Curated domains',
-      'Role names',
       'Locations of IPv4',
       'Locations of IPv6',
       'Companies',

@@ -31,7 +31,6 @@ import { listPath, readRefreshed, vendoredListFolder } from './lists/file.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { vendoredDomains } from './lists/listed-domains.ts'
 import { disposableLists } from './lists/packages.ts'
-import { roleCount } from './lists/roles.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
 import {
   createMailboxProbe,
@@ -137,58 +136,31 @@ const grouped = (value: number): string => value.toLocaleString('en-US')
 const countedMax = 100_000
 
 const emailData = async ({ pool }: { readonly pool: pg.Pool }): Promise<readonly DataSource[]> => [
-  ...(await lists()),
+  await domainList('disposable', {
+    name: 'Disposable domains',
+    packages: Object.keys(disposableLists).join(', '),
+  }),
+  await domainList('free', { name: 'Free-mail domains', packages: 'email-providers' }),
   await companies(pool),
 ]
 
-const lists = async (): Promise<readonly DataSource[]> => {
-  const { curated, raw } = vendoredDomains()
-  const refreshed = (name: 'disposable' | 'free'): boolean => readRefreshed(vendoredListFolder, name) !== null
-  const asOf = new Date(listsDayMs())
-  const of = { place: 'host', imported: null, asOf, ageDaysMax: listsAgeDaysMax } as const
-  const from = async (name: 'disposable' | 'free', packages: string): Promise<string> =>
-    refreshed(name)
-      ? `"lists refresh", written ${(await stat(listPath(vendoredListFolder, name))).mtime.toISOString().slice(0, 10)}`
-      : `the packages ${packages}`
-  return [
-    {
-      ...of,
-      name: 'Disposable domains',
-      version: null,
-      remedy: listsRemedy,
-      from: await from('disposable', Object.keys(disposableLists).join(', ')),
-      holds: `${grouped(raw.disposable.size)} domains`,
-    },
-    {
-      ...of,
-      name: 'Free-mail domains',
-      version: null,
-      remedy: listsRemedy,
-      from: await from('free', 'email-providers'),
-      holds: `${grouped(raw.free.size)} domains`,
-    },
-    {
-      ...of,
-      name: 'Curated domains',
-      version: null,
-      asOf: null,
-      ageDaysMax: null,
-      remedy: null,
-      from: 'this release',
-      holds: `${grouped(curated.size)} providers, relays and businesses`,
-    },
-    {
-      ...of,
-      name: 'Role names',
-      version: null,
-      asOf: null,
-      ageDaysMax: null,
-      remedy: null,
-      from: 'this release',
-      holds: `${grouped(roleCount)} names`,
-    },
-  ]
-}
+const domainList = async (
+  list: 'disposable' | 'free',
+  { name, packages }: { readonly name: string; readonly packages: string },
+): Promise<DataSource> => ({
+  name,
+  place: 'host',
+  imported: null,
+  version: null,
+  asOf: new Date(listsDayMs()),
+  ageDaysMax: listsAgeDaysMax,
+  remedy: listsRemedy,
+  from:
+    readRefreshed(vendoredListFolder, list) === null
+      ? `the packages ${packages}`
+      : `"lists refresh", written ${(await stat(listPath(vendoredListFolder, list))).mtime.toISOString().slice(0, 10)}`,
+  holds: `${grouped(vendoredDomains().raw[list].size)} domains`,
+})
 
 const companies = async (pool: pg.Pool): Promise<DataSource> => {
   const { rows } = await pool.query<{ n: number; newest: Date | null; sources: string | null; all: string }>(

@@ -101,9 +101,6 @@ const roleNames: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ')),
 )
 
-/** The number of roles. Spellings with different separators count once. */
-export const roleCount = roleNames.size
-
 /** Words for a department or place that can follow a role after a separator. */
 const qualifiers: ReadonlySet<string> = new Set(
   [
