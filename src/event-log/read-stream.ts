@@ -49,3 +49,25 @@ export async function* pagesOf(
     if (last) return
   }
 }
+
+/**
+ * Yields the items of a subscription. The next item is requested before the current one is processed. It may never arrive, so
+ * `stop`, which must end the subscription, is aborted when the caller takes no more items.
+ */
+export async function* readingAhead<T>(items: AsyncIterable<T>, stop: AbortController): AsyncGenerator<T> {
+  const iterator = items[Symbol.asyncIterator]()
+  try {
+    let next = iterator.next()
+    for (;;) {
+      const item = await next
+      if (item.done === true) return
+      next = iterator.next()
+      // A caller that stops early never awaits this item.
+      next.catch(() => undefined)
+      yield item.value
+    }
+  } finally {
+    stop.abort()
+    await iterator.return?.()
+  }
+}

@@ -31,7 +31,7 @@ const forgottenMs = 600_000
 const hostLengthMax = 255
 
 const live = `
-  select process_id, roles, counters, host, pid, clock_ahead_ms
+  select process_id as id, roles, counters, host, pid, clock_ahead_ms as "clockAheadMs"
     from processes
    where heartbeat_at between now() - ${liveMs} * interval '1 ms' and now() + ${aheadMs} * interval '1 ms'
    order by process_id limit ${rowsMax}`
@@ -49,23 +49,9 @@ const heartbeat = `
   values ($1, $2, $3, $4, $5, $6::float8 - extract(epoch from clock_timestamp()) * 1000)
   on conflict (process_id) do update set heartbeat_at = now(), clock_ahead_ms = excluded.clock_ahead_ms`
 
-type Row = {
-  process_id: string
-  roles: string[]
-  counters: string
-  host: string
-  pid: number
-  clock_ahead_ms: number
-}
-
 /** Returns the api processes whose heartbeat is recent. */
 export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Process[]> {
-  const { rows } = await pool.query<Row>(live)
-  return rows.map(({ process_id: id, clock_ahead_ms: clockAheadMs, ...row }) => ({
-    id,
-    clockAheadMs,
-    ...row,
-  }))
+  return (await pool.query<Process>(live)).rows
 }
 
 export type OwnProcess = {

@@ -5,7 +5,7 @@ import type { CallFacts, CallsRefused, RateLimitExceeded } from '../events/calls
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
-import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
+import type { Affordability, CallToRecord, Instruction, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
 
 /** The reason the ledger's rules forbid a command, worded for the operator who sent it. */
@@ -152,9 +152,12 @@ export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroC
 export const chargeLinesOf = (events: readonly LedgerEvent[]): readonly { sku: string; amount: string }[] =>
   events.flatMap((event) => (event.type === 'CreditCharged' ? event.data.lines : []))
 
+/** The members of an instruction. */
+type Given<Kind extends Instruction['kind']> = Omit<Extract<Instruction, { kind: Kind }>, 'kind'>
+
 export const registerOrganization = (
   account: Account,
-  { name, overdraftLimit }: { name: string; overdraftLimit: MicroCredits },
+  { name, overdraftLimit }: Given<'register'>,
 ): Decision =>
   account.registered
     ? { refused: `organization ${account.organizationId} is already registered` }
@@ -170,17 +173,7 @@ export const registerOrganization = (
       ]
 
 /** Grants a lot. The lot first repays an overdraft. */
-export const grantCredits = (
-  account: Account,
-  grant: {
-    grantId: string
-    amount: MicroCredits
-    priority: number
-    expiresAt: string | null
-    reason: string
-    reference?: string
-  },
-): Decision =>
+export const grantCredits = (account: Account, grant: Given<'grant'> & { grantId: string }): Decision =>
   ifRegistered(account, () => ({
     type: 'CreditGranted',
     data: {
@@ -202,13 +195,7 @@ export const overridePrice = (
     amount,
     effectiveFrom,
     reason = null,
-  }: {
-    overrideId: string
-    sku: string
-    amount: MicroCredits | null
-    effectiveFrom: string
-    reason?: string | null
-  },
+  }: Omit<Given<'override_price'>, 'reason'> & { overrideId: string; reason?: string | null },
 ): Decision =>
   ifRegistered(account, () => ({
     type: 'PriceOverrideSet',
@@ -223,12 +210,7 @@ export const overridePrice = (
 
 const withdrawOverride = (
   account: Account,
-  {
-    overrideId,
-    overrideRevision,
-    sku,
-    reason,
-  }: { overrideId: string; overrideRevision: number; sku: string; reason: string },
+  { overrideId, overrideRevision, sku, reason }: Given<'withdraw_override'>,
 ): Decision =>
   account.overrides.get(sku)?.some(({ revision }) => revision === overrideRevision) === true
     ? [

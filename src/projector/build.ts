@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
 import { type LogPlace, logStart, type Position, placeOf, type SubscriptionItem } from '../event-log/port.ts'
+import { readingAhead } from '../event-log/read-stream.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
 import { countTotals, type LogTotals } from './compare-totals.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
@@ -34,20 +35,16 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const until = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
   const writer = createWriter(work.client, piece)
   try {
-    for await (const item of readingAhead(eventLog.subscribe({ after, prefixes, batchMax, signal: until }))) {
+    const items = eventLog.subscribe({ after, prefixes, batchMax, signal: until })
+    for await (const item of readingAhead(items, done)) {
       if (item.kind === 'events') {
         await foldBatch(decodeBatch(item.events), due, { client: work.client, writer })
         work.events += item.events.length
       }
-      if (advance(work, due, { item, target }) === target) {
-        // The next item was already requested but may never arrive, so the request is aborted.
-        done.abort()
-        break
-      }
+      if (advance(work, due, { item, target }) === target) break
     }
     await writer.settle()
   } finally {
-    done.abort()
     await writer.idle()
   }
   signal?.throwIfAborted()
@@ -182,22 +179,4 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
     writing.catch(() => undefined)
   }
   return { write, settle: () => write([]), idle: () => writing }
-}
-
-/** Yields the items. The next item is requested before the current one is processed. */
-async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
-  const iterator = items[Symbol.asyncIterator]()
-  try {
-    let next = iterator.next()
-    for (;;) {
-      const item = await next
-      if (item.done === true) return
-      next = iterator.next()
-      // A caller that stops early never awaits this item.
-      next.catch(() => undefined)
-      yield item.value
-    }
-  } finally {
-    await iterator.return?.()
-  }
 }

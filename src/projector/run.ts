@@ -11,24 +11,20 @@ import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts
  * checkpoints in one transaction. After a crash, no event is missing from the rows or folded into them twice.
  */
 
-export type ProjectorWaits = {
-  readonly leaseRetryMs: number
-  readonly failurePauseMs: number
+const projectorWaits = {
+  leaseRetryMs: 1_000,
+  failurePauseMs: 500,
   /**
    * Under load, events are collected for at least this long before a batch is written, because a small batch costs as much as a
    * large one.
    */
-  readonly batchIntervalMs: number
-  /** How often a halted projection is checked. A rebuild in another process can make it live again. */
-  readonly revivalCheckMs: number
-}
-
-const projectorWaits: ProjectorWaits = {
-  leaseRetryMs: 1_000,
-  failurePauseMs: 500,
   batchIntervalMs: 100,
+  /** How often a halted projection is checked. A rebuild in another process can make it live again. */
   revivalCheckMs: 5_000,
 }
+
+export type ProjectorWaits = Readonly<typeof projectorWaits>
+
 /** The pause after `Fenced`. It is short, because the projector only has to start again. */
 const fencedPauseMs = 50
 

@@ -32,21 +32,16 @@ export { redactedUrl }
  * immediately. The user of the connection string must be allowed to read `$all` and to write streams.
  */
 
-export type EventStoreDbLimits = {
-  readonly connectTimeoutMs: number
-  /** By default, the server abandons a write after two seconds. With this deadline, the server still has time to report the failure. */
-  readonly appendDeadlineMs: number
-  readonly readSilenceMs: number
-  /** A subscription is checked after this long without an event. */
-  readonly heartbeatMs: number
-}
-
-const eventStoreDbLimits: EventStoreDbLimits = {
+const eventStoreDbLimits = {
   connectTimeoutMs: 5_000,
+  /** By default, the server abandons a write after two seconds. With this deadline, the server still has time to report the failure. */
   appendDeadlineMs: 4_000,
   readSilenceMs: 10_000,
+  /** A subscription is checked after this long without an event. */
   heartbeatMs: 5_000,
 }
+
+export type EventStoreDbLimits = Readonly<typeof eventStoreDbLimits>
 
 type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`) with the hosts, TLS files and credentials. */

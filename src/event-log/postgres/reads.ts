@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import {
+  type EventLog,
   EventsUnreadable,
   LogRewritten,
   type LookedBack,
@@ -148,8 +149,7 @@ export type Look = {
 
 export type Known = Pick<RecordedEvent, 'position' | 'id'>
 
-export type Reads = {
-  read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
+export type Reads = Pick<EventLog, 'read' | 'head' | 'at' | 'lookBack' | 'lastRevision' | 'streams'> & {
   /**
    * The matching events after a position, up to a page. Throws `LogRewritten` if the log ends before the position, or has a
    * different event at the position of `last`.
@@ -159,11 +159,6 @@ export type Reads = {
     prefixes: readonly string[],
     max: number,
   ): Promise<Look>
-  head(): Promise<Position>
-  at(position: Position): Promise<RecordedEvent | null>
-  lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
-  lastRevision(stream: string): Promise<number | null>
-  streams(prefix: string): Promise<string[]>
 }
 
 /**

@@ -1,6 +1,7 @@
 import { isStreamOfOurs } from '../../events/streams.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import { type EventLog, type LogPlace, logStart, type Position, type RecordedEvent } from '../port.ts'
+import { readingAhead } from '../read-stream.ts'
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
@@ -60,29 +61,14 @@ export async function* ownEventsAfter(
   if (head <= after) return
   const isOurs = createOwnership()
   const done = new AbortController()
-  const items = eventLog
-    .subscribe({ after, known, prefixes: [], batchMax, signal: done.signal })
-    [Symbol.asyncIterator]()
-  try {
-    for (let next = items.next(); ; ) {
-      const item = await next
-      if (item.done === true) throw new Error('the event log ended the subscription')
-      const { value } = item
-      const last = value.position >= head
-      if (!last) {
-        next = items.next()
-        // A consumer that stops early does not await this page.
-        next.catch(() => undefined)
-      }
-      const events = value.kind === 'events' ? value.events : []
-      yield {
-        events: events.filter((event) => event.position <= head && isOurs(event)),
-        position: value.position,
-      }
-      if (last) return
+  const items = eventLog.subscribe({ after, known, prefixes: [], batchMax, signal: done.signal })
+  for await (const item of readingAhead(items, done)) {
+    const events = item.kind === 'events' ? item.events : []
+    yield {
+      events: events.filter((event) => event.position <= head && isOurs(event)),
+      position: item.position,
     }
-  } finally {
-    done.abort()
-    await items.return?.(undefined)
+    if (item.position >= head) return
   }
+  throw new Error('the event log ended the subscription')
 }

@@ -1,5 +1,5 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
-import { type PriceBook, priceBookAt } from '../../billing/price-book.ts'
+import type { PriceBook } from '../../billing/price-book.ts'
 import { NoRule, type Rating } from '../../billing/tariff.ts'
 import type { EventLog, Position } from '../../event-log/port.ts'
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
@@ -7,6 +7,7 @@ import type { LedgerEvent } from '../../events/catalogue.ts'
 import { type Account, balanceOf, evolve } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 import { type AdjustedEvent, type LedgerCall, walkLedger } from '../ledger-calls.ts'
+import { createInForce } from '../prices/price-books.ts'
 import type { RatedCall } from '../rerate/part.ts'
 
 /**
@@ -168,7 +169,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   let calls = 0
   let decidedOn: Account | null = null
   const isAsked = (atMs: number): boolean => atMs >= fromMs && atMs < toMs
-  const bookAt = inForce(books)
+  const inForce = createInForce(books)
   const movement = (event: DecodedEvent, kind: string, amount: MicroCredits): void => {
     if (!isAsked(Date.parse(event.metadata.effective_at))) return
     columnsOf(sums, `(${kind})`).log += amount
@@ -189,7 +190,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
       lines.push(lineOf(call))
       const account = decidedOn
       if (account === null) return
-      const book = (): PriceBook => bookOf(books, call, bookAt(call.atMs))
+      const book = (): PriceBook => bookOf(books, call, inForce(call.atMs))
       const rated = ratedAs(() => ratingOf(account, call.facts, book(), call.atMs))
       const fault = addCall(sums, skuOf, call, rated)
       if (fault !== null) faults.push(fault)
@@ -212,28 +213,19 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** Looks up the book in force. The last result is remembered, because it is needed for every call but changes only a few times a year. */
-const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
-  const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
-  let current: PriceBook | undefined
-  let untilMs = Number.NEGATIVE_INFINITY
-  return (atMs) => {
-    if (current !== undefined && atMs >= current.effectiveFromMs && atMs < untilMs) return current
-    current = priceBookAt(books, atMs)
-    if (current === undefined) throw new NoRule('no price book was in force')
-    untilMs = Math.min(Number.POSITIVE_INFINITY, ...edges.filter((edge) => edge > atMs))
-    return current
-  }
-}
-
 /** The book of a call. If several books took effect at the same time, the charge names one of them. */
-const bookOf = (books: readonly PriceBook[], { charge }: LedgerCall, latest: PriceBook): PriceBook =>
-  charge === null || charge.price_book_version === latest.version
-    ? latest
-    : (books.find(
-        ({ version, effectiveFromMs }) =>
-          version === charge.price_book_version && effectiveFromMs === latest.effectiveFromMs,
-      ) ?? latest)
+const bookOf = (
+  books: readonly PriceBook[],
+  { charge }: LedgerCall,
+  latest: PriceBook | undefined,
+): PriceBook => {
+  if (latest === undefined) throw new NoRule('no price book was in force')
+  const named = books.find(
+    ({ version, effectiveFromMs }) =>
+      version === charge?.price_book_version && effectiveFromMs === latest.effectiveFromMs,
+  )
+  return named ?? latest
+}
 
 const ratedAs = (rating: () => Rating): Rated => {
   try {

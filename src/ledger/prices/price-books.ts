@@ -19,20 +19,32 @@ export type PriceBooks = {
   stop(): Promise<void>
 }
 
+/** Finds the book in force. The last result is remembered, because every call needs it but it changes only a few times a year. */
+export const createInForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook | undefined) => {
+  let current: PriceBook | undefined
+  let untilMs = Number.NEGATIVE_INFINITY
+  return (atMs) => {
+    if (current !== undefined && atMs >= current.effectiveFromMs && atMs < untilMs) return current
+    current = priceBookAt(books, atMs)
+    untilMs = Math.min(
+      Number.POSITIVE_INFINITY,
+      ...books.map(({ effectiveFromMs }) => effectiveFromMs).filter((from) => from > atMs),
+    )
+    return current
+  }
+}
+
 /** Reads all price books, and then follows the event log for new ones. */
 export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logger: Logger }): PriceBooks => {
   let prices: Prices = noPrices
-  let books: readonly PriceBook[] = []
-  let current: PriceBook | undefined
-  let validUntilMs = Number.NEGATIVE_INFINITY
+  let inForce = createInForce([])
   let following: Following | undefined
   let unreadable: Error | null = null
 
   const know = (known: Prices): void => {
     // If a book does not match its digest, this throws, and the known prices stay unchanged.
-    books = standingBooks(known).map(soundPriceBookOf)
+    inForce = createInForce(standingBooks(known).map(soundPriceBookOf))
     prices = known
-    validUntilMs = Number.NEGATIVE_INFINITY
   }
 
   const apply = (event: DecodedEvent): void => {
@@ -61,18 +73,11 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   return {
     at: (atMs) => {
       if (unreadable !== null) throw unreadable
-      // The last result is remembered, because the book in force is needed for every call but changes only a few times a year.
-      if (current !== undefined && atMs < validUntilMs && atMs >= current.effectiveFromMs) return current
-      const book = priceBookAt(books, atMs)
+      const book = inForce(atMs)
       if (book === undefined)
         throw new Error(
           'no price book is in force; propose and approve one with "price propose" and "price approve"',
         )
-      current = book
-      validUntilMs = Math.min(
-        Number.POSITIVE_INFINITY,
-        ...books.map(({ effectiveFromMs }) => effectiveFromMs).filter((from) => from > atMs),
-      )
       return book
     },
     caughtUp,
