@@ -54,6 +54,16 @@ export const ledgersReconciledV1 = z.object({
   named: z.array(z.string().max(400)).max(20),
 })
 
+const signature = z.string().regex(/^[A-Za-z0-9_-]{86}$/)
+
+/**
+ * Like version 1, with a signature over `ledgers`, so that the next run does not continue after a forged event. It is
+ * null if the signing key was missing.
+ */
+export const ledgersReconciledV2 = ledgersReconciledV1.extend({
+  signed: z.object({ key_id: signingKeyId, signature }).nullable(),
+})
+
 /**
  * The event log was verified as far as possible. `faults` counts streams whose chain is broken or ends in the wrong
  * place, and signed checkpoints that the log contradicts, up to 100. `named` lists the first faults. `known` counts
@@ -75,7 +85,7 @@ export const logVerifiedV1 = z.object({
       size: z.int().nonnegative(),
       root: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
       key_id: signingKeyId,
-      signature: z.string().regex(/^[A-Za-z0-9_-]{86}$/),
+      signature,
     })
     .nullable(),
 })

@@ -4,7 +4,9 @@ import { currentVersion, type DomainEvent, type EventType, isEventType } from '.
 export type Upcast = (data: unknown) => unknown
 
 /** `upcasts[type][n - 1]` converts version n to n + 1. A type without an entry has only one version. */
-const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
+const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
+  LedgersReconciled: [(data) => ({ ...(data as object), signed: null })],
+}
 
 /** The event type is not in the catalogue. A newer release or other software wrote it, so it must not be skipped silently. */
 export class UnknownEventType extends Error {

@@ -406,7 +406,7 @@ describe('proof and recovery of the log', () => {
     }
     const reconciled = (differences: number) =>
       recordReconciled(
-        { eventLog },
+        { eventLog, checkpoints: { sign: async () => null } as never },
         [
           {
             organizationId: 'org_01ARZ3NDEKTSV4RRFFQ69G5FAV',

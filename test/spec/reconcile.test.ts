@@ -6,9 +6,11 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
+import { recordOperation } from '../../src/administration/operator-events.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
 
@@ -117,6 +119,8 @@ describe('reconciling', () => {
   })
 
   test('resumes after the last position where a ledger agreed, and reads differences again', async () => {
+    // The first checkpoint announces the key that signs the position.
+    await house.foundation.checkpoints.make()
     await recordReconciled(house.foundation, [await reconcile()], { whole: true, actor: 'cli' })
     await look()
     const last = requests.at(-1) ?? ''
@@ -137,6 +141,22 @@ describe('reconciling', () => {
     )
     const differing = await onward()
     expect(differing).toMatchObject([{ calls: 1, differences: 1 }])
+    // Someone with access to the database claims that everything agreed, unsigned or with the signature of another event.
+    const { organizationId: organization_id } = other
+    const [{ through } = { through: 0 }] = differing
+    const genuine = (await house.recorded())
+      .map(decodeEvent)
+      .findLast(({ type }) => type === 'LedgersReconciled')
+    if (genuine?.type !== 'LedgersReconciled') throw new Error('nothing was reconciled')
+    for (const signed of [null, genuine.data.signed]) {
+      const data = { ...genuine.data, ledgers: [{ organization_id, revision: through }], signed }
+      await recordOperation(
+        house.foundation.eventLog,
+        { type: 'LedgersReconciled', data },
+        { actor: 'system' },
+      )
+      expect(await onward()).toMatchObject([{ calls: 1, differences: 1 }])
+    }
     await recordReconciled(house.foundation, differing, { whole: false, actor: 'system' })
     expect(await onward()).toMatchObject([{ calls: 1, differences: 1 }])
     expect(last).not.toBe('')

@@ -27,7 +27,7 @@ import { lastReconciled } from './reconciliations.ts'
  * compares only the events since each ledger last agreed.
  */
 
-type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets'>
+type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets' | 'checkpoints'>
 
 type ReconcileAsked = {
   readonly organizations: readonly string[]
@@ -49,7 +49,7 @@ export const reconcileLedgers = async (
 ): Promise<Reconciled[]> => {
   const { eventLog, pool, ledger } = foundation
   const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
-  const before = onward ? await lastReconciled(eventLog) : new Map<string, number>()
+  const before = onward ? await lastReconciled(foundation) : new Map<string, number>()
   const found: Reconciled[] = []
   for (const organizationId of organizations) {
     let events = 0

@@ -1,6 +1,7 @@
 import type { EventLog } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
 import { operatorStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
@@ -9,12 +10,18 @@ import { recordOperation } from '../operator-events.ts'
 
 const ledgersPerEvent = 1_000
 
+type Ledgers = DomainEventOf<'LedgersReconciled'>['data']['ledgers']
+
+/** The text to sign. It has its own format, so that a checkpoint's signature cannot be used for it. */
+const textOf = (ledgers: Ledgers): string =>
+  `enrichment-ledger reconciled ledgers\n${ledgers.map((one) => `${one.organization_id} ${one.revision}\n`).join('')}`
+
 /**
  * Records the result of a reconciliation. If a ledger agreed, the next run reads only later events of the ledger; otherwise, the
  * next run reads the same part again.
  */
 export const recordReconciled = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { eventLog, checkpoints }: Pick<Foundation, 'eventLog' | 'checkpoints'>,
   found: readonly Reconciled[],
   { whole, actor }: { whole: boolean; actor: string },
 ): Promise<void> => {
@@ -28,19 +35,29 @@ export const recordReconciled = async (
     const ledgers = agreeing
       .slice(at, at + ledgersPerEvent)
       .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through }))
-    const data = { whole, ledgers, calls, differences, named }
+    const signature = ledgers.length === 0 ? null : await checkpoints.sign(textOf(ledgers))
+    const signed = signature === null ? null : { key_id: signature.keyId, signature: signature.value }
+    const data = { whole, ledgers, calls, differences, named, signed }
     await recordOperation(eventLog, { type: 'LedgersReconciled', data }, { actor })
   }
 }
 
-/** The revision up to which each ledger agreed. */
-export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<Map<string, number>> => {
+/**
+ * The revision up to which each ledger agreed. Anyone with access to the database could append such an event, so an unsigned one is
+ * not trusted.
+ */
+export const lastReconciled = async ({
+  eventLog,
+  checkpoints,
+}: Pick<Foundation, 'eventLog' | 'checkpoints'>): Promise<Map<string, number>> => {
   const last = new Map<string, number>()
   for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
     for (const recorded of page) {
       if (recorded.type !== 'LedgersReconciled') continue
       const { type, data } = decodeEvent(recorded)
-      if (type === 'LedgersReconciled')
+      if (type !== 'LedgersReconciled' || data.signed === null) continue
+      const { key_id: keyId, signature: value } = data.signed
+      if (await checkpoints.isSigned(textOf(data.ledgers), { keyId, value }))
         for (const { organization_id, revision } of data.ledgers) last.set(organization_id, revision)
     }
   return last
