@@ -52,11 +52,8 @@ const actionOfPage = {
   'POST /me/second-factor': 'accounts.read',
   'POST /me/second-factor/codes': 'accounts.read',
   'POST /me/second-factor/remove': 'accounts.read',
-  // The page itself shows progress only to the user who opened it.
-  'GET /waiting/:work/progress': 'accounts.read',
   // The page itself shows a job only to users whose role may start it.
   'GET /jobs/:job': 'finance.read',
-  'GET /jobs/:job/progress': 'finance.read',
 } as const satisfies Readonly<Record<string, Action>>
 
 /** A route that is not declared in administration. */

@@ -88,8 +88,6 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
-    const ending = new AbortController()
-    host.addHook('preClose', async () => ending.abort())
     const timer = setInterval(() => void health.projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
@@ -107,7 +105,6 @@ export const dashboard =
       provider: provider === null ? null : createIdentityProvider(provider),
       idleMinutes,
       works: createWorks(),
-      ending: ending.signal,
       health,
       latency,
       lateAfterMs,

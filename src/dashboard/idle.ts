@@ -10,7 +10,7 @@ import { putOffIdleEnd } from './session.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The page or stream reloads by itself, so the request does not show that a person is there. */
+    /** The page refreshes itself, so the request does not show that a person is there. */
     asksByItself: boolean
   }
 }

@@ -11,7 +11,6 @@ import { takeForm } from './once.ts'
 import { accountAt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { workAnswerPage, workFailedPage } from './pages/declared.ts'
 import { workPage } from './pages/work.ts'
-import { sendProgress } from './work-routes.ts'
 
 /** Pages with the progress and the answer of long work, no matter which process runs it. */
 
@@ -40,9 +39,8 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
     const work = await workAt(context, request)
     const view = await viewOf(context, work, request, reply)
     if (work.state === 'waiting' || work.state === 'running') {
-      const stream = `/jobs/${work.id}/progress`
       const title = capitalized(view.place.declared.summary)
-      const progress = { title, since: work.requestedAt, progress: saidOf(work), stream }
+      const progress = { title, since: work.requestedAt, progress: saidOf(work), path: `/jobs/${work.id}` }
       return sendPage(reply, workPage({ viewer: view.viewer, ...progress }))
     }
     // The work has ended, so the page no longer reloads by itself.
@@ -54,14 +52,6 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
       const message = refused?.message ?? `The work failed: ${work.error}`
       return sendPage(reply.code(refused === null ? 200 : 422), workFailedPage({ ...view, message }))
     }
-  })
-
-  pages.get<JobParams>('/jobs/:job/progress', async (request, reply) => {
-    const { id } = await workAt(context, request)
-    return sendProgress(context, request, reply, async () => {
-      const work = await longWork(context.foundation.pool, id)
-      return work?.state === 'waiting' || work?.state === 'running' ? saidOf(work) : null
-    })
   })
 }
 

@@ -1,4 +1,5 @@
-import type { FastifyInstance } from 'fastify'
+import { strict as assert } from 'node:assert'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { InputFault } from '../administration/input.ts'
 import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { closableAt, monthOf, monthStatement, monthsOf } from '../administration/months/statements.ts'
@@ -20,8 +21,8 @@ import {
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
 import { reconcilePage } from './pages/reconcile.ts'
+import { workPage } from './pages/work.ts'
 import { rowsOf } from './queries.ts'
-import { soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
 
 type MonthParams = { Params: { organization: string; month: string } }
@@ -33,6 +34,36 @@ const monthAt = (text: string): Month => {
     if (error instanceof InputFault) throw new PageMissing()
     throw error
   }
+}
+
+/** A request waits this long for the result, and then shows the progress instead. */
+const waitMs = 1_500
+
+/** Returns the result if it is ready soon. Otherwise sends a page that shows the progress. */
+const soonOr = async <Result>(
+  { works }: Dashboard,
+  {
+    request,
+    reply,
+    ...asked
+  }: {
+    readonly request: FastifyRequest
+    readonly reply: FastifyReply
+    readonly key: string
+    readonly title: string
+    readonly run: (progress: (text: string) => void) => Promise<Result>
+  },
+): Promise<{ result: Result } | { sent: FastifyReply }> => {
+  const { standing } = request
+  assert(standing !== null)
+  // A user with a new role or organization can no longer open earlier results.
+  const owner = JSON.stringify([standing.user, standing.role, standing.organizationId])
+  const outcome = await works.soon({ ...asked, owner, asker: askerOf(request) }, waitMs)
+  if ('result' in outcome) return outcome
+  request.asksByItself = true
+  const { title, startedAtMs, progress } = outcome.work
+  const view = { title, since: new Date(startedAtMs), progress, path: request.url }
+  return { sent: sendPage(reply, workPage({ viewer: viewerOf(request, reply), ...view })) }
 }
 
 const eventsRead = (events: number): string => `${count(events)} events of the ledger have been read.`

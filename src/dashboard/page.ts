@@ -47,8 +47,6 @@ export type Dashboard = {
   /** A session ends after this many minutes without a request from its user. */
   readonly idleMinutes: number
   readonly works: Works
-  /** Aborted when the host closes, so that streams of events end. */
-  readonly ending: AbortSignal
   /** Null if people sign in only with passwords. */
   readonly provider: IdentityProvider | null
   /** The dashboard's public address, without a slash at its end; null if it is the address of the request. */

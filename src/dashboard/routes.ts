@@ -34,7 +34,6 @@ import { timesRoutes } from './times.ts'
 import { newestCallMs } from './usage-queries.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
-import { workRoutes } from './work-routes.ts'
 
 /** GET requests change nothing. */
 
@@ -134,7 +133,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   ownRoutes(pages, context)
   timesRoutes(pages)
   secondFactorRoutes(pages, context)
-  workRoutes(pages, context)
 }
 
 const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {

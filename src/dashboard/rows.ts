@@ -40,7 +40,6 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/operations', []],
   ['/first-call', overview],
   ['/me', []],
-  ['/waiting', []],
   ['/jobs', []],
 ]
 /** The projections whose rows a page shows; null if the page is not listed in `reads`. */

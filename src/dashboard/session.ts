@@ -90,15 +90,6 @@ export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: num
     [hashOf(sessionId), idleMinutes],
   )
 
-/** Whether a session exists and has not ended. */
-export const sessionIsOpen = async (pool: pg.Pool, sessionId: string): Promise<boolean> => {
-  const { rowCount } = await pool.query(
-    'select from dashboard_sessions where id_hash = $1 and expires_at > now() and idle_until > now()',
-    [hashOf(sessionId)],
-  )
-  return rowCount !== 0
-}
-
 const remove = (pool: pg.Pool, sessionId: string): Promise<unknown> =>
   pool.query('delete from dashboard_sessions where id_hash = $1', [hashOf(sessionId)])
 

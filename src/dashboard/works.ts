@@ -1,4 +1,3 @@
-import { ulid } from 'ulid'
 import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
@@ -22,23 +21,18 @@ export const createPlaces = (max: number) => {
     (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
 }
 
-type Work<Result> = {
-  readonly id: string
+/** Running work, as its page shows it. */
+export type Work = {
   readonly title: string
-  /** The user who started the work, with their role. Only this user may see it. */
-  readonly owner: string
   readonly startedAtMs: number
-  progress: string
-  outcome:
-    | null
-    | { readonly kind: 'done'; readonly result: Result }
-    | { readonly kind: 'failed'; readonly error: unknown }
+  readonly progress: string
 }
 
 type Asked<Result> = {
   /** While the work is stored, a request with the same owner and key gets the same work. */
   readonly key: string
   readonly title: string
+  /** The user with their role. Only this user may see the result. */
   readonly owner: string
   readonly asker: Asker
   readonly run: (progress: (text: string) => void) => Promise<Result>
@@ -49,28 +43,29 @@ const runningMax = 4
 const keptMax = 50
 const keptMs = 10 * 60_000
 
-type Kept = Work<unknown> & {
-  readonly key: string
+type Kept = Work & {
+  progress: string
   readonly party: string
   readonly ended: Promise<void>
   endedAtMs: number | null
+  outcome:
+    | null
+    | { readonly kind: 'done'; readonly result: unknown }
+    | { readonly kind: 'failed'; readonly error: unknown }
 }
 
 export type Works = ReturnType<typeof createWorks>
 
 const begun = <Result>(
-  { key, title, owner, asker, run }: Asked<Result>,
+  { title, asker, run }: Asked<Result>,
   nowMs: () => number,
   leave: () => void,
 ): Kept => {
   const work: Kept = {
-    id: ulid(),
-    key,
     title,
-    owner,
     party: partyOf(asker),
     startedAtMs: nowMs(),
-    progress: '',
+    progress: 'Started.',
     outcome: null,
     endedAtMs: null,
     ended: Promise.resolve()
@@ -93,7 +88,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
 
   const sweep = (): void => {
     const counts = new Map<string, number>()
-    for (const { id, party, endedAtMs } of [...kept.values()].reverse()) {
+    for (const [id, { party, endedAtMs }] of [...kept].reverse()) {
       if (endedAtMs === null) continue
       const count = (counts.get(party) ?? 0) + 1
       counts.set(party, count)
@@ -101,28 +96,25 @@ export const createWorks = (nowMs: () => number = Date.now) => {
     }
   }
 
-  /** Throws `CommandRefused` if too much work is running already. */
-  const start = <Result>(asked: Asked<Result>): Kept => {
-    sweep()
-    const { key, owner } = asked
-    const own = [...kept.values()].find((one) => one.key === key && one.owner === owner)
-    if (own !== undefined) return own
-    const leave = enter(asked.asker)
-    if (leave === null)
-      throw new CommandRefused('too much work is running at the moment; try again in a minute')
-    const work = begun(asked, nowMs, leave)
-    kept.set(work.id, work)
-    return work
-  }
-
   return {
-    start,
-    /** The result of the work, or its state if it has not ended after `waitMs`. Throws the error of the work. */
+    /**
+     * The result of the work, or its state if it has not ended after `waitMs`. Throws the error of the work, and `CommandRefused` if too much
+     * work is running already.
+     */
     soon: async <Result>(
       asked: Asked<Result>,
       waitMs: number,
-    ): Promise<{ result: Result } | { work: Work<unknown> }> => {
-      const work = start(asked)
+    ): Promise<{ result: Result } | { work: Work }> => {
+      sweep()
+      const id = JSON.stringify([asked.owner, asked.key])
+      let work = kept.get(id)
+      if (work === undefined) {
+        const leave = enter(asked.asker)
+        if (leave === null)
+          throw new CommandRefused('too much work is running at the moment; try again in a minute')
+        work = begun(asked, nowMs, leave)
+        kept.set(id, work)
+      }
       let timer: NodeJS.Timeout | undefined
       await Promise.race([
         work.ended,
@@ -133,14 +125,9 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       clearTimeout(timer)
       const { outcome } = work
       if (outcome === null) return { work }
-      kept.delete(work.id)
+      kept.delete(id)
       if (outcome.kind === 'failed') throw outcome.error
       return { result: outcome.result as Result }
-    },
-    find: (id: string, owner: string): Work<unknown> | undefined => {
-      sweep()
-      const work = kept.get(id)
-      return work?.owner === owner ? work : undefined
     },
   }
 }

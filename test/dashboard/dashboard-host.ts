@@ -283,7 +283,7 @@ export const waited = async (
   if (!at.startsWith('/jobs/')) return first
   for (let looks = 0; looks < 2_000; looks++) {
     const answer = await browser.get(at)
-    if (!answer.body.includes('data-progress=')) return answer
+    if (!answer.body.includes('data-progress')) return answer
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
   throw new Error('it never ended')

@@ -3,8 +3,8 @@ import { actionOfRoute, type Route } from '../../src/dashboard/access.ts'
 
 export const routes = Object.keys(actionOfRoute) as Route[]
 
-/** Routes that stream and exist only while work runs. */
-const passing: readonly Route[] = ['GET /waiting/:work/progress', 'GET /jobs/:job', 'GET /jobs/:job/progress']
+/** Routes that exist only while work runs. */
+const passing: readonly Route[] = ['GET /jobs/:job']
 
 const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 

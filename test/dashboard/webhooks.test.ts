@@ -81,7 +81,7 @@ const tested = async (browser: Browser, webhook: string): Promise<string> => {
   expect(statusCode).toBe(303)
   for (;;) {
     const shown = await browser.get(String(headers.location))
-    if (!shown.body.includes('/progress')) return shown.body
+    if (!shown.body.includes('data-progress')) return shown.body
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }

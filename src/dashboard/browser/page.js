@@ -1,4 +1,4 @@
-/** Adds local times, copy buttons and live progress to every page. */
+/** Adds local times and copy buttons to every page. */
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 const isLocal = document.documentElement.dataset.times === 'local'
@@ -85,28 +85,17 @@ const offerCopies = () => {
     button.hidden = false
     copyOnClick(button, () => document.getElementById(button.dataset.copy)?.textContent ?? '')
   }
-}
-if (navigator.clipboard !== undefined) {
-  offerCopies()
-  document.addEventListener('htmx:after:settle', offerCopies)
   for (const element of document.querySelectorAll('[data-copyable]')) {
+    if (element.nextElementSibling?.matches('button.copy')) continue
     const text = element.textContent.trim()
     const button = copyButtonOf(text)
     copyOnClick(button, () => text)
     element.after(' ', button)
   }
 }
-
-/** Shows the progress of running work, and reloads the page when the work is done. */
-for (const element of document.querySelectorAll('[data-progress]')) {
-  const source = new EventSource(element.dataset.progress)
-  source.addEventListener('progress', ({ data }) => {
-    element.textContent = data
-  })
-  source.addEventListener('done', () => {
-    source.close()
-    location.reload()
-  })
+if (navigator.clipboard !== undefined) {
+  offerCopies()
+  document.addEventListener('htmx:after:settle', offerCopies)
 }
 
 /** Prevents a second click from sending a form again. */

@@ -2,7 +2,7 @@ import { utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { layout, type Viewer } from './layout.ts'
 
-/** The progress of running work. The page reloads when the work has ended. */
+/** The progress of running work. The page refreshes itself, and shows the result when the work has ended. */
 
 /** How often the page reloads if no script runs. */
 const refreshSeconds = 3
@@ -12,23 +12,23 @@ export const workPage = ({
   title,
   since,
   progress,
-  stream,
+  path,
 }: {
   readonly viewer: Viewer
   readonly title: string
   readonly since: Date
   readonly progress: string
-  /** The address from which the progress is streamed. */
-  readonly stream: string
+  /** The address of the page. */
+  readonly path: string
 }): Html =>
   layout({
     title,
     viewer,
     refreshSeconds,
-    main: html`<div class="narrow">
+    main: html`<div class="narrow" id="work" hx-get="${path}" hx-trigger="every 1s" hx-select="#main" hx-target="#main" hx-swap="outerMorph" hx-status:5xx="swap:none">
 <h1>${title}</h1>
 <p class="note">Started ${utc(since)}. The work continues if you leave this page.</p>
-<p class="notice" role="status" data-progress="${stream}">${progress}</p>
+<p class="notice" role="status" data-progress>${progress}</p>
 <p class="bar" aria-hidden="true"></p>
 </div>`,
   })
