@@ -10,7 +10,6 @@ import { createSignInEvents } from '../administration/users/sign-ins.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import { retryAfterSeconds } from '../call/waiting.ts'
 import { createPixelControls } from '../capabilities/index.ts'
-import type { Config } from '../config.ts'
 import { sendFile } from '../documentation/file.ts'
 import { createOutage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -42,21 +41,13 @@ const lateAfterDefaultMs = 10_000
 /** The delay is also measured when no page is requested. Otherwise the next page could not show the age of a missing event. */
 const lagLookMs = 5_000
 
-type DashboardOptions = {
-  readonly insecureCookies?: boolean
-  readonly settings: Config
-  readonly twoPerson: boolean
-  readonly requiredFactor?: Dashboard['requiredFactor']
-  readonly apiUrl?: string | null
-  readonly outside: Dashboard['outside']
-  readonly publicUrl?: string | null
-  readonly provider?: ProviderSettings | null
-  readonly idleMinutes?: number
-  readonly health: Dashboard['health']
-  readonly latency?: Dashboard['latency']
-  /** How long rows may be behind the event log before pages show a notice. */
-  readonly lateAfterMs?: number
-}
+type DashboardOptions = Pick<Dashboard, 'settings' | 'twoPerson' | 'outside' | 'health'> &
+  Partial<
+    Pick<Dashboard, 'requiredFactor' | 'apiUrl' | 'publicUrl' | 'idleMinutes' | 'latency' | 'lateAfterMs'>
+  > & {
+    readonly insecureCookies?: boolean
+    readonly provider?: ProviderSettings | null
+  }
 
 /**
  * The dashboard as a plugin of a host that may also answer calls. Its parsers, cookies, headers and error pages do not affect those calls.
@@ -66,20 +57,7 @@ export const dashboard =
   (
     foundation: Foundation,
     logger: Logger,
-    {
-      insecureCookies = false,
-      settings,
-      twoPerson,
-      requiredFactor = 'optional',
-      apiUrl = null,
-      publicUrl = null,
-      provider = null,
-      outside,
-      idleMinutes = 60,
-      health,
-      latency = async () => null,
-      lateAfterMs = lateAfterDefaultMs,
-    }: DashboardOptions,
+    { insecureCookies = false, provider = null, ...options }: DashboardOptions,
   ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
@@ -88,26 +66,23 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
-    const timer = setInterval(() => void health.projectionLags(), lagLookMs).unref()
+    const timer = setInterval(() => void options.health.projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
       users,
       signIns,
       foundation,
       logger,
-      settings,
-      twoPerson,
-      requiredFactor,
-      apiUrl,
-      outside,
+      requiredFactor: 'optional',
+      apiUrl: null,
+      publicUrl: null,
+      idleMinutes: 60,
+      latency: async () => null,
+      lateAfterMs: lateAfterDefaultMs,
+      ...options,
       pixel,
-      publicUrl,
       provider: provider === null ? null : createIdentityProvider(provider),
-      idleMinutes,
       works: createWorks(),
-      health,
-      latency,
-      lateAfterMs,
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
