@@ -2,9 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { InputFault } from '../administration/input.ts'
 import { closableAt, monthOf } from '../administration/months/statements.ts'
 import { type Month, monthAfter, monthBefore } from '../billing/months.ts'
-import { csvOf } from './csv.ts'
+import { amount, csvOf, sendCsv } from './csv.ts'
 import { formOf } from './form.ts'
-import { credits } from './format.ts'
 import { type MonthUseRow, monthUse, openOrganizations } from './month-queries.ts'
 import { attempt, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
 import { allMonthsPage } from './pages/all-months.ts'
@@ -71,11 +70,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
   pages.get('/months.csv', async (request, reply) => {
     const nowMs = Date.now()
     const month = wantedMonth(formOf(request.query).text('month') || currentMonth(nowMs), nowMs)
-    return reply
-      .type('text/csv; charset=utf-8')
-      .header('cache-control', 'no-store')
-      .header('content-disposition', `attachment; filename="months-${month}.csv"`)
-      .send(csvOfMonth(await allUse(context, month)))
+    return sendCsv(reply, `months-${month}`, csvOfMonth(await allUse(context, month)))
   })
 }
 
@@ -91,9 +86,8 @@ const allUse = async ({ foundation: { pool } }: Dashboard, month: Month): Promis
   throw new InputFault('month', `there are more than ${csvRowsMax} organizations, the maximum for a file`)
 }
 
-const csvOfMonth = (rows: readonly MonthUseRow[]): string => {
-  const amount = (micro: string) => ({ number: credits(micro).replaceAll(',', '') })
-  return csvOf(
+const csvOfMonth = (rows: readonly MonthUseRow[]): string =>
+  csvOf(
     ['organization_id', 'name', 'calls', 'calls_before', 'charged', 'charged_before'],
     rows.map((row) => [
       ...[row.organization_id, row.name],
@@ -101,4 +95,3 @@ const csvOfMonth = (rows: readonly MonthUseRow[]): string => {
       ...[amount(row.charged_micro), amount(row.charged_before_micro)],
     ]),
   )
-}

@@ -1,4 +1,8 @@
-/** Tables as CSV (RFC 4180), for spreadsheets. Pure. */
+import type { Readable } from 'node:stream'
+import type { FastifyReply } from 'fastify'
+import { formatCredits } from '../billing/money.ts'
+
+/** Tables as CSV (RFC 4180), for spreadsheets. */
 
 type CsvCell = string | number | { readonly number: string }
 
@@ -15,3 +19,14 @@ export const csvOf = (head: readonly string[], rows: Iterable<readonly CsvCell[]
   for (const row of rows) text += `${row.map(cellOf).join(',')}\r\n`
   return text
 }
+
+/** The cell of an amount of micro-credits. */
+export const amount = (micro: bigint | string): CsvCell => ({ number: formatCredits(BigInt(micro)) })
+
+/** Sends a table as a file. It is not cached, because it is for this user at this moment. */
+export const sendCsv = (reply: FastifyReply, name: string, body: string | Readable): FastifyReply =>
+  reply
+    .type('text/csv; charset=utf-8')
+    .header('cache-control', 'no-store')
+    .header('content-disposition', `attachment; filename="${name}.csv"`)
+    .send(body)

@@ -12,7 +12,7 @@ import {
 import { provedOperator } from '../administration/operator.ts'
 import { sendFile } from '../call/streamed.ts'
 import { CommandRefused } from '../ledger/command.ts'
-import { csvOf } from './csv.ts'
+import { csvOf, sendCsv } from './csv.ts'
 import { askedFields, givenIn, hasCsv, isSent, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
@@ -206,16 +206,11 @@ const queryRoutes = (
     const outcome = await attempt(() => inTurn(request, async () => place.declared.read(given).run(own)))
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     const rows = outcome.done.json as readonly Row[]
-    return reply
-      .type('text/csv; charset=utf-8')
-      .header('content-disposition', `attachment; filename="${name.replace(' ', '-')}.csv"`)
-      .header('cache-control', 'no-store')
-      .send(
-        csvOf(
-          columns.map((column) => column.name),
-          rows.map((row) => columns.map((column) => csvCell(row[column.name], column.kind))),
-        ),
-      )
+    const text = csvOf(
+      columns.map((column) => column.name),
+      rows.map((row) => columns.map((column) => csvCell(row[column.name], column.kind))),
+    )
+    return sendCsv(reply, name.replace(' ', '-'), text)
   })
 }
 
