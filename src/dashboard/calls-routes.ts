@@ -4,11 +4,11 @@ import { InputFault } from '../administration/input.ts'
 import { capability } from '../events/capabilities.ts'
 import { callsPage as pageOfCalls, placeIn } from './calls.ts'
 import { type CallFilters, organizationOfKey } from './calls-queries.ts'
-import { csvOf } from './csv.ts'
-import { type Form, faultOf, formOf } from './form.ts'
-import { credits } from './format.ts'
+import { amount, csvOf, sendCsv } from './csv.ts'
+import { type Form, formOf } from './form.ts'
 import {
   accountAt,
+  attempt,
   type Dashboard,
   keyIdPattern,
   type OrganizationParams,
@@ -17,9 +17,8 @@ import {
   viewerOf,
 } from './page.ts'
 import { callFields, callOutcomes, callsPage } from './pages/calls.ts'
-import { type AccountRow, keysOf, rowsOf } from './queries.ts'
-import { type Range, rangeIn, rangeQuery } from './ranges.ts'
-import { newestCallMs } from './usage-queries.ts'
+import { type AccountRow, dayOf, keysOf, rowsOf } from './queries.ts'
+import { type Range, rangeAsked, rangeOrFault, rangeQuery } from './ranges.ts'
 
 const pageCalls = 50
 const keysMax = 200
@@ -78,15 +77,6 @@ const queryOf = (form: Form, range: Range): Record<string, string> => ({
   ),
 })
 
-const rangeOf = async (
-  { foundation: { pool } }: Dashboard,
-  form: Form,
-  account: AccountRow | null,
-): Promise<Range> => {
-  const [newest] = await rowsOf(pool, newestCallMs(account?.organization_id ?? null))
-  return rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
-}
-
 type Asking = {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
@@ -102,18 +92,20 @@ const showCalls = async (context: Dashboard, { request, reply, account }: Asking
       : await rowsOf(pool, keysOf(account.organization_id, { max: keysMax, nowMs: Date.now() }))
   const live = /^\d{1,4}$/.test(typed.text('live')) ? Number(typed.text('live')) : null
   const view = { viewer: viewerOf(request, reply), account, typed, keys, live }
-  const nothing = { calls: [], older: null }
-  let range = await rangeOf(context, formOf({}), account)
-  try {
-    range = await rangeOf(context, typed, account)
-    const filters = await filtersIn(context, typed, { range, account })
-    const page = await pageOfCalls(pool, filters, { before: placeIn(typed.text('before')), max: pageCalls })
-    return sendPage(reply, callsPage({ ...view, fault: null, range, page, query: queryOf(typed, range) }))
-  } catch (error) {
-    const fault = faultOf(error)
-    if (fault === null) throw error
-    return sendPage(reply.code(422), callsPage({ ...view, fault, range, page: nothing, query: {} }))
+  const { range, fault } = await rangeOrFault(pool, request.query, account?.organization_id ?? null)
+  const outcome =
+    fault !== null
+      ? { fault }
+      : await attempt(async () => {
+          const filters = await filtersIn(context, typed, { range, account })
+          return pageOfCalls(pool, filters, { before: placeIn(typed.text('before')), max: pageCalls })
+        })
+  if ('done' in outcome) {
+    const shown = { fault: null, range, page: outcome.done, query: queryOf(typed, range) }
+    return sendPage(reply, callsPage({ ...view, ...shown }))
   }
+  const page = { calls: [], older: null }
+  return sendPage(reply.code(422), callsPage({ ...view, fault: outcome.fault, range, page, query: {} }))
 }
 
 const csvHead = [
@@ -146,7 +138,7 @@ async function* csvLines(context: Dashboard, filters: CallFilters): AsyncGenerat
         ...[call.organization_id, call.organization_name ?? '', call.request_id ?? '', call.key_id ?? ''],
         ...[call.capability ?? 'any', call.outcome ?? '', call.code ?? ''],
         { number: call.calls ?? '1' },
-        { number: credits(String(-BigInt(call.amount_micro))).replaceAll(',', '') },
+        amount(-BigInt(call.amount_micro)),
       ]),
     ).slice(csvOf(csvHead, []).length)
     if (older === null) return
@@ -154,27 +146,23 @@ async function* csvLines(context: Dashboard, filters: CallFilters): AsyncGenerat
   }
 }
 
-const sendCsv = async (context: Dashboard, { request, reply, account }: Asking): Promise<FastifyReply> => {
+const sendCalls = async (context: Dashboard, { request, reply, account }: Asking): Promise<FastifyReply> => {
   const form = formOf(request.query)
-  const range = await rangeOf(context, form, account)
+  const range = await rangeAsked(context.foundation.pool, form, account?.organization_id ?? null)
   const filters = await filtersIn(context, form, { range, account })
-  const name = `calls-${account?.organization_id ?? 'all'}-${new Date(range.fromMs).toISOString().slice(0, 10)}.csv`
-  return reply
-    .type('text/csv; charset=utf-8')
-    .header('cache-control', 'no-store')
-    .header('content-disposition', `attachment; filename="${name}"`)
-    .send(Readable.from(csvLines(context, filters)))
+  const name = `calls-${account?.organization_id ?? 'all'}-${dayOf(range.fromMs)}`
+  return sendCsv(reply, name, Readable.from(csvLines(context, filters)))
 }
 
 export const callsRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get('/calls', (request, reply) => showCalls(context, { request, reply, account: null }))
-  pages.get('/calls.csv', (request, reply) => sendCsv(context, { request, reply, account: null }))
+  pages.get('/calls.csv', (request, reply) => sendCalls(context, { request, reply, account: null }))
   pages.get<OrganizationParams>('/organizations/:organization/calls', async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
     return showCalls(context, { request, reply, account })
   })
   pages.get<OrganizationParams>('/organizations/:organization/calls.csv', async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
-    return sendCsv(context, { request, reply, account })
+    return sendCalls(context, { request, reply, account })
   })
 }

@@ -1,10 +1,9 @@
 import type { FastifyInstance } from 'fastify'
-import { faultOf, formOf } from './form.ts'
+import { formOf } from './form.ts'
 import { type Dashboard, type KeyParams, keyAt, PageMissing, sendPage, viewerOf } from './page.ts'
 import { type KeyUse, keyPage } from './pages/key.ts'
-import type { FormFault } from './pages/layout.ts'
 import { keyDetail, rowsOf } from './queries.ts'
-import { type Range, rangeIn, stepMs, timesOf } from './ranges.ts'
+import { rangeIn, rangeOrFault, stepMs, timesOf } from './ranges.ts'
 import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapability } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
@@ -16,7 +15,13 @@ export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void 
     const { account, key } = await keyAt(context, request.params)
     const range = rangeIn(formOf({ range: '30d' }), { nowMs, newestMs: null })
     const of = { organizationId: account.organization_id, keyId: key.key_id }
-    const { used, fault } = rangeOfUse(request.query, nowMs)
+    const query = request.query as object
+    const isAsked = 'range' in query || 'from' in query
+    const { range: used, fault } = await rangeOrFault(
+      pool,
+      isAsked ? query : { range: '7d' },
+      of.organizationId,
+    )
     const [[detail], points, use] = await Promise.all([
       rowsOf(pool, keyDetail(account.organization_id, key.key_id, nowMs)),
       rowsOf(pool, usagePoints({ ...range, ...of }, 'outcome')),
@@ -31,21 +36,6 @@ export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void 
       keyPage({ ...shown, use: { ...use, range: used, fault } }),
     )
   })
-}
-
-const rangeOfUse = (
-  query: unknown,
-  nowMs: number,
-): { readonly used: Range; readonly fault: FormFault | null } => {
-  const rangeOf = (typed: unknown): Range => rangeIn(formOf(typed), { nowMs, newestMs: null })
-  const asked = query as Readonly<Record<string, unknown>>
-  try {
-    return { used: rangeOf('range' in asked || 'from' in asked ? asked : { range: '7d' }), fault: null }
-  } catch (error) {
-    const fault = faultOf(error)
-    if (fault === null) throw error
-    return { used: rangeOf({ range: '7d' }), fault }
-  }
 }
 
 const useIn = async (

@@ -1,8 +1,8 @@
 import type pg from 'pg'
+import type { Query } from '../../projections/projection.ts'
 import { lastLineOf } from '../../projections/statement-lines.ts'
 import { closableAfterMs } from '../billing/months.ts'
 import { rowsOf } from './queries.ts'
-import { type LinePlaces, lineFrom } from './usage-queries.ts'
 
 /**
  * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines. The
@@ -11,6 +11,19 @@ import { type LinePlaces, lineFrom } from './usage-queries.ts'
 
 /** 2 to this power exceeds the number of events in any ledger. */
 const halvingsMax = 64
+
+/** The first line at or above a revision. Expiries are skipped, because they take effect long before they are written. */
+const lineFrom = (
+  organizationId: string,
+  revision: string,
+): Query<{ revision: string; effective_at: Date }> => ({
+  text: `select revision::text, effective_at from ledger_lines
+          where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
+  values: [organizationId, revision],
+})
+
+/** A range of revisions, both inclusive, that contains all lines of some days and perhaps other lines. */
+type LinePlaces = { readonly first: string; readonly last: string }
 
 /** A range of revisions that contains all lines of the time range; null if the ledger has no lines. */
 export const linePlaces = async (

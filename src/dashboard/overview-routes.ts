@@ -4,16 +4,16 @@ import { lastReconciliation } from '../administration/ledgers/reconciliations.ts
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { mayOpen } from './access.ts'
 import { type FirstAnswer, firstRunOf, makeFirstCall } from './first-run.ts'
-import { faultOf, formOf } from './form.ts'
+import { formOf } from './form.ts'
 import { figuresOfAll, lowOrganizations, todayFigures } from './overview.ts'
 import { type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
 import { allUsagePage } from './pages/all-usage.ts'
 import { organizationsPage } from './pages/organizations.ts'
 import { overviewPage } from './pages/overview.ts'
 import { organizations, rowsOf } from './queries.ts'
-import { rangeIn, timesOf } from './ranges.ts'
+import { rangeOrFault, timesOf } from './ranges.ts'
 import { shownSoon } from './shown-soon.ts'
-import { newestCallMs, usagePoints, usageTotals } from './usage-queries.ts'
+import { usagePoints, usageTotals } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
 const organizationsMax = 100
@@ -24,9 +24,7 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
   const overview = async (request: FastifyRequest, reply: FastifyReply, answer: FirstAnswer | null) => {
     const viewer = viewerOf(request, reply)
     const nowMs = Date.now()
-    const [newest] = await rowsOf(pool, newestCallMs(null))
-    const newestMs = newest?.at?.getTime() ?? null
-    const { range, fault } = rangeOrFault(request.query, { nowMs, newestMs })
+    const { range, fault } = await rangeOrFault(pool, request.query, null)
     const [latency, firstRun, today, { leaders, ...figures }, low, findings, checkpoint, reconciliation] =
       await Promise.all([
         latencyNow(),
@@ -56,9 +54,7 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
   })
 
   pages.get('/usage', async (request, reply) => {
-    const [newest] = await rowsOf(pool, newestCallMs(null))
-    const when = { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null }
-    const { range, fault } = rangeOrFault(request.query, when)
+    const { range, fault } = await rangeOrFault(pool, request.query, null)
     const ask = { ...range, organizationId: null, keyId: null }
     const [[total], byCapability, { series, leaders }] = await Promise.all([
       rowsOf(pool, usageTotals(ask)),
@@ -86,15 +82,4 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     const viewer = viewerOf(request, reply)
     return sendPage(reply, organizationsPage({ viewer, organizations: shown, further: after !== '', next }))
   })
-}
-
-/** The range in an address; if it is invalid, the default range and the fault. */
-export const rangeOrFault = (query: unknown, when: Parameters<typeof rangeIn>[1]) => {
-  try {
-    return { range: rangeIn(formOf(query), when), fault: null }
-  } catch (error) {
-    const fault = faultOf(error)
-    if (fault === null) throw error
-    return { range: rangeIn(formOf({}), when), fault }
-  }
 }

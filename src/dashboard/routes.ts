@@ -18,20 +18,20 @@ import { monthRoutes, reconcileRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
 import { rangeFigures } from './overview.ts'
-import { overviewRoutes, rangeOrFault } from './overview-routes.ts'
+import { overviewRoutes } from './overview-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
 import { organizationPage } from './pages/organization.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
 import { isRegistered, keysOf, linesBefore, rowsOf } from './queries.ts'
+import { rangeOrFault } from './ranges.ts'
 import { tellRows } from './rows.ts'
 import { searchRoutes } from './search.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { timesRoutes } from './times.ts'
-import { newestCallMs } from './usage-queries.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
 
@@ -141,9 +141,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
     const nowMs = Date.now()
-    const [newest] = await rowsOf(pool, newestCallMs(id))
-    const when = { nowMs, newestMs: newest?.at?.getTime() ?? null }
-    const { range, fault } = rangeOrFault(request.query, when)
+    const { range, fault } = await rangeOrFault(pool, request.query, id)
     const [keys, [tests], lines, usedUp, figures] = await Promise.all([
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
       rowsOf(pool, isRegistered(testOrganizationOf(id))),

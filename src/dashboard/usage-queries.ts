@@ -196,26 +196,3 @@ export const burned = (
            from usage_days where organization_id = $1 having min(day) < $2::date`,
   values: [organizationId, dayOf(nowMs)],
 })
-
-/** The hour or the day in which the newest call was counted. */
-export const newestCallMs = (organizationId: string | null): Query<{ at: Date | null }> =>
-  organizationId === null
-    ? { text: 'select max(at) as at from usage_hours', values: [] }
-    : {
-        text: `select coalesce((select max(at) from usage_hours where organization_id = $1),
-                               (select max(day)::timestamp at time zone 'utc' from usage_days where organization_id = $1)) as at`,
-        values: [organizationId],
-      }
-
-/** The first line at or above a revision. Expiries are skipped, because they take effect long before they are written. */
-export const lineFrom = (
-  organizationId: string,
-  revision: string,
-): Query<{ revision: string; effective_at: Date }> => ({
-  text: `select revision::text, effective_at from ledger_lines
-          where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
-  values: [organizationId, revision],
-})
-
-/** A range of revisions, both inclusive, that contains all lines of some days and perhaps other lines. */
-export type LinePlaces = { readonly first: string; readonly last: string }

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import { csvOf } from './csv.ts'
-import { type Form, faultOf, formOf } from './form.ts'
-import { credits } from './format.ts'
+import { amount, csvOf, sendCsv } from './csv.ts'
+import { type Form, formOf } from './form.ts'
 import {
   accountAt,
   type Dashboard,
@@ -12,10 +11,9 @@ import {
 } from './page.ts'
 import { type UsageFigures, usagePage } from './pages/usage.ts'
 import { type AccountRow, keysOf, rowsOf } from './queries.ts'
-import { inDays, type Range, rangeIn, rangeQuery, timesOf } from './ranges.ts'
+import { inDays, type Range, rangeAsked, rangeOrFault, rangeQuery, timesOf } from './ranges.ts'
 import {
   callsByCode,
-  newestCallMs,
   type UsageAsk,
   type UsageDimension,
   type UsageGroupRow,
@@ -37,14 +35,7 @@ type Asked = {
   readonly by: UsageDimension
 }
 
-/** Throws `InputFault` if the range is invalid. */
-const askedIn = async (
-  { foundation: { pool } }: Dashboard,
-  form: Form,
-  organizationId: string,
-): Promise<Asked> => {
-  const [newest] = await rowsOf(pool, newestCallMs(organizationId))
-  const asked = rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
+const askedIn = (form: Form, organizationId: string, asked: Range): Asked => {
   const by = usageDimensions.find((one) => one === form.text('by')) ?? 'outcome'
   // Rules are counted only by day.
   const range = by === 'rule' ? inDays(asked) : asked
@@ -102,19 +93,14 @@ export const usageRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const id = account.organization_id
     const typed = formOf(request.query)
     const keys = await rowsOf(context.foundation.pool, keysOf(id, { max: keysMax, nowMs: Date.now() }))
-    const view = { viewer: viewerOf(request, reply), account, typed, keys }
-    try {
-      const asked = await askedIn(context, typed, id)
-      const used = await usageOf(context, asked)
-      const figures = await figuresOf(context, account, asked, used.unpaid)
-      const shown = { ...used, ...asked, figures, query: queryOf(asked) }
-      return sendPage(reply, usagePage({ ...view, range: asked.range, fault: null, shown }))
-    } catch (error) {
-      const fault = faultOf(error)
-      if (fault === null) throw error
-      const { range } = await askedIn(context, formOf({}), id)
-      return sendPage(reply.code(422), usagePage({ ...view, range, fault, shown: null }))
-    }
+    const { range, fault } = await rangeOrFault(context.foundation.pool, request.query, id)
+    const view = { viewer: viewerOf(request, reply), account, typed, keys, fault }
+    if (fault !== null) return sendPage(reply.code(422), usagePage({ ...view, range, shown: null }))
+    const asked = askedIn(typed, id, range)
+    const used = await usageOf(context, asked)
+    const figures = await figuresOf(context, account, asked, used.unpaid)
+    const shown = { ...used, ...asked, figures, query: queryOf(asked) }
+    return sendPage(reply, usagePage({ ...view, range: asked.range, shown }))
   })
   csvRoute(pages, context)
 }
@@ -125,12 +111,11 @@ const queryOf = ({ range, by, ask: { keyId } }: Asked): string =>
 const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get<OrganizationParams>('/organizations/:organization/usage.csv', async (request, reply) => {
     const { organization_id: id } = await accountAt(context, request.params.organization)
-    const asked = await askedIn(context, formOf(request.query), id)
+    const form = formOf(request.query)
+    const asked = askedIn(form, id, await rangeAsked(context.foundation.pool, form, id))
     const { series, groups } = await usageOf(context, asked)
-    const amount = (micro: bigint | string) => ({ number: credits(String(micro)).replaceAll(',', '') })
-    const table = formOf(request.query).text('table')
     const text =
-      table === 'groups'
+      form.text('table') === 'groups'
         ? csvOf(
             [asked.by, 'calls', 'answered', 'refused', 'failed', 'rate_limited', 'credits'],
             groups.map((row) => [
@@ -152,10 +137,6 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
               ]),
             ),
           )
-    return reply
-      .type('text/csv; charset=utf-8')
-      .header('cache-control', 'no-store')
-      .header('content-disposition', `attachment; filename="usage-${id}-${asked.range.name}.csv"`)
-      .send(text)
+    return sendCsv(reply, `usage-${id}-${asked.range.name}`, text)
   })
 }
