@@ -278,43 +278,45 @@ export class NeedsConsent extends CommandRefused {
 }
 
 export const command = <Shape extends z.ZodRawShape>(declaration: CommandDeclaration<Shape>): Declared => {
-  const { input, plan, run } = declaration
+  const { plan, run, ...declared } = declaration
   return {
-    ...declaredOf(declaration),
+    ...offered(declared),
     read: (given) => {
-      const values = valuesOf(input, given)
+      const values = valuesOf(declared.input, given)
       return { plan: (context) => plan(context, values), run: (context) => run(context, values) }
     },
   }
 }
 
 export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration<Shape>): Declared => {
-  const { input, run } = declaration
+  const { run, ...declared } = declaration
   return {
-    ...declaredOf({ ...declaration, changes: 'nothing' }),
+    ...offered({ ...declared, changes: 'nothing' }),
     read: (given) => {
-      const values = valuesOf(input, given)
-      return { plan: async () => ({ says: [] }), run: (context) => run(context, values) }
+      const values = valuesOf(declared.input, given)
+      return { plan: noPlan, run: (context) => run(context, values) }
     },
   }
 }
 
+const noPlan = async (): Promise<Plan> => ({ says: [] })
+
 export const rowsDefault = 100
 
 export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
-  const { input, rows, cursor, lacks } = declaration
+  const { rows, cursor, lacks, ...declared } = declaration
   return {
-    ...declaredOf({ ...declaration, changes: 'nothing' }),
+    ...offered({ ...declared, changes: 'nothing' }),
     paged: true,
     read: (given) => {
-      const values = valuesOf(input, given)
+      const values = valuesOf(declared.input, given)
       const paged = {
         ...{ cursor, lacks },
         rows: (context: Context, stretch: Stretch) => rows(context, values, stretch),
       }
       const first = { cursor: null, max: rowsDefault }
       return {
-        plan: async () => ({ says: [] }),
+        plan: noPlan,
         run: async (context) => ({ json: await Array.fromAsync(paged.rows(context, first)) }),
         paged,
       }
@@ -323,15 +325,14 @@ export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclara
 }
 
 export const exported = <Shape extends z.ZodRawShape>(declaration: ExportDeclaration<Shape>): Declared => {
-  const { input, types, file, write, run } = declaration
+  const { file, write, run, ...declared } = declaration
   return {
-    ...declaredOf({ ...declaration, changes: 'nothing' }),
-    types,
+    ...offered({ ...declared, changes: 'nothing' }),
     read: (given) => {
-      const values = valuesOf(input, given)
+      const values = valuesOf(declared.input, given)
       const named = file(values)
       return {
-        plan: async () => ({ says: [] }),
+        plan: noPlan,
         run: async (context) => (await run?.(context, values)) ?? { json: {} },
         ...(named && {
           file: { ...named, write: (context: Context, to: Write) => write(context, values, to) },
@@ -341,35 +342,13 @@ export const exported = <Shape extends z.ZodRawShape>(declaration: ExportDeclara
   }
 }
 
-const declaredOf = <Shape extends z.ZodRawShape>({
-  interfaces = everywhere,
-  input,
-  name,
-  action,
-  summary,
-  anyHistory,
-  anyEventLog,
-  secret,
-  out,
-  changes,
-  columns,
-  long,
-  next,
-  nextOfRow,
-  lists,
-}: Omit<CommandDeclaration<Shape>, 'changes' | 'plan' | 'run'> &
-  Pick<QueryDeclaration<Shape>, 'columns' | 'next' | 'nextOfRow' | 'lists'> &
-  Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
-  ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
-  ...(anyHistory && { anyHistory }),
-  ...(anyEventLog && { anyEventLog }),
-  ...(columns && { columns }),
-  ...(long && { long }),
-  ...(next && { next }),
-  ...(nextOfRow && { nextOfRow }),
-  ...(lists && { lists }),
-  ...(secret !== undefined && { secret }),
-  ...(out !== undefined && { out }),
+/** The members of a declaration that interfaces read, without the functions that do the work. */
+const offered = <Shape extends z.ZodRawShape>(
+  declared: Omit<Described<Shape>, 'run'> & Pick<Declared, 'changes' | 'columns' | 'lists' | 'types'>,
+): Omit<Declared, 'read'> => ({
+  ...declared,
+  interfaces: declared.interfaces ?? everywhere,
+  fields: fieldsIn(declared.input),
 })
 
 const valuesOf = <Shape extends z.ZodRawShape>(
