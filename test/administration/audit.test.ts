@@ -19,6 +19,7 @@ import { auditedTypes, isAudited } from '../../src/events/audited.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { upcast } from '../../src/events/upcast.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
@@ -161,7 +162,7 @@ describe('the audit', () => {
     }
   })
 
-  test('finds a few of 20,000 changes by any filter without reading all', async () => {
+  test('finds a few of 20,000 changes by any filter without reading all', { skip: !exhaustive }, async () => {
     await house.query(
       `insert into audit_entries (position, at, actor, type, stream, about)
        select 8e15::bigint + n, now() + n * interval '1 s', 'user:often', 'JobRequested', 'operator', array['often']

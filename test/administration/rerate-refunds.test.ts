@@ -5,6 +5,7 @@ import { planSections } from '../../src/administration/rerates/queries.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { sectionLines } from '../../src/cli/table.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import {
   apply,
   approved,
@@ -144,7 +145,7 @@ describe('a call that was refunded or reversed', () => {
           for (const { now, rerated } of ledgers[0]?.refunded?.first ?? []) expect(rerated).toBe(now)
         }
       }),
-      { seed: 20_261_124, numRuns: 60 },
+      { seed: 20_261_124, numRuns: randomCases(60) },
     )
     for (const often of Object.values(seen)) expect(often).toBeGreaterThan(5)
   })

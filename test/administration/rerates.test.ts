@@ -12,6 +12,7 @@ import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, rerateStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createLedger, LedgerOutcomeUnknown } from '../../src/ledger/write/commit.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import {
   apply,
   approved,
@@ -367,6 +368,6 @@ test('after any refunds and re-rates, balance and calls agree with every run', a
         }
       },
     ),
-    { numRuns: 40 },
+    { numRuns: randomCases(40) },
   )
 })

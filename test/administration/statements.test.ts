@@ -17,6 +17,7 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import { CommandRefused, createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
@@ -198,7 +199,7 @@ describe('any history', () => {
         expect(movements).toBe(counted.length)
         expect((await verifyLedger(eventLog, org)).fault).toBeNull()
       }),
-      { seed, numRuns: 25 },
+      { seed, numRuns: randomCases(25) },
     )
     expect({ closings, corrections }).toEqual({
       closings: expect.toSatisfy((n) => n > 20),
@@ -293,7 +294,7 @@ describe('with a database', () => {
         }
         expect((await verifyLedger(eventLog, org)).fault).toBeNull()
       }),
-      { seed, numRuns: 25 },
+      { seed, numRuns: randomCases(25) },
     )
     expect(fewer).toBeGreaterThan(50)
   })

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { draw, drawable, drawOrder, type Lot } from '../../src/billing/lots.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const never = Number.POSITIVE_INFINITY
 const seed = 20_260_914
@@ -65,7 +66,7 @@ describe('the draw order', () => {
             expect(Number.isNaN(order)).toBe(false)
           }
       }),
-      { seed, numRuns: 500 },
+      { seed, numRuns: randomCases(500) },
     )
   })
 })
@@ -147,7 +148,7 @@ describe('drawing', () => {
           .filter((own) => !parts.some(({ from }) => from === own))
         for (const own of untouched) expect(own.remaining === 0n || own.expiresAtMs <= atMs).toBe(true)
       }),
-      { seed, numRuns: 500 },
+      { seed, numRuns: randomCases(500) },
     )
   })
 })

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { microOf } from '../../projections/micro.ts'
 import { formatCredits, microPerCredit, parseCredits } from '../../src/billing/money.ts'
 import { creditAmount, signedCreditAmount } from '../../src/events/primitives.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 /** The widest text has 18 digits before the point and 6 after it. */
 const widest = 10n ** 24n - 1n
@@ -20,7 +21,7 @@ describe('formatting and parsing', () => {
       fc.property(amounts, (micro) => {
         expect(parseCredits(formatCredits(micro))).toBe(micro)
       }),
-      { seed, numRuns: 1_000 },
+      { seed, numRuns: randomCases(1_000) },
     )
   })
 
@@ -33,7 +34,7 @@ describe('formatting and parsing', () => {
         expect(creditAmount.safeParse(text).success).toBe(micro >= 0n)
         expect(formatCredits(parseCredits(text))).toBe(text)
       }),
-      { seed, numRuns: 1_000 },
+      { seed, numRuns: randomCases(1_000) },
     )
   })
 
@@ -42,7 +43,7 @@ describe('formatting and parsing', () => {
       fc.property(amounts, amounts, (a, b) => {
         expect(parseCredits(formatCredits(a)) - parseCredits(formatCredits(b))).toBe(a - b)
       }),
-      { seed, numRuns: 1_000 },
+      { seed, numRuns: randomCases(1_000) },
     )
   })
 
@@ -51,7 +52,7 @@ describe('formatting and parsing', () => {
       fc.property(amounts, (micro) => {
         expect(microOf(formatCredits(micro))).toBe(micro)
       }),
-      { seed, numRuns: 1_000 },
+      { seed, numRuns: randomCases(1_000) },
     )
   })
 
@@ -151,7 +152,7 @@ describe('refused, with the text in the error', () => {
         else expect(read).toThrow(RangeError)
         if (signedCreditAmount.safeParse(text).success) expect(formatCredits(parseCredits(text))).toBe(text)
       }),
-      { seed, numRuns: 1_000 },
+      { seed, numRuns: randomCases(1_000) },
     )
   })
 })

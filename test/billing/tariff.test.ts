@@ -11,6 +11,7 @@ import {
 import { becauseOf, knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { priceBookPublishedV1 } from '../../src/events/prices.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const hmac = 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA'
 const located = {
@@ -249,7 +250,7 @@ describe('rules', () => {
         expect(rating.total).toBe(rating.lines.reduce((sum, { amount }) => sum + amount, 0n))
         expect(rate(any, book, noOverride)).toEqual(rating)
       }),
-      { seed: 20_260_914, numRuns: 200 },
+      { seed: 20_260_914, numRuns: randomCases(200) },
     )
   })
 

@@ -36,6 +36,7 @@ import {
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
 import { uuidV5 } from '../../src/event-log/stored-event.ts'
+import { everyNth, exhaustive } from '../support/exhaustive.ts'
 
 export type LogUnderTest = {
   readonly eventLog: EventLog
@@ -692,7 +693,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const { stream, events } = await appended([7, 1, 5])
         const recorded = await readAll(eventLog, stream)
         expect(recorded.map(asWritten)).toEqual(events)
-        for (let from = 0; from < events.length; from++)
+        for (const from of everyNth(3, [...events.keys()]))
           for (const max of [1, 2, 5, 6, 100]) {
             expect(await eventLog.read(stream, { from, max })).toEqual(recorded.slice(from, from + max))
             expect(await eventLog.read(stream, { from, max, direction: 'backwards' })).toEqual(
@@ -735,7 +736,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           } while (before !== null && seen.length < expected.length)
           expect(seen.filter(({ position }) => position > start).slice(0, expected.length)).toEqual(expected)
         }
-        for (const { position } of expected) {
+        for (const { position } of everyNth(4, expected)) {
           const { events } = await eventLog.lookBack({ before: position, max: 2 * expected.length })
           expect(events.filter((event) => event.position > start)).toEqual(
             expected.filter((event) => event.position < position),
@@ -761,12 +762,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
               for (const { position } of whole.items) places.add(position)
             }
             // A new reader must be able to start at every position where a batch ended.
-            for (const position of places) {
+            for (const position of everyNth(4, [...places])) {
               const rest = await readToEnd(eventLog, { after: position, prefixes })
               expect(rest.events()).toEqual(recorded.filter((event) => event.position > position))
             }
           }
-          for (const [n, event] of recorded.entries()) {
+          for (const [n, event] of everyNth(3, [...recorded.entries()])) {
             const rest = await readToEnd(eventLog, {
               after: event.position,
               known: placeOf(event),
@@ -780,7 +781,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       test('45 resent events are recognized no matter how they were grouped, and other events are not', async () => {
         const { stream, events } = await appended([3, 1, 4])
         const head = await eventLog.head()
-        for (let from = 0; from < events.length; from++)
+        for (const from of everyNth(3, [...events.keys()]))
           for (let to = from + 1; to <= events.length; to++)
             expect(
               await eventLog.append(stream, from === 0 ? 'none' : from - 1, events.slice(from, to)),
@@ -821,17 +822,20 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
       })
 
-      test('45 a read that does not fit into memory is refused, but a smaller read succeeds', async () => {
-        const stream = freshStream()
-        const bytes = 990_000
-        const count = Math.floor(readBytesMax / bytes) + 1
-        for (let n = 0; n < count; n++)
-          await eventLog.append(stream, n === 0 ? 'none' : n - 1, [
-            newEvent({ data: `"${'x'.repeat(bytes)}"` }),
-          ])
-        expect(await errorOf(() => eventLog.read(stream, { max: 1_000 }))).toBeInstanceOf(TooLarge)
-        expect(await eventLog.read(stream, { max: 10 })).toHaveLength(10)
-      })
+      test.runIf(exhaustive)(
+        '45 a read that does not fit into memory is refused, but a smaller read succeeds',
+        async () => {
+          const stream = freshStream()
+          const bytes = 990_000
+          const count = Math.floor(readBytesMax / bytes) + 1
+          for (let n = 0; n < count; n++)
+            await eventLog.append(stream, n === 0 ? 'none' : n - 1, [
+              newEvent({ data: `"${'x'.repeat(bytes)}"` }),
+            ])
+          expect(await errorOf(() => eventLog.read(stream, { max: 1_000 }))).toBeInstanceOf(TooLarge)
+          expect(await eventLog.read(stream, { max: 10 })).toHaveLength(10)
+        },
+      )
 
       test('46 a log restored to the middle of an append is a different log for a reader that read the whole append', async (context) => {
         await restored(async ({ log: { eventLog: own, restore, reopen }, stream }) => {
@@ -1027,7 +1031,9 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('34 a slow consumer loses nothing, and only the events that it took are in memory', async () => {
+      test('34 a slow consumer loses nothing, and only the events that it took are in memory', {
+        skip: !exhaustive,
+      }, async () => {
         const stream = freshStream()
         const after = await eventLog.head()
         const largeEvent = () => newEvent({ data: `"${'x'.repeat(900_000)}"` })

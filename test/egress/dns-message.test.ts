@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type DnsQuestion, decodeResponse, encodeQuestion } from '../../src/egress/dns-message.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const question: DnsQuestion = { id: 0x1234, name: 'a.test', type: 'MX' }
 const asked = '01 61 04 74657374 00 000f 0001'
@@ -197,7 +198,7 @@ describe('an answer', () => {
         const decoded = decodeResponse(message, question)
         expect(decoded === null || typeof decoded.kind === 'string').toBe(true)
       }),
-      { numRuns: 1_000 },
+      { numRuns: randomCases(1_000) },
     )
   })
 
@@ -210,7 +211,7 @@ describe('an answer', () => {
         const decoded = decodeResponse(message.subarray(0, length), question)
         expect(decoded === null || typeof decoded.kind === 'string').toBe(true)
       }),
-      { numRuns: 1_000 },
+      { numRuns: randomCases(1_000) },
     )
   })
 })

@@ -16,6 +16,7 @@ import {
   type CompanyImportOptions,
   importCompanies,
 } from '../../src/capabilities/email-validation/company/import.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 /** Imports of data sets: broken files are refused, and the order of the lines does not matter. */
@@ -279,7 +280,9 @@ describe('repetition and order', () => {
     })
   })
 
-  test('concurrent imports neither deadlock nor leave anything incomplete', async () => {
+  test('concurrent imports neither deadlock nor leave anything incomplete', {
+    skip: !exhaustive,
+  }, async () => {
     const records = Array.from({ length: 6_000 }, (_, i) => company(i, { size: '1-10' }))
     const better = records.map((record) => ({ ...record, size: '51-200' }))
     const reports = await Promise.all([
@@ -307,7 +310,7 @@ describe('long imports', () => {
     return path
   }
 
-  test('50,000 lines are imported in constant memory', { timeout: 120_000 }, async () => {
+  test('50,000 lines are imported in constant memory', { skip: !exhaustive, timeout: 120_000 }, async () => {
     setFlagsFromString('--expose-gc')
     const collect: () => void = runInNewContext('gc')
     const file = await longFile(50_000)
@@ -349,7 +352,9 @@ describe('long imports', () => {
     expect(percents[0]).toBeGreaterThan(0)
   })
 
-  test('a connection lost during the import fails the import, not the process, and leaves complete batches', async () => {
+  test('a connection lost during the import fails the import, not the process, and leaves complete batches', {
+    skip: !exhaustive,
+  }, async () => {
     const file = await longFile(12_000)
     const own = new pg.Pool({ connectionString: database.url })
     own.on('error', () => undefined)

@@ -4,6 +4,7 @@ import { slipsBetween, suggestionFor } from '../../src/capabilities/email-valida
 import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import {
   formMistyped,
   foundLaterMistyped,
@@ -106,7 +107,7 @@ describe('mistyped provider domains', () => {
         expect(suggestion).not.toBe(domain)
         expect(suggestDomain(suggestion)).toBeNull()
       }),
-      { numRuns: 500 },
+      { numRuns: randomCases(500) },
     )
   })
 
@@ -143,7 +144,7 @@ describe('typos between two names', () => {
         expect(slipsBetween(right, left, 20)).toBe(full)
         expect(slipsBetween(left, right, max)).toBe(Math.min(full, max + 1))
       }),
-      { numRuns: 500 },
+      { numRuns: randomCases(500) },
     )
   })
 })

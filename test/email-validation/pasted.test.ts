@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readAddress } from '../../src/capabilities/email-validation/read-address.ts'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const shown = (text: string): string =>
   JSON.stringify(text).replace(/[^ -~]/gu, (one) => `U+${one.codePointAt(0)?.toString(16)}`)
@@ -37,7 +38,7 @@ describe('read as intended', () => {
         const tidy = !text.endsWith('.')
         if (tidy) expect(readAddress(text).parsed).toEqual(parseEmail(text))
       }),
-      { seed: 16, numRuns: 500 },
+      { seed: 16, numRuns: randomCases(500) },
     )
   })
 
@@ -57,7 +58,7 @@ describe('read as intended', () => {
         ])
           if (parsed.valid) expect(readAddress(parsed.address.normalized).parsed).toEqual(parsed)
       }),
-      { seed: 61, numRuns: 1_000 },
+      { seed: 61, numRuns: randomCases(1_000) },
     )
   })
 })
@@ -200,7 +201,7 @@ describe('any text', () => {
         if (didYouMean !== null) expect(parseEmail(didYouMean).valid).toBe(true)
         if (parsed.valid) expect(parseEmail(parsed.address.normalized)).toEqual(parsed)
       }),
-      { numRuns: 1_000 },
+      { numRuns: randomCases(1_000) },
     )
   })
 })

@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { EventsUnreadable, type NewEvent } from '../../src/event-log/port.ts'
 import { keptZstd, openSegment, packSegment, type SegmentRow } from '../../src/event-log/postgres/segment.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const event: NewEvent = {
   id: 'c139d469-c70e-5b44-a8d0-e60e17b7f2c7',
@@ -66,7 +67,7 @@ describe('a segment', () => {
           openSegment(row).map(({ id, type, data, metadata }) => ({ id, type, data, metadata })),
         ).toEqual(events)
       }),
-      { seed: 7, numRuns: 200 },
+      { seed: 7, numRuns: randomCases(200) },
     )
   })
 })

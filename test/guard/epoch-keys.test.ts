@@ -8,6 +8,7 @@ import { createEpochKeyFiles, EpochKeyFault } from '../../src/guard/secrets/epoc
 import type { EpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
 import { destroyedByMs, epochMs, epochOf } from '../../src/guard/secrets/epochs.ts'
 import { processKeys, secretKey } from '../support/epoch-keys.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase
@@ -203,7 +204,9 @@ describe('at the end of an epoch', () => {
     expect((await keyFiles()).map((name) => name.replace(/-.{8}/, ''))).toEqual(['716.destroyed', '717.key'])
   })
 
-  test('a reader of a key that is being destroyed finds all of it or nothing', async () => {
+  test('a reader of a key that is being destroyed finds all of it or nothing', {
+    skip: !exhaustive,
+  }, async () => {
     const keys = process()
     for (let round = 0; round < 40; round++) {
       nowMs += epochMs

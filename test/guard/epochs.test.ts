@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { destroyedByMs, epochMs, epochOf, isRetired, mayBeDestroyed } from '../../src/guard/secrets/epochs.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
@@ -29,7 +30,7 @@ test('data sealed in the last moment of an epoch that live for a day are readabl
         expect(mayBeDestroyed(epochOf(sealedMs), sealedMs + laterMs)).toBe(false)
       },
     ),
-    { seed: 1, numRuns: 2_000 },
+    { seed: 1, numRuns: randomCases(2_000) },
   )
 })
 

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createSecrets, sameHmac, shortHmac } from '../../src/guard/secrets/secrets.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 test('the short HMAC is the HMAC-SHA-256 of node:crypto for every text, short and long', () => {
   const key = Buffer.from('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0', 'hex')
@@ -10,7 +11,7 @@ test('the short HMAC is the HMAC-SHA-256 of node:crypto for every text, short an
     fc.property(fc.string({ unit: 'grapheme', maxLength: 400 }), (text) => {
       expect(hmac(text)).toBe(createHmac('sha256', key).update(text).digest('base64url'))
     }),
-    { seed: 1, numRuns: 2_000 },
+    { seed: 1, numRuns: randomCases(2_000) },
   )
 })
 
@@ -51,7 +52,7 @@ describe('a sealed text', () => {
           expect(again.sealer('a purpose').open(sealed, context)).toBe(text)
         },
       ),
-      { seed: 2, numRuns: 300 },
+      { seed: 2, numRuns: randomCases(300) },
     )
   })
 
@@ -106,7 +107,7 @@ describe('a sealed text', () => {
       fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
         expect(sealer.open(text, 'a context')).toBeNull()
       }),
-      { seed: 3, numRuns: 500 },
+      { seed: 3, numRuns: randomCases(500) },
     )
   })
 })

@@ -10,6 +10,7 @@ import {
   openGeoDatabase,
 } from '../../src/capabilities/ip-lookup/geo-database.ts'
 import { type LookupAddress, parseAddress } from '../../src/egress/address.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type MmdbSource, type MmdbValue, writeMmdb } from '../support/mmdb-writer.ts'
 import { seededRandom } from './seeded-random.ts'
 
@@ -328,7 +329,7 @@ describe('a file that cannot be trusted stops the start, and the error names it 
     await expect(openGeoDatabase({ paths, logger, clock })).rejects.toThrow(/both contain IPv4/)
   })
 
-  it('random damage is refused or survived: a lookup never throws', async () => {
+  it('random damage is refused or survived: a lookup never throws', { skip: !exhaustive }, async () => {
     const random = seededRandom(9)
     const source = writeMmdb(wide(6))
     const addresses = ['1.0.0.1', '1.77.0.1', '1.255.0.1', '2a00:1::1', '2a00:ff::1', '8.8.8.8', '2600::1']
@@ -530,7 +531,9 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('five swaps during continuous lookups: no lookup fails or returns older data', async () => {
+  it('five swaps during continuous lookups: no lookup fails or returns older data', {
+    skip: !exhaustive,
+  }, async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
       networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
@@ -566,7 +569,8 @@ describe('a replaced file is checked, then swapped', () => {
   })
 })
 
-describe('the bundled DB-IP files', () => {
+// Opening these files takes seconds of processor time.
+describe.runIf(exhaustive)('the bundled DB-IP files', () => {
   let database: GeoDatabase
   beforeAll(async () => {
     database = await openGeoDatabase({ paths: bundledGeoPaths(), logger, clock })

@@ -27,9 +27,10 @@ import type { CallToRecord, Instruction } from '../../src/ledger/command.ts'
 import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
 import { balanceOfFold, foldBalance, newBalanceFold } from '../../src/ledger/explain/balance-at.ts'
 import { drawnStill, type GrantedLot, grantedLotOf } from '../../src/ledger/granted-lot.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
-const runs = { seed: 20_261_122, numRuns: 100 }
+const runs = { seed: 20_261_122, numRuns: randomCases(100) }
 const dayMs = 86_400_000
 const startMs = Date.UTC(2026, 0, 20)
 

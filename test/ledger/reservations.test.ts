@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { createReservations } from '../../src/ledger/write/reservations.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 test('an organization without calls in progress has nothing on hold', () => {
   expect(createReservations().held('org_a')).toBe(0n)
@@ -63,6 +64,6 @@ test('in any order of holds and releases, the total is the sum of the holds not 
         }
       }
     }),
-    { seed: 1, numRuns: 300 },
+    { seed: 1, numRuns: randomCases(300) },
   )
 })

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { coveringDomains, parseDomain, parseHost } from '../../src/capabilities/pixel/domain.ts'
+import { randomCases } from '../support/exhaustive.ts'
 
 const long = `${'a'.repeat(49)}.`.repeat(5)
 
@@ -70,7 +71,7 @@ describe('a domain', () => {
           expect(domain.length).toBeLessThanOrEqual(253)
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: randomCases(1_000) },
     )
   })
 
@@ -79,7 +80,7 @@ describe('a domain', () => {
       fc.property(fc.domain(), (domain) => {
         if (parseDomain(domain) !== null) expect(parseHost(`https://${domain}/x`)).toBe(parseDomain(domain))
       }),
-      { numRuns: 1_000 },
+      { numRuns: randomCases(1_000) },
     )
   })
 })

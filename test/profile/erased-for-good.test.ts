@@ -28,6 +28,7 @@ import { openJobQueue } from '../../src/jobs/queue.ts'
 import { renewSeals } from '../../src/jobs/run.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openable, type Target } from '../support/byte-scan.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 
 const logger = pino({ level: 'silent' })
 const mark = 'Quillfeather'
@@ -165,7 +166,9 @@ const endOfEpoch = () =>
     logger,
   })
 
-test('an erased person can be read from heap and write-ahead log until the key of the epoch is destroyed, and not after', async () => {
+test('an erased person can be read from heap and write-ahead log until the key of the epoch is destroyed, and not after', {
+  skip: !exhaustive,
+}, async () => {
   await leaveTraces()
   await catchUp(foundation, logger)
   const ref = { kind: 'lid', value: 'zorvina' } as const

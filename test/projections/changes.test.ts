@@ -14,6 +14,7 @@ import {
   upsertOnly,
 } from '../../projections/rows.ts'
 import { writeChanges } from '../../src/projector/tables.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const things = {
@@ -119,7 +120,7 @@ test.each([
       await write(into(things, all))
       expect(await held()).toEqual(all.map(shown))
     }),
-    { numRuns: 60 },
+    { numRuns: randomCases(60) },
   )
 })
 

@@ -28,6 +28,7 @@ import {
   liveTable,
   writeChanges,
 } from '../../src/projector/tables.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { rowsOf } from './history.ts'
 
@@ -224,7 +225,7 @@ test('the events in these histories are valid events of the log', () => {
       seen.add(type)
       schemas[type].parse(data)
     }),
-    { seed: 11, numRuns: 80 },
+    { seed: 11, numRuns: randomCases(80) },
   )
   expect([...seen].sort()).toEqual(Object.keys(schemas).sort())
 })
@@ -253,7 +254,7 @@ test('the rows are those that the events describe, for any division into batches
         known: inOrder(want.known),
       })
     }),
-    { seed: 12, numRuns: 40 },
+    { seed: 12, numRuns: randomCases(40) },
   )
 })
 

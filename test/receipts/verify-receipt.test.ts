@@ -5,6 +5,7 @@
 import { createHash, generateKeyPairSync, sign } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { randomCases } from '../support/exhaustive.ts'
 import { type Receipt, verifyReceipt } from '../support/verify-receipt.ts'
 
 const sha256 = (...parts: Buffer[]): Buffer => createHash('sha256').update(Buffer.concat(parts)).digest()
@@ -94,7 +95,7 @@ test('a receipt is valid for any place in a tree of any size', () => {
     fc.property(fc.integer({ min: 2, max: 70 }), fc.nat(), (size, at) => {
       verifyReceipt(receiptOf(size, at % (size - 1)), key.verifierKey)
     }),
-    { numRuns: 150 },
+    { numRuns: randomCases(150) },
   )
 })
 
@@ -117,7 +118,7 @@ describe('a receipt is invalid', () => {
         const events = receipt.events.map((event, i) => (i === n ? { ...event, [name]: changed } : event))
         expect(() => verifyReceipt({ ...receipt, events }, key.verifierKey)).toThrow()
       }),
-      { numRuns: 400 },
+      { numRuns: randomCases(400) },
     )
   })
 

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { permission } from '../../src/events/capabilities.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {
   bare,
@@ -568,7 +569,9 @@ describe('texts that PostgreSQL cannot store, or that display misleadingly, in e
     ['/pixel/decide', (text) => ({ url: `https://example.com/${text}`, hit_id: text })],
   ]
 
-  test('are answered like any other invalid text, and leave the read models intact', async () => {
+  test('are answered like any other invalid text, and leave the read models intact', {
+    skip: !exhaustive,
+  }, async () => {
     const partner = await house.partner({ permissions: permission.options })
     for (const [path, bodyOf] of questions)
       for (const text of hostile) {

@@ -11,6 +11,7 @@ import { ConfigError, parseConfig } from '../../src/config.ts'
 import { readTls, serveRenewed } from '../../src/start/tls.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { type CertificateFiles, certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { exhaustive } from '../support/exhaustive.ts'
 import { type House, openHouse } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
@@ -120,7 +121,7 @@ describe('a renewed certificate', () => {
   })
 })
 
-test('is served immediately after a reload, over real connections', async () => {
+test('is served immediately after a reload, over real connections', { skip: !exhaustive }, async () => {
   await files.replace(renewedCertificate)
   try {
     await house.app.reload()

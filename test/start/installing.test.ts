@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import packaged from '../../package.json' with { type: 'json' }
+import { exhaustive } from '../support/exhaustive.ts'
 
 let dir = ''
 
@@ -23,9 +24,10 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
-test('two simultaneous commands install the dependencies of a release once, and neither continues before they are complete', async ({
-  skip,
-}) => {
+test('two simultaneous commands install the dependencies of a release once, and neither continues before they are complete', {
+  skip: !exhaustive,
+  timeout: 60_000,
+}, async ({ skip }) => {
   try {
     execFileSync('flock', ['--version'])
   } catch {
@@ -34,4 +36,4 @@ test('two simultaneous commands install the dependencies of a release once, and 
   const run = () => promisify(execFile)('npm', ['run', '-s', 'deps'], { cwd: dir })
   await Promise.all([run(), run(), run()])
   expect(await readFile(join(dir, 'installs'), 'utf8')).toBe('began\nended\n')
-}, 60_000)
+})

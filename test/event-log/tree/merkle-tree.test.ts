@@ -20,6 +20,7 @@ import {
   tileName,
   tilesOf,
 } from '../../../src/event-log/tree/tiles.ts'
+import { randomCases } from '../../support/exhaustive.ts'
 
 /** The tree, tested with the vectors of Certificate Transparency and with the literal definition in RFC 6962. */
 
@@ -200,7 +201,7 @@ describe('for every size', () => {
         if (before.size > 0 && before.size < size)
           expect(isConsistent({ ...before, root: leaf }, { size, root }, way)).toBe(before.root.equals(leaf))
       }),
-      { numRuns: 60 },
+      { numRuns: randomCases(60) },
     )
   })
 
@@ -216,7 +217,7 @@ describe('for every size', () => {
           )
         expect(resumed?.root()).toEqual(tilesOfTree(many.slice(0, size + more)).stack.root())
       }),
-      { numRuns: 30 },
+      { numRuns: randomCases(30) },
     )
   })
 
