@@ -2,7 +2,7 @@
  * Pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only these characters are
  * removed or replaced here; the parser and `repair.ts` handle all other mistakes.
  */
-import { isAscii } from './characters.ts'
+import { isAscii } from './idna.ts'
 
 /** In UTF-16 units. A longer text is returned unchanged, and the parser refuses it because of its length. */
 const pastedMax = 1_024

@@ -76,7 +76,7 @@ const isULabel = (label: string): boolean => {
   return !(arabicIndicDigit.test(label) && extendedArabicIndicDigit.test(label))
 }
 
-const isAscii = (text: string): boolean => !/[\u0080-\u{10FFFF}]/u.test(text)
+export const isAscii = (text: string): boolean => !/[\u0080-\uFFFF]/.test(text)
 
 // --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform is less strict, because it allows a non-joiner after any letter. ---
 

@@ -1,7 +1,8 @@
 /** The part before the `@`: a Dot-string or a Quoted-string of RFC 5321 §4.1.2, with the extensions of RFC 6531 §3.3. */
 import type { SyntaxReason } from '../evidence.ts'
-import { at, backslash, dot, isAtext, isControl, kinds, quote } from './characters.ts'
 import { joinersInContext } from './idna.ts'
+
+export const control = /\p{Cc}/u
 
 /**
  * Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, against RFC 5321. Some of these names are still in use.
@@ -25,35 +26,28 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 
+const notInDotAtom = /[^\w!#$%&'*+/=?^`{|}~.\u0080-\uFFFF-]/
+
 const endOfDotAtom = (text: string): number | SyntaxReason => {
-  let atomStart = 0
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index)
-    if (code < 128 && ((kinds[code] ?? 0) & isAtext) !== 0) continue
-    if (code === dot) {
-      if (index === atomStart) return 'local_part_dot'
-      atomStart = index + 1
-    } else if (code === at) {
-      if (index === 0) return 'local_part_empty'
-      return index === atomStart ? 'local_part_dot' : index
-    } else if (code < 128) return isControl(code) ? 'control_character' : 'local_part_character'
-  }
-  return 'no_at_sign'
+  const end = text.search(notInDotAtom)
+  const run = end < 0 ? text : text.slice(0, end)
+  if (run.startsWith('.') || run.includes('..')) return 'local_part_dot'
+  if (end < 0) return 'no_at_sign'
+  const next = text.charAt(end)
+  if (next !== '@') return control.test(next) ? 'control_character' : 'local_part_character'
+  if (run === '') return 'local_part_empty'
+  return run.endsWith('.') ? 'local_part_dot' : end
 }
 
-/** The index of the `@` after a Quoted-string, which can be empty. RFC 6531 allows no backslash before a non-ASCII character. */
+/** RFC 6531 allows no backslash before a non-ASCII character. */
+const unclosedQuote = /^"(?:[^"\\\p{Cc}]|\\[ -~])*/u
+
+/** The index of the `@` after a Quoted-string, which can be empty. */
 export const endOfQuoted = (text: string): number | SyntaxReason => {
-  for (let index = 1; index < text.length; index++) {
-    const code = text.charCodeAt(index)
-    if (isControl(code)) return 'control_character'
-    if (code === quote) return text.charCodeAt(index + 1) === at ? index + 1 : 'quoted_string'
-    if (code !== backslash) continue
-    const escaped = text.charCodeAt(++index)
-    // NaN at the end of the text fails the first comparison.
-    if (!(escaped < 128)) return 'quoted_string'
-    if (isControl(escaped)) return 'control_character'
-  }
-  return 'quoted_string'
+  const [unclosed = ''] = unclosedQuote.exec(text) ?? []
+  const rest = text.slice(unclosed.length)
+  if (rest.startsWith('"@')) return unclosed.length + 1
+  return /^\\?\p{Cc}/u.test(rest) ? 'control_character' : 'quoted_string'
 }
 
 /** The shortest spelling of the same mailbox, because quotes and backslashes are not part of its name (RFC 5321 §4.1.2). */

@@ -3,28 +3,19 @@
  * of RCPT TO (Mailbox of RFC 5321 §4.1.2 with the extensions of RFC 6531 §3.3). Forms that exist only in message headers, such as
  * display names and comments, are refused, and nothing is trimmed: `as-meant.ts` runs before.
  *
- * The scanner never goes back and reads at most `lengthMax` characters.
+ * The time is linear in the length of the text, and longer text than `lengthMax` is refused unread.
  */
 import { isIP } from 'node:net'
 import { formatIPv6 } from '../../../egress/address.ts'
-import { type ParsedEmail, type SyntaxReason, syntaxReasons } from '../evidence.ts'
+import type { ParsedEmail, SyntaxReason } from '../evidence.ts'
+import { isAscii, parseIdna } from './idna.ts'
 import {
-  dot,
-  hasControl,
-  hyphen,
-  isAscii,
-  isControl,
-  isDigit,
-  isHyphen,
-  isLetter,
-  isNotAscii,
-  isUpper,
-  kinds,
-  openBracket,
-  quote,
-} from './characters.ts'
-import { parseIdna } from './idna.ts'
-import { endOfQuoted, endOfUnquoted, isUnicodeLocalPart, withoutNeedlessQuotes } from './local-part.ts'
+  control,
+  endOfQuoted,
+  endOfUnquoted,
+  isUnicodeLocalPart,
+  withoutNeedlessQuotes,
+} from './local-part.ts'
 
 /** In UTF-16 units. Longer text is refused unread. The longest local part and the longest domain have 318 characters together with `@`. */
 const lengthMax = 320
@@ -37,8 +28,7 @@ const labelOctetsMax = 63
 /** RFC 5321 §4.5.3.1.3: a path has 256 octets, two of them angle brackets. */
 const addressOctetsMax = 254
 
-const refusals = new Map(syntaxReasons.map((reason) => [reason, { valid: false, reason } as const]))
-const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { valid: false, reason }
+const refuse = (reason: SyntaxReason): ParsedEmail => ({ valid: false, reason })
 
 /**
  * Parses one address under RFC 5321, RFC 6531 and IDNA2008; never throws. `normalized` parses to the same address again.
@@ -55,13 +45,13 @@ export const parseEmail = (text: string): ParsedEmail => {
 const parseUnicode = (text: string): ParsedEmail => {
   // UTF-8 cannot represent a lone surrogate.
   if (!text.isWellFormed()) return refuse('not_normalizable')
-  if (/\p{Cc}/u.test(text)) return refuse('control_character')
+  if (control.test(text)) return refuse('control_character')
   const normal = text.normalize('NFC')
   return parseNormal(normal, isAscii(normal))
 }
 
 const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
-  const quoted = text.charCodeAt(0) === quote
+  const quoted = text.startsWith('"')
   const atIndex = quoted ? endOfQuoted(text) : endOfUnquoted(text)
   if (typeof atIndex === 'string') return refuse(atIndex)
   const given = text.slice(0, atIndex)
@@ -70,7 +60,7 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   const localOctets = smtputf8 ? Buffer.byteLength(given) : given.length
   if (localOctets > localOctetsMax) return refuse('local_part_too_long')
 
-  const domain = parseDomain(text, atIndex + 1)
+  const domain = parseDomain(text.slice(atIndex + 1))
   if (typeof domain === 'string') return refuse(domain)
   if (localOctets + 1 + domain.octets > addressOctetsMax) return refuse('too_long')
 
@@ -83,7 +73,7 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
       domain: domain.unicode,
       asciiDomain: domain.ascii,
       smtputf8,
-      quoted: quoted && localPart.charCodeAt(0) === quote,
+      quoted: quoted && localPart.startsWith('"'),
       domainLiteral: domain.literal,
     },
   }
@@ -97,61 +87,34 @@ type Domain = {
   readonly changed: boolean
 }
 
-const hasUpper = 1
-const needsIdna = 2
-
-const parseDomain = (text: string, from: number): Domain | SyntaxReason => {
-  if (text.charCodeAt(from) === openBracket) return parseLiteral(text.slice(from))
-  const flags = scanHostname(text, from)
-  if (typeof flags === 'string') return flags
-  const given = text.slice(from)
-  if ((flags & needsIdna) !== 0) return parseInternational(given)
-  if (given.length > domainOctetsMax) return 'domain_too_long'
-  const changed = (flags & hasUpper) !== 0
-  const domain = changed ? given.toLowerCase() : given
-  return { unicode: domain, ascii: domain, literal: false, octets: domain.length, changed }
-}
-
-/** Checks the labels and returns flags for the kinds of characters found. */
-const scanHostname = (text: string, from: number): number | SyntaxReason => {
-  const end = text.length
-  if (from === end) return 'domain_empty'
-  let flags = 0
-  let labelStart = from
-  let labelKinds = 0
-  for (let index = from; ; index++) {
-    // The end of the text ends a label, as a dot does.
-    const code = index === end ? dot : text.charCodeAt(index)
-    if (code === dot) {
-      if (index === labelStart) return 'domain_dot'
-      const label = judgeLabel(text, labelStart, index, labelKinds)
-      if (typeof label === 'string') return label
-      flags |= label
-      if (index === end) break
-      labelStart = index + 1
-      labelKinds = 0
-    } else if (code >= 128) labelKinds |= isNotAscii
-    else if (code === hyphen) labelKinds |= isHyphen
-    else {
-      const kind = (kinds[code] ?? 0) & (isLetter | isDigit | isUpper)
-      if (kind === 0) return isControl(code) ? 'control_character' : 'domain_character'
-      labelKinds |= kind
-    }
+const parseDomain = (given: string): Domain | SyntaxReason => {
+  if (given === '') return 'domain_empty'
+  if (given.startsWith('[')) return parseLiteral(given)
+  const labels = given.split('.')
+  for (const label of labels) {
+    const fault = faultOf(label)
+    if (fault !== null) return fault
   }
   // A numeric top-level domain does not exist (RFC 1123 §2.1, RFC 3696 §2): `a@192.0.2.1` is an IP address without its brackets.
-  return labelKinds === isDigit ? 'domain_character' : flags
+  if (/^[0-9]+$/.test(labels.at(-1) ?? '')) return 'domain_character'
+  if (!isAscii(given) || aLabel.test(given)) return parseInternational(given)
+  if (given.length > domainOctetsMax) return 'domain_too_long'
+  const domain = given.toLowerCase()
+  return { unicode: domain, ascii: domain, literal: false, octets: domain.length, changed: domain !== given }
 }
 
-const judgeLabel = (text: string, start: number, end: number, seen: number): number | SyntaxReason => {
+const aLabel = /(?:^|\.)xn--/i
+const notInLabel = /[^A-Za-z0-9\u0080-\uFFFF-]/
+
+const faultOf = (label: string): SyntaxReason | null => {
+  if (label === '') return 'domain_dot'
+  const wrong = label.search(notInLabel)
+  if (wrong >= 0) return control.test(label.charAt(wrong)) ? 'control_character' : 'domain_character'
   // Only the A-label shows the length of a non-ASCII label.
-  if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'
-  let flags = (seen & isNotAscii) === 0 ? 0 : needsIdna
-  if ((seen & isUpper) !== 0) flags |= hasUpper
-  if ((seen & isHyphen) === 0) return flags
-  if (text.charCodeAt(start) === hyphen || text.charCodeAt(end - 1) === hyphen) return 'label_hyphen'
-  if (text.charCodeAt(start + 2) !== hyphen || text.charCodeAt(start + 3) !== hyphen) return flags
+  if (label.length > labelOctetsMax && isAscii(label)) return 'label_too_long'
+  if (label.startsWith('-') || label.endsWith('-')) return 'label_hyphen'
   // Hyphens at these positions are reserved for prefixes; `xn--` is the only one that exists (RFC 5890 §2.3.1).
-  return text.slice(start, start + 2).toLowerCase() === 'xn' ? flags | needsIdna : 'label_hyphen'
+  return label.startsWith('--', 2) && !aLabel.test(label) ? 'label_hyphen' : null
 }
 
 const parseInternational = (given: string): Domain | SyntaxReason => {
@@ -168,7 +131,7 @@ const octetForm = /^[0-9]{1,3}$/
 
 /** Address-literal of RFC 5321 §4.1.3. `[tag:content]` is allowed only with a registered tag, and `IPv6` is the only one. */
 const parseLiteral = (given: string): Domain | SyntaxReason => {
-  if (hasControl(given)) return 'control_character'
+  if (control.test(given)) return 'control_character'
   const [, tag, content = ''] = literalForm.exec(given) ?? []
   const address = tag === undefined ? normalIPv4(content) : normalIPv6(content)
   if (address === null) return 'domain_literal'

@@ -4,7 +4,7 @@
  * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, nothing is suggested. Pure.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
-import { isAscii } from './characters.ts'
+import { isAscii } from './idna.ts'
 import { parseEmail } from './parse.ts'
 
 /** In UTF-16 units; enough for an address with a name before it. */
