@@ -39,7 +39,7 @@ export const telling = async <Value>(
   } catch (error) {
     if (isPostgres(url) || error instanceof ConfigError) throw error
     if (!(error instanceof Unavailable || error instanceof UnknownOutcome)) throw error
-    const { eventStoreDbFault } = await import('../event-log/eventstoredb/fault.ts')
+    const { eventStoreDbFault } = await import('../event-log/eventstoredb/client.ts')
     throw new ConfigError(`${variable}: ${eventStoreDbFault(url, error)}`, { cause: error })
   }
 }

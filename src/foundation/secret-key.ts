@@ -1,8 +1,8 @@
-import { randomBytes, randomUUID } from 'node:crypto'
-import { access, link, open, readFile, rename, unlink } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { access, readFile, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
-import { codeOf, syncDirectory } from '../event-log/directory.ts'
+import { codeOf, createDurably, syncDirectory } from '../event-log/directory.ts'
 import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.ts'
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
@@ -63,26 +63,8 @@ const keyInFile = async (path: string): Promise<string | null> => {
 /** Stores a new key in a file, durably. If another process made one first, returns that key. */
 export const keyMadeIn = async (path: string): Promise<string> => {
   const fresh = randomBytes(32).toString('base64url')
-  const draft = `${path}.${randomUUID()}.draft`
-  try {
-    const file = await open(draft, 'wx', 0o600)
-    try {
-      await file.writeFile(`${fresh}\n`)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    // This fails if the file already exists.
-    await link(draft, path)
-    await syncDirectory(dirname(path))
-  } catch (error) {
-    const there = await keyInFile(path)
-    if (there === null) throw error
-    return there
-  } finally {
-    await unlink(draft).catch(() => undefined)
-  }
-  return fresh
+  await createDurably(path, `${fresh}\n`)
+  return (await keyInFile(path)) ?? fresh
 }
 
 /** Replaces the current key with the next one, durably. */

@@ -50,21 +50,13 @@ export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]>
 
 const compare = async (client: pg.Client, projection: Projection, name: string): Promise<Difference> => {
   const [live, next] = [liveTable(projection)(name), verifyTable(projection)(name)]
-  const { rows } = await client.query<{
-    live: string
-    rebuilt: string
-    only_live: string[]
-    only_rebuilt: string[]
-  }>(
-    `select (select count(*) from ${live}) as live, (select count(*) from ${next}) as rebuilt,
-            array(select l::text from ${live} l except all select n::text from ${next} n limit 5) as only_live,
-            array(select n::text from ${next} n except all select l::text from ${live} l limit 5) as only_rebuilt`,
+  const { rows } = await client.query<Difference>(
+    `select $1::text as table, (select count(*) from ${live})::float8 as live, (select count(*) from ${next})::float8 as rebuilt,
+            array(select l::text from ${live} l except all select n::text from ${next} n limit 5) as "onlyLive",
+            array(select n::text from ${next} n except all select l::text from ${live} l limit 5) as "onlyRebuilt"`,
+    [name],
   )
-  return {
-    table: name,
-    live: Number(rows[0]?.live),
-    rebuilt: Number(rows[0]?.rebuilt),
-    onlyLive: rows[0]?.only_live ?? [],
-    onlyRebuilt: rows[0]?.only_rebuilt ?? [],
-  }
+  const [compared] = rows
+  if (compared === undefined) throw new Error(`${name} was not compared`)
+  return compared
 }

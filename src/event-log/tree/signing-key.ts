@@ -1,14 +1,13 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID, sign } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { link, open, rename, unlink } from 'node:fs/promises'
+import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { codeOf, syncDirectory } from '../directory.ts'
+import { codeOf, createDurably, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
  * The key that signs checkpoints. It is an Ed25519 key in PKCS #8 PEM, in the file `checkpoint.key` in KEY_DIR (mode 0600), which
- * all processes of an installation share. No process sees a file that is half-written, because the file is written and synced under
- * another name and then linked to its final name.
+ * all processes of an installation share.
  *
  * A new key is in `checkpoint-next.key` until it has been announced in the log. It replaces the old key when it is first used.
  */
@@ -48,7 +47,7 @@ export const createSigningKeyFiles = ({
     const there = readKey(at)
     if (there !== null) return there
     await makeDir()
-    await makeKey(dir, at)
+    await makeKey(at)
     return readKey(at) ?? fail(at, 'it was removed while it was being created')
   }
   return {
@@ -101,29 +100,13 @@ const keyFrom = (pem: string): SigningKey => {
   return { id: keyIdOf(publicKey), publicKey, sign: (text) => sign(null, Buffer.from(text), key) }
 }
 
-const makeKey = async (dir: string, path: string): Promise<void> => {
-  const draft = join(dir, `.checkpoint-${randomUUID()}`)
-  try {
-    const pem = generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' })
-    const file = await open(draft, 'wx', 0o600)
-    try {
-      await file.writeFile(pem)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await link(draft, path).catch((error: unknown) => {
-      // If the file exists, another process has created it, and its key is used.
-      if (codeOf(error) !== 'EEXIST') throw error
-    })
-    await unlink(draft)
-    await syncDirectory(dir)
-  } catch (cause) {
-    await unlink(draft).catch(() => undefined)
+const makeKey = async (path: string): Promise<void> => {
+  const pem = generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' })
+  await createDurably(path, pem.toString()).catch((cause: unknown) =>
     fail(
       path,
       `it cannot be created (${codeOf(cause) ?? 'unknown'}). KEY_DIR must be a directory that this user can write to, on a file system with hard links`,
       cause,
-    )
-  }
+    ),
+  )
 }

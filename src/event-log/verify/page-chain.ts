@@ -25,28 +25,29 @@ export type ChainLink = {
 export const chainLinks = (
   events: readonly RecordedEvent[],
   before: RecordedEvent | null,
-): readonly ChainLink[] =>
-  events.map((event, i) => {
-    const previous = i === 0 ? before : (events[i - 1] ?? null)
-    return linkOf(event, previous)
-  })
+): readonly ChainLink[] => events.map((event, i) => linkOf(event, i === 0 ? before : (events[i - 1] ?? null)))
 
-const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink => {
-  const { stream, revision } = event
-  const begins = revision === 0
-  if (!begins && previous === null) {
-    const { carried } = recompute(event, { stream, revision, previous: genesisDigest })
+const linkOf = (event: RecordedEvent, before: RecordedEvent | null): ChainLink => {
+  const { revision } = event
+  const previous = revision === 0 ? null : before
+  const { carried, computed } = recompute(event, {
+    ...event,
+    previous: previous === null ? genesisDigest : digestAfter(previous),
+  })
+  if (revision > 0 && previous === null) {
     const why = 'the event before it could not be read'
     return { revision, state: 'unjudged', why, carried, computed: null }
   }
-  const before = begins || previous === null ? genesisDigest : digestAfter(previous)
-  const { carried, computed } = recompute(event, { stream, revision, previous: before })
-  const link = { revision, carried, computed }
-  const expected = previous === null || begins ? revision : previous.revision + 1
-  if (revision !== expected)
-    return { ...link, state: 'broken', why: `revision ${expected} is missing before it` }
-  if (carried === null) return { ...link, state: 'broken', why: 'it has no digest, but must have one' }
-  if (carried === computed) return { ...link, state: 'holds', why: null }
-  const why = 'its bytes do not match its digest, so this event or the one before it was changed'
-  return { ...link, state: 'broken', why }
+  const why =
+    previous !== null && previous.revision !== revision - 1
+      ? `revision ${previous.revision + 1} is missing before it`
+      : chainFault(carried, computed)
+  return { revision, state: why === null ? 'holds' : 'broken', why, carried, computed }
+}
+
+const chainFault = (carried: string | null, computed: string): string | null => {
+  if (carried === null) return 'it has no digest, but must have one'
+  return carried === computed
+    ? null
+    : 'its bytes do not match its digest, so this event or the one before it was changed'
 }

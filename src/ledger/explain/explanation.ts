@@ -4,104 +4,9 @@ import { becauseOf } from '../../billing/tariff.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Checkpoint, Checkpoints } from '../../event-log/tree/checkpoints.ts'
-import type { CallFacts, CallOutcome } from '../../events/calls.ts'
-import type { Capability } from '../../events/capabilities.ts'
-import type { CreditAdjusted } from '../../events/credits.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
 import { costsOf } from './call-costs.ts'
 import { type CallEvidence, mainCall, type RecordedCall } from './call-evidence.ts'
-
-/** Why a call cost what it did, and how its cost has changed since. Amounts are canonical decimal strings. Times are ISO 8601 in UTC. */
-export type Explanation = {
-  readonly request_id: string
-  readonly organization_id: string
-  readonly key_id: string
-  readonly at: string
-  readonly capability: Capability
-  readonly outcome: CallOutcome
-  readonly code: string | null
-  readonly facts: CallFacts
-  /**
-   * If this call repeated the answer of an earlier call with the same Idempotency-Key: the request id of the earlier call.
-   * Otherwise null.
-   */
-  readonly repeats: string | null
-  readonly trace_id: string | null
-  readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
-  readonly cost: ExplainedCost
-  /** The lots that paid, in draw order. */
-  readonly lots: readonly ExplainedLot[]
-  /** The part of the amount that no lot could pay. */
-  readonly overdraft: string
-  readonly balance: { readonly before: string; readonly after: string }
-  readonly adjustments: readonly ExplainedAdjustment[]
-  readonly events: readonly ExplainedEvent[]
-  /** The signed checkpoint that covers the events, or null if there is none yet. */
-  readonly checkpoint: ExplainedCheckpoint | null
-  /** The last event of the ledger that was read. */
-  readonly as_of: {
-    readonly revision: number
-    readonly position: string
-    readonly recorded_at: string
-  }
-}
-
-type ExplainedCost = {
-  readonly charged: string
-  /** The cost after all corrections. */
-  readonly now: string
-  readonly charge_id: string | null
-  /** The rule that made the call free; null if it was charged. */
-  readonly free_by: ExplainedRule | null
-  readonly lines: readonly (ExplainedRule & {
-    readonly sku: string
-    readonly amount: string
-    /** The price in the price book; null if the book is unknown. */
-    readonly book_amount: string | null
-    /** The organization's own price, if it had one. */
-    readonly override: {
-      readonly override_id: string
-      readonly amount: string | null
-      readonly effective_from: string
-      readonly reason: string | null
-      readonly revision: number
-    } | null
-  })[]
-  /**
-   * The price book of the call. For a charged call, `digest` is the digest in the charge; for a free call, this is the book that
-   * was in force.
-   */
-  readonly price_book: { readonly version: number; readonly digest: string } | null
-}
-
-type ExplainedRule = { readonly rule: string; readonly rule_version: number; readonly because: string }
-
-type ExplainedLot = {
-  readonly grant_id: string
-  readonly amount: string
-  /** Null if the event that opened the lot is unknown. */
-  readonly opened: {
-    readonly by: 'grant' | 'adjustment'
-    readonly at: string
-    readonly amount: string
-    readonly reason: string
-    readonly reference: string | null
-    readonly priority: number
-    readonly expires_at: string | null
-    readonly revision: number
-  } | null
-}
-
-type ExplainedAdjustment = {
-  readonly adjustment_id: string
-  readonly kind: CreditAdjusted['kind']
-  /** The amount by which the call's cost was reduced; negative if the cost was increased. */
-  readonly amount: string
-  readonly at: string
-  readonly reason: string
-  readonly rerate_run: string | null
-  readonly event: ExplainedEvent | null
-}
 
 type ExplainedEvent = {
   readonly type: string
@@ -112,20 +17,21 @@ type ExplainedEvent = {
   readonly digest: string
 }
 
-type ExplainedCheckpoint = { readonly size: number; readonly root: string; readonly at: string }
-
 type ExplanationSources = {
   readonly eventLog: Pick<EventLog, 'read'>
   readonly books: readonly PriceBook[]
   readonly checkpoints: Pick<Checkpoints, 'last'>
 }
 
+/** Why a call cost what it did, and how its cost has changed since. Amounts are canonical decimal strings. Times are ISO 8601 in UTC. */
+export type Explanation = Awaited<ReturnType<typeof explain>>
+
 /** Explains a call from its events in the ledger. */
 export const explain = async (
   evidence: CallEvidence,
   requestId: string,
   { eventLog, books, checkpoints }: ExplanationSources,
-): Promise<Explanation> => {
+) => {
   const { calls, balanceBefore, corrections, head } = evidence
   const main = mainCall(calls)
   const { call, charge } = main
@@ -144,6 +50,7 @@ export const explain = async (
     outcome: data.outcome,
     code: data.code ?? null,
     facts: data.facts,
+    /** The request id of the earlier call with the same Idempotency-Key whose answer this call repeated. */
     repeats: metadata.repeats ?? null,
     trace_id: metadata.trace_id ?? null,
     replays: evidence.replays.map((replay) => ({
@@ -152,26 +59,30 @@ export const explain = async (
     })),
     cost: {
       charged: formatCredits(charged),
+      /** The cost after all corrections. */
       now: formatCredits(costs.now),
       charge_id: charge?.data.charge_id ?? null,
       ...pricesOf(main, evidence, books),
     },
+    /** The lots that paid, in draw order. */
     lots: lotsOf(main, evidence),
+    /** The part of the amount that no lot could pay. */
     overdraft: formatCredits(charged - drawnBy(main)),
     balance: { before: formatCredits(balanceBefore), after: formatCredits(balanceBefore - charged) },
     adjustments: costs.adjustments.map(({ revision, adjustmentId, kind, amount, at, reason, rerateRun }) => ({
-      ...{
-        adjustment_id: adjustmentId,
-        kind,
-        amount: formatCredits(amount),
-        at,
-        reason,
-        rerate_run: rerateRun,
-      },
+      adjustment_id: adjustmentId,
+      kind,
+      /** The amount by which the call's cost was reduced; negative if the cost was increased. */
+      amount: formatCredits(amount),
+      at,
+      reason,
+      rerate_run: rerateRun,
       event: eventOf(byRevision.get(revision)),
     })),
     events: calls.flatMap((one) => [one.call, ...(one.charge === null ? [] : [one.charge])]).map(placeOf),
+    /** The signed checkpoint that covers the events, or null if there is none yet. */
     checkpoint: covering(await checkpoints.last(), (charge ?? call).recorded.position),
+    /** The last event of the ledger that was read. */
     as_of: {
       revision: head.revision,
       position: head.position.toString(),
@@ -180,7 +91,7 @@ export const explain = async (
   }
 }
 
-const covering = (checkpoint: Checkpoint | null, position: bigint): ExplainedCheckpoint | null => {
+const covering = (checkpoint: Checkpoint | null, position: bigint) => {
   if (checkpoint === null || BigInt(checkpoint.position) < position) return null
   const { size, root, at } = checkpoint
   return { size, root, at }
@@ -190,14 +101,16 @@ const pricesOf = (
   { call, charge }: RecordedCall,
   { overrides }: CallEvidence,
   books: readonly PriceBook[],
-): Pick<ExplainedCost, 'free_by' | 'lines' | 'price_book'> => {
+) => {
   if (charge === null) {
     const { free_by } = call.data
     const inForce = priceBookAt(books, Date.parse(call.metadata.effective_at))
     return {
+      /** The rule that made the call free; null if it was charged. */
       free_by:
         free_by === undefined ? null : { ...free_by, because: becauseOf(free_by.rule, free_by.rule_version) },
       lines: [],
+      /** The book that was in force. For a charged call, the book that the charge names. */
       price_book: inForce === undefined ? null : { version: inForce.version, digest: inForce.digest },
     }
   }
@@ -211,7 +124,9 @@ const pricesOf = (
       const override = overrides.get(sku)
       return {
         ...{ sku, amount, rule, rule_version, because: becauseOf(rule, rule_version) },
+        /** The price in the price book; null if the book is unknown. */
         book_amount: priced === undefined ? null : formatCredits(priced.amount),
+        /** The organization's own price, if it had one. */
         override: override?.type === 'PriceOverrideSet' ? overrideOf(override) : null,
       }
     }),
@@ -226,24 +141,25 @@ const overrideOf = ({ data, recorded }: Extract<DecodedEvent, { type: 'PriceOver
 const drawnBy = ({ charge }: RecordedCall): MicroCredits =>
   (charge?.data.allocations ?? []).reduce((sum, { amount }) => sum + parseCredits(amount), 0n)
 
-const lotsOf = ({ charge }: RecordedCall, { lots }: CallEvidence): ExplainedLot[] =>
+const lotsOf = ({ charge }: RecordedCall, { lots }: CallEvidence) =>
   (charge?.data.allocations ?? []).map(({ grant_id, amount }) => ({
     grant_id,
     amount,
+    /** Null if the event that opened the lot is unknown. */
     opened: openingOf(lots.get(grant_id)),
   }))
 
-const openingOf = (event: DecodedEvent | undefined): ExplainedLot['opened'] => {
+const openingOf = (event: DecodedEvent | undefined) => {
   if (event === undefined) return null
   const { metadata, recorded } = event
   const at = { at: metadata.effective_at, revision: recorded.revision }
   if (event.type === 'CreditGranted') {
     const { amount, reason, reference, priority, expires_at } = event.data
-    return { ...at, by: 'grant', amount, reason, reference, priority, expires_at }
+    return { ...at, by: 'grant' as const, amount, reason, reference, priority, expires_at }
   }
   if (event.type !== 'CreditAdjusted') return null
   const { amount, reason, reference } = event.data
-  return { ...at, by: 'adjustment', amount, reason, reference, priority: 0, expires_at: null }
+  return { ...at, by: 'adjustment' as const, amount, reason, reference, priority: 0, expires_at: null }
 }
 
 const eventOf = (event: DecodedEvent | undefined): ExplainedEvent | null =>

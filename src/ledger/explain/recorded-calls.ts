@@ -1,5 +1,6 @@
 import { lastOf } from '../../event-log/append-chained.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
+import { pagesOf } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
@@ -18,11 +19,9 @@ export async function* recordedCalls(
   organizationId: string,
   { fromMs, untilMs }: { readonly fromMs: number; readonly untilMs: number },
 ): AsyncGenerator<readonly CallRecorded[]> {
-  const stream = ledgerStream(organizationId)
-  let from = await firstRevisionFor(eventLog, organizationId, fromMs)
+  const from = await firstRevisionFor(eventLog, organizationId, fromMs)
   if (from === null) return
-  for (;;) {
-    const page = await eventLog.read(stream, { from, max: pageMax })
+  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, pageMax })) {
     yield page
       .filter(({ type }) => type === 'KeyUsed')
       .map(decodeEvent)
@@ -31,9 +30,7 @@ export async function* recordedCalls(
         const atMs = Date.parse(metadata.effective_at)
         return atMs >= fromMs && atMs < untilMs
       })
-    const end = page.at(-1)
-    if (end === undefined || page.length < pageMax || end.recordedAtMs > untilMs + slackMs) return
-    from = end.revision + 1
+    if ((page.at(-1)?.recordedAtMs ?? 0) > untilMs + slackMs) return
   }
 }
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { type EventLog, type NewEvent, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
 import { readIfAny } from '../../event-log/read-stream.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -49,7 +50,12 @@ const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type === 'KeyUsed' && data.includes('"idempotent"')
 
 export const createKeyedEvents = (eventLog: EventLog, limits = keyedEventsLimits): KeyedEvents => {
-  const tails: Tails = { eventLog, limits, byStream: new Map(), placesHeld: 0 }
+  const byStream = new LRUCache<string, Tail>({
+    max: limits.ledgersMax,
+    maxSize: limits.placesMax,
+    sizeCalculation: ({ places }) => places.size + 1,
+  })
+  const tails: Tails = { eventLog, limits, byStream }
   const noted = (stream: string, first: number, events: readonly Noted[]): void => {
     if (stream.startsWith(ledgerPrefix)) note(tails, tailOf(tails, stream, first - 1), first, events)
   }
@@ -94,34 +100,23 @@ type Noted = Pick<NewEvent, 'id' | 'type' | 'data'>
 type Tails = {
   readonly eventLog: EventLog
   readonly limits: typeof keyedEventsLimits
-  /** The tails by stream, least recently used first. */
-  readonly byStream: Map<string, Tail>
-  placesHeld: number
+  readonly byStream: LRUCache<string, Tail>
 }
 
-const tailOf = (tails: Tails, stream: string, after: number): Tail => {
-  const { byStream, limits } = tails
-  const tail = byStream.get(stream) ?? newTail(stream, after, limits.pruneAt)
-  byStream.delete(stream)
+const tailOf = ({ byStream, limits }: Tails, stream: string, after: number): Tail => {
+  const known = byStream.get(stream)
+  if (known !== undefined) return known
+  const tail = newTail(stream, after, limits.pruneAt)
   byStream.set(stream, tail)
-  if (byStream.size > limits.ledgersMax) forgetOldest(tails)
   return tail
 }
 
-const forgetOldest = (tails: Tails): void => {
-  const [oldest] = tails.byStream.values()
-  if (oldest === undefined) return
-  tails.byStream.delete(oldest.stream)
-  tails.placesHeld -= oldest.places.size
-}
-
-/** Changes a tail and counts its places. A tail that was forgotten in the meantime is not counted. */
-const changing = (tails: Tails, tail: Tail, change: () => void): void => {
-  const before = tail.places.size
+/** Changes a tail, and stores it again if it is still in memory, so that its places are counted. */
+const changing = ({ byStream }: Tails, tail: Tail, change: () => void): void => {
   change()
-  if (tails.byStream.get(tail.stream) !== tail) return
-  tails.placesHeld += tail.places.size - before
-  while (tails.placesHeld > tails.limits.placesMax) forgetOldest(tails)
+  if (byStream.peek(tail.stream) !== tail) return
+  byStream.delete(tail.stream)
+  byStream.set(tail.stream, tail)
 }
 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
