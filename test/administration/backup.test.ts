@@ -346,6 +346,20 @@ test('a person erased after the backup stays erased after a restore', async () =
   expect(await profileOpened(foundation, there.config), 'once').toBe(0)
 })
 
+test('an older copy of KEY_DIR gets back the erasures that it lacks, so that the next restore finds them', async () => {
+  const { foundation, config } = house
+  const parts = erasureParts(foundation)
+  const hmac = foundation.secrets.identifierHmac('lid:erased-before-the-copy')
+  await parts.vault.forget({ hmacs: [hmac], subjectIds: [], at: new Date() })
+  const listed = async () => (await foundation.erasures.list()).flatMap(({ hmacs }) => hmacs)
+  expect(await listed()).not.toContain(hmac)
+  expect(await profileOpened(foundation, config)).toBe(0)
+  expect(await listed()).toContain(hmac)
+  const once = await listed()
+  await profileOpened(foundation, config)
+  expect(await listed()).toEqual(once)
+})
+
 /** Opens the capability as a process does before it answers. Returns the number of people that it erased again. */
 const profileOpened = async (foundation: Foundation, config: Config): Promise<number> => {
   const told: number[] = []

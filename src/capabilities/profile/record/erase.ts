@@ -45,9 +45,13 @@ export const eraseProfile = async (
   return { subjects: subjectIds.size, identifiers: hmacs.size }
 }
 
-/** After a restore, erases again everyone who was erased after the backup, and returns the number of people. */
+/**
+ * After a restore, erases again everyone who was erased after the backup, and returns the number of people. If KEY_DIR itself is an older
+ * copy, its list gets the erasures that only the database has.
+ */
 export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   const erased = await parts.erasures.list()
+  await addMissing(parts, new Set(erased.flatMap(({ hmacs }) => hmacs)))
   const { rows } = await parts.pool.query<{ hmac: string }>(
     `select hmac from unnest($1::text[]) as u (hmac) where not exists (select from profile_suppressions s where s.hmac = u.hmac)`,
     [erased.flatMap(({ hmacs }) => hmacs)],
@@ -60,6 +64,19 @@ export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
     await recordErased(parts.eventLog, [...subjectIds], again)
   }
   return people.length
+}
+
+const addMissing = async ({ pool, erasures }: ErasureParts, listed: ReadonlySet<string>): Promise<void> => {
+  const { rows } = await pool.query<{ hmac: string; suppressed_at: Date }>(
+    'select hmac, suppressed_at from profile_suppressions order by suppressed_at, hmac',
+  )
+  const missing = rows.filter(({ hmac }) => !listed.has(hmac))
+  // One person's identifiers were suppressed at the same time.
+  for (const [atMs, people] of Map.groupBy(missing, ({ suppressed_at }) => suppressed_at.getTime()))
+    await erasures.add(
+      people.map(({ hmac }) => hmac),
+      new Date(atMs),
+    )
 }
 
 /** Destroys the keys of everyone that the identifiers lead to, and suppresses all identifiers of these people. */
