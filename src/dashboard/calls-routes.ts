@@ -17,8 +17,9 @@ import {
   viewerOf,
 } from './page.ts'
 import { callFields, callOutcomes, callsPage } from './pages/calls.ts'
+import { rangeAsked, rangeOrFault } from './pages/ranges.ts'
 import { type AccountRow, dayOf, keysOf, rowsOf } from './queries.ts'
-import { type Range, rangeAsked, rangeOrFault, rangeQuery } from './ranges.ts'
+import { type Range, rangeQuery } from './ranges.ts'
 
 const pageCalls = 50
 const keysMax = 200

@@ -1,12 +1,7 @@
-import type pg from 'pg'
-import type { Query } from '../../projections/projection.ts'
 import { InputFault } from '../administration/input.ts'
-import { type Form, formOf } from './form.ts'
-import { attempt } from './page.ts'
-import type { FormFault } from './pages/layout.ts'
-import { rowsOf } from './queries.ts'
+import type { Form } from './form.ts'
 
-/** The time range in the address of a page. */
+/** The time range in the address of a page. Pure. */
 
 export const rangeNames = ['15m', '1h', 'today', '24h', '7d', '30d', 'month', 'custom'] as const
 type RangeName = (typeof rangeNames)[number]
@@ -122,38 +117,6 @@ export const rangeIn = (
   if (days > daysMax)
     throw new InputFault('from', `a range can have at most ${daysMax} days, and this one has ${days}`)
   return customOf(fromMs, untilMs, nowMs)
-}
-
-/** The hour or the day in which the newest call was counted. */
-const newestCall = (organizationId: string | null): Query<{ at: Date | null }> =>
-  organizationId === null
-    ? { text: 'select max(at) as at from usage_hours', values: [] }
-    : {
-        text: `select coalesce((select max(at) from usage_hours where organization_id = $1),
-                               (select max(day)::timestamp at time zone 'utc' from usage_days where organization_id = $1)) as at`,
-        values: [organizationId],
-      }
-
-/** The range in the address of a page about one organization, or about all if the id is null. Throws `InputFault` if it is invalid. */
-export const rangeAsked = async (
-  pool: pg.Pool,
-  form: Form,
-  organizationId: string | null,
-): Promise<Range> => {
-  const [newest] = await rowsOf(pool, newestCall(organizationId))
-  return rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
-}
-
-/** The range in an address; if it is invalid, the default range and the fault. */
-export const rangeOrFault = async (
-  pool: pg.Pool,
-  query: unknown,
-  organizationId: string | null,
-): Promise<{ readonly range: Range; readonly fault: FormFault | null }> => {
-  const asked = await attempt(() => rangeAsked(pool, formOf(query), organizationId))
-  return 'done' in asked
-    ? { range: asked.done, fault: null }
-    : { range: await rangeAsked(pool, formOf({}), organizationId), fault: asked.fault }
 }
 
 /** The beginning of every step of a range, as an instant or a day. */

@@ -9,9 +9,10 @@ import {
   sendPage,
   viewerOf,
 } from './page.ts'
+import { rangeAsked, rangeOrFault } from './pages/ranges.ts'
 import { type UsageFigures, usagePage } from './pages/usage.ts'
 import { type AccountRow, keysOf, rowsOf } from './queries.ts'
-import { inDays, type Range, rangeAsked, rangeOrFault, rangeQuery, timesOf } from './ranges.ts'
+import { inDays, type Range, rangeQuery, timesOf } from './ranges.ts'
 import {
   callsByCode,
   type UsageAsk,

@@ -1,10 +1,36 @@
+import type { FastifyInstance } from 'fastify'
+import { declarations } from '../../administration/declarations.ts'
 import type { Declared } from '../../administration/declare.ts'
+import { mayDo } from '../../administration/roles.ts'
+import { hrefOf } from '../declared.ts'
 import { capitalized } from '../format.ts'
 import { type Html, html } from '../html.ts'
+import { accountAt, type Dashboard, type OrganizationParams, sendPage, viewerOf } from '../page.ts'
 import type { AccountRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** Every command and query that the user may use, grouped by noun. */
+/** Every command and query that the user may use, and those for one organization, grouped by noun. */
+export const commandRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.get('/commands', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const usable = declarations
+      .filter(({ action }) => mayDo(viewer.role, action))
+      .map((declared) => ({ declared, href: hrefOf(declared, { ...viewer, organizationId: null }) }))
+    return sendPage(reply, commandsPage({ viewer, account: null, usable }))
+  })
+  pages.get<OrganizationParams>('/organizations/:organization/commands', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const account = await accountAt(context, request.params.organization)
+    const usable = declarations
+      .filter(({ fields }) => fields.some(({ control }) => control === 'organization'))
+      .map((declared) => ({
+        ...{ declared },
+        href: hrefOf(declared, { ...viewer, organizationId: account.organization_id }),
+      }))
+      .filter(({ href }) => href !== null)
+    return sendPage(reply, commandsPage({ viewer, account, usable }))
+  })
+}
 
 /** `href` is null if only other interfaces offer the command. */
 type Usable = { readonly declared: Declared; readonly href: string | null }
@@ -21,7 +47,7 @@ const headings: Readonly<Record<string, string>> = {
   user: 'Users',
 }
 
-export const commandsPage = ({
+const commandsPage = ({
   viewer,
   account,
   usable,

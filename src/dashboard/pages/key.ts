@@ -1,11 +1,14 @@
+import type { FastifyInstance } from 'fastify'
 import { limitNames, limitWords } from '../../administration/keys/key-request.ts'
 import { mayDo } from '../../administration/roles.ts'
+import { formOf } from '../form.ts'
 import { copyable, count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
-import type { AccountRow, KeyDetailRow } from '../queries.ts'
-import { type Range, rangeQuery } from '../ranges.ts'
-import type { KeyUseRow } from '../usage-queries.ts'
-import type { UsageSeries } from '../usage-series.ts'
+import { type Dashboard, type KeyParams, keyAt, PageMissing, sendPage, viewerOf } from '../page.ts'
+import { type AccountRow, type KeyDetailRow, keyDetail, rowsOf } from '../queries.ts'
+import { type Range, rangeIn, rangeQuery, stepMs, timesOf } from '../ranges.ts'
+import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapability } from '../usage-queries.ts'
+import { seriesOf, type UsageSeries } from '../usage-series.ts'
 import {
   type FormFault,
   faultNotice,
@@ -17,9 +20,70 @@ import {
 } from './layout.ts'
 import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
-import { rangeFields } from './ranges.ts'
+import { rangeFields, rangeOrFault } from './ranges.ts'
 
-export type KeyUse = {
+export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { pool } = context.foundation
+
+  pages.get<KeyParams>('/organizations/:organization/keys/:key', async (request, reply) => {
+    const nowMs = Date.now()
+    const { account, key } = await keyAt(context, request.params)
+    const range = rangeIn(formOf({ range: '30d' }), { nowMs, newestMs: null })
+    const of = { organizationId: account.organization_id, keyId: key.key_id }
+    const query = request.query as object
+    const isAsked = 'range' in query || 'from' in query
+    const { range: used, fault } = await rangeOrFault(
+      pool,
+      isAsked ? query : { range: '7d' },
+      of.organizationId,
+    )
+    const [[detail], points, use] = await Promise.all([
+      rowsOf(pool, keyDetail(account.organization_id, key.key_id, nowMs)),
+      rowsOf(pool, usagePoints({ ...range, ...of }, 'outcome')),
+      useIn(context, { ...used, ...of }),
+    ])
+    if (detail === undefined) throw new PageMissing()
+    const viewer = viewerOf(request, reply)
+    const series = seriesOf(timesOf(range), points, range.step)
+    const shown = { viewer, account, key: { ...key, ...detail }, series, atMs: nowMs }
+    return sendPage(
+      fault === null ? reply : reply.code(422),
+      keyPage({ ...shown, use: { ...use, range: used, fault } }),
+    )
+  })
+}
+
+const useIn = async (
+  { foundation: { pool } }: Dashboard,
+  ask: UsageAsk,
+): Promise<Pick<KeyUse, 'rows' | 'first' | 'last'>> => {
+  const rows = await rowsOf(pool, useByCapability(ask))
+  const steps = stepsOf(rows)
+  if (steps.length === 0) return { rows, first: null, last: null }
+  const callsIn = async (ms: number, end: 'first' | 'last') => {
+    const hours =
+      ask.step === 'day' && ms > Date.now() - hoursSureMs ? await rowsOf(pool, hoursOf(ask, ms)) : []
+    const at = hours.length === 0 ? ms : Math[end === 'first' ? 'min' : 'max'](...stepsOf(hours))
+    const step = hours.length === 0 ? ask.step : 'hour'
+    return rowsOf(pool, callsOfStep({ ...ask, step }, new Date(at)))
+  }
+  const [[first], [last]] = await Promise.all([
+    callsIn(Math.min(...steps), 'first'),
+    callsIn(Math.max(...steps), 'last'),
+  ])
+  return { rows, first: first?.first ?? null, last: last?.last ?? null }
+}
+
+const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
+  rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
+
+/** Finds the hours of a day in which calls were made, because reading the lines of a busy key's whole day would take long. */
+const hoursOf = (ask: UsageAsk, dayMs: number) =>
+  useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
+/** Hours are stored for 90 days, so every hour of a day that began within this time still exists. */
+const hoursSureMs = 89 * stepMs.day
+
+type KeyUse = {
   readonly range: Range
   readonly fault: FormFault | null
   readonly rows: readonly KeyUseRow[]
@@ -37,7 +101,7 @@ type KeyView = {
   readonly atMs: number
 }
 
-export const keyPage = (view: KeyView): Html => {
+const keyPage = (view: KeyView): Html => {
   const { viewer, account, key, atMs } = view
   const mayChange = mayDo(viewer.role, 'keys.change')
   return layout({
@@ -94,7 +158,7 @@ ${
 }
 <p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Usage over time</a>
 <a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a>
-${mayDo(viewer.role, 'credits.change') && html`<a class="button quiet" href="${formOf(view, 'credits/refund-calls', chosen(range))}">Refund these calls</a>`}
+${mayDo(viewer.role, 'credits.change') && html`<a class="button quiet" href="${commandHref(view, 'credits/refund-calls', chosen(range))}">Refund these calls</a>`}
 ${mayDo(viewer.role, 'keys.replace') && replaceLink(view)}</p>
 </section>`
 }
@@ -108,7 +172,7 @@ const useColumns = [
 
 /** Refunds the calls of the range under Investigate. */
 const replaceLink = (view: KeyView): Html =>
-  html`<a class="button danger" href="${formOf(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
+  html`<a class="button danger" href="${commandHref(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
 
 /** The range for the forms. A range that is not custom has no end, so that it includes calls that are still being made. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
@@ -117,7 +181,7 @@ const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, strin
 })
 
 /** The address of a command's form with its fields filled in. */
-const formOf = (
+const commandHref = (
   { account, key }: KeyView,
   command: string,
   typed: Readonly<Record<string, string>> = {},
@@ -138,7 +202,7 @@ ${
     view.viewer.role === 'partner' &&
     ' You can lower the limits, or raise them up to the usual limits. For higher limits, ask the operator of the service.'
   }</p>
-<p class="actions"><a class="button" href="${formOf(view, 'key/limits', typed)}">Change the limits</a></p>`
+<p class="actions"><a class="button" href="${commandHref(view, 'key/limits', typed)}">Change the limits</a></p>`
 }
 </section>`
 }
@@ -147,8 +211,8 @@ const endSection = (view: KeyView): Html => {
   const rotates = mayRotate(view.key, view.atMs)
   return html`<section aria-labelledby="end">
 <h2 id="end">${rotates ? 'Replace or revoke' : 'Revoke'}</h2>
-<p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'key/rotate')}">Rotate the key</a>`}
-<a class="button danger" href="${formOf(view, 'key/revoke')}">Revoke the key</a>
+<p class="actions">${rotates && html`<a class="button" href="${commandHref(view, 'key/rotate')}">Rotate the key</a>`}
+<a class="button danger" href="${commandHref(view, 'key/revoke')}">Revoke the key</a>
 ${mayDo(view.viewer.role, 'keys.replace') && replaceLink(view)}</p>
 ${mayDo(view.viewer.role, 'keys.replace') && html`<p class="note">Replacing a leaked key revokes it, issues its successor, and refunds its calls in the range under <a href="#investigate">Investigate</a>.</p>`}
 </section>`

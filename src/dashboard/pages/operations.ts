@@ -1,14 +1,40 @@
+import type { FastifyInstance } from 'fastify'
 import type { Finding } from '../../administration/checks/check.ts'
-import type { JobRow } from '../../administration/jobs/jobs.ts'
-import type { ProjectionState } from '../../administration/projections/projections.ts'
-import type { RebuildRow } from '../../administration/projections/rebuilds.ts'
+import { type JobRow, knownJobs } from '../../administration/jobs/jobs.ts'
+import { nextRuns } from '../../administration/jobs/now.ts'
+import { type ProjectionState, projectionStates } from '../../administration/projections/projections.ts'
+import { type RebuildRow, rebuilds } from '../../administration/projections/rebuilds.ts'
 import type { Position } from '../../event-log/port.ts'
 import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import type { StandingProjection } from '../rows.ts'
+import { type Dashboard, sendPage, viewerOf } from '../page.ts'
+import { type StandingProjection, standing } from '../rows.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
+
+export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+  pages.get('/operations', async (request, reply) => {
+    const jobs = (await knownJobs(foundation.pool)).filter(({ cron }) => cron !== null)
+    const [{ head, states }, findings, lags, listed, next] = await Promise.all([
+      projectionStates(foundation),
+      context.health.findings(),
+      context.health.projectionLags(),
+      rebuilds(foundation),
+      nextRuns(foundation.url, jobs, Date.now()),
+    ])
+    const page = operationsPage({
+      viewer: viewerOf(request, reply),
+      head,
+      findings,
+      rebuilds: listed,
+      states: standing(states, lags),
+      jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
+    })
+    return sendPage(reply, page)
+  })
+}
 
 type ListedJob = JobRow & { readonly next: Date | null }
 
@@ -21,7 +47,7 @@ type OperationsView = {
   readonly jobs: readonly ListedJob[]
 }
 
-export const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs }: OperationsView): Html =>
+const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs }: OperationsView): Html =>
   layout({
     title: 'Operations',
     viewer,

@@ -1,6 +1,45 @@
+import type pg from 'pg'
+import type { Query } from '../../../projections/projection.ts'
+import { type Form, formOf } from '../form.ts'
 import { type Html, html } from '../html.ts'
-import { inputTime, type Range, rangeLabels, rangeNames } from '../ranges.ts'
+import { attempt } from '../page.ts'
+import { rowsOf } from '../queries.ts'
+import { inputTime, type Range, rangeIn, rangeLabels, rangeNames } from '../ranges.ts'
 import { described, type FormFault } from './layout.ts'
+
+/** The time range of a page: read from its address, and as fields of its form. */
+
+/** The hour or the day in which the newest call was counted. */
+const newestCall = (organizationId: string | null): Query<{ at: Date | null }> =>
+  organizationId === null
+    ? { text: 'select max(at) as at from usage_hours', values: [] }
+    : {
+        text: `select coalesce((select max(at) from usage_hours where organization_id = $1),
+                               (select max(day)::timestamp at time zone 'utc' from usage_days where organization_id = $1)) as at`,
+        values: [organizationId],
+      }
+
+/** The range in the address of a page about one organization, or about all if the id is null. Throws `InputFault` if it is invalid. */
+export const rangeAsked = async (
+  pool: pg.Pool,
+  form: Form,
+  organizationId: string | null,
+): Promise<Range> => {
+  const [newest] = await rowsOf(pool, newestCall(organizationId))
+  return rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
+}
+
+/** The range in an address; if it is invalid, the default range and the fault. */
+export const rangeOrFault = async (
+  pool: pg.Pool,
+  query: unknown,
+  organizationId: string | null,
+): Promise<{ readonly range: Range; readonly fault: FormFault | null }> => {
+  const asked = await attempt(() => rangeAsked(pool, formOf(query), organizationId))
+  return 'done' in asked
+    ? { range: asked.done, fault: null }
+    : { range: await rangeAsked(pool, formOf({}), organizationId), fault: asked.fault }
+}
 
 /** The form fields for a time range. The two times count only if the range is custom. */
 export const rangeFields = (
