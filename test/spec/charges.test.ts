@@ -151,11 +151,11 @@ describe('decision 14: every charge names its rule, its version and the price bo
     await override(partner, '4', new Date(Date.now() + hourMs).toISOString())
     expectCredits(await house.lookup(partner, { ip: places.london }), '0.25', '9.75')
     const listed = await priceOverrides(house.foundation, organizationId)
-    expect(listed.map(({ amount, inForce }) => ({ amount, inForce }))).toEqual([
-      { amount: '0.25', inForce: true },
-      { amount: '4', inForce: false },
+    expect(listed.map(({ amount, in_force }) => ({ amount, in_force }))).toEqual([
+      { amount: '0.25', in_force: true },
+      { amount: '4', in_force: false },
     ])
-    expect(listed[0]).toMatchObject({ overrideId, setBy: 'cli', reason: 'contract' })
+    expect(listed[0]).toMatchObject({ override_id: overrideId, set_by: 'cli', reason: 'contract' })
     const withdraw = () =>
       withdrawPriceOverride(house.foundation, {
         organizationId,

@@ -197,10 +197,10 @@ const override = command({
     const { organization: organizationId } = input
     const overrideId = withdrawnIn(input)
     if (overrideId !== undefined) {
-      const { sku, amount, effectiveFrom } = await priceOverride(foundation, { organizationId, overrideId })
+      const { sku, amount, effective_from } = await priceOverride(foundation, { organizationId, overrideId })
       return {
         says: [
-          `Withdraw the price of ${sku} for ${organizationId}, which is ${amount ?? 'the price of the book'} from ${effectiveFrom} on: from now on, calls are priced as if it had never been set.`,
+          `Withdraw the price of ${sku} for ${organizationId}, which is ${amount ?? 'the price of the book'} from ${effective_from} on: from now on, calls are priced as if it had never been set.`,
         ],
       }
     }

@@ -56,19 +56,20 @@ export const setPriceOverride = async (
   return { overrideId: (event?.type === 'PriceOverrideSet' && event.data.override_id) || '' }
 }
 
+/** The members have the names that they have in JSON. */
 export type StandingOverride = {
-  readonly organizationId: string
+  readonly organization_id: string
   /** The id of the event that set the override. */
-  readonly overrideId: string
+  readonly override_id: string
   readonly revision: number
   readonly sku: string
   readonly amount: string | null
-  readonly effectiveFrom: string
-  readonly reason: string | null
-  readonly setBy: string
-  readonly setAt: string
+  readonly effective_from: string
   /** Whether this override prices calls now. If false, a later override has replaced it, or its date is in the future. */
-  readonly inForce: boolean
+  readonly in_force: boolean
+  readonly reason: string | null
+  readonly set_by: string
+  readonly set_at: string
 }
 
 /** An organization's overrides that have not been withdrawn, by SKU and date. Throws `CommandRefused` if it is not registered. */
@@ -89,21 +90,21 @@ export const priceOverrides = async (
       const event = recorded === undefined ? null : decodeEvent(recorded)
       if (event?.type !== 'PriceOverrideSet') continue
       found.push({
-        organizationId,
-        overrideId: event.recorded.id,
         revision: override.revision,
+        organization_id: organizationId,
         sku: event.data.sku,
         amount: override.amount === null ? null : formatCredits(override.amount),
-        effectiveFrom: event.data.effective_from,
+        effective_from: event.data.effective_from,
+        in_force: override === current,
+        override_id: event.recorded.id,
+        set_by: event.metadata.actor,
+        set_at: event.metadata.effective_at,
         reason: event.data.reason,
-        setBy: event.metadata.actor,
-        setAt: event.metadata.effective_at,
-        inForce: override === current,
       })
     }
   }
   return found.toSorted(
-    (a, b) => a.sku.localeCompare(b.sku) || a.effectiveFrom.localeCompare(b.effectiveFrom),
+    (a, b) => a.sku.localeCompare(b.sku) || a.effective_from.localeCompare(b.effective_from),
   )
 }
 
@@ -121,7 +122,7 @@ export const priceOverride = async (
   { organizationId, overrideId }: { organizationId: string; overrideId: string },
 ): Promise<StandingOverride> => {
   const found = (await priceOverrides(foundation, organizationId)).find(
-    (one) => one.overrideId === overrideId,
+    (one) => one.override_id === overrideId,
   )
   if (found === undefined)
     throw new CommandRefused(

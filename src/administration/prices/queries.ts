@@ -245,16 +245,9 @@ const listOverrides = query({
   },
 })
 
-export const overrideRow = (one: StandingOverride, context: Context) => ({
-  organization_id: one.organizationId,
-  sku: one.sku,
-  amount: one.amount,
-  effective_from: one.effectiveFrom,
-  in_force: one.inForce,
-  override_id: one.overrideId,
-  ...(seesProposals(context) && { set_by: one.setBy }),
-  set_at: one.setAt,
-  reason: one.reason,
-})
+export const overrideRow = ({ revision: _, ...row }: StandingOverride, context: Context) => {
+  const { set_by: __, ...withoutPerson } = row
+  return seesProposals(context) ? row : withoutPerson
+}
 
 export const declarations = [showPrices, diffPrices, listOverrides]
