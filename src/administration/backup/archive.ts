@@ -35,19 +35,8 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
   const partial = `${path}.partial`
   const file = await open(partial, 'wx', 0o600)
   const pack = tar.pack()
-  const digest = createHash('sha256')
-  let bytes = 0
-  const written = pipeline(
-    pack as AsyncIterable<Buffer>,
-    async function* (source: AsyncIterable<Buffer>) {
-      for await (const chunk of source) {
-        digest.update(chunk)
-        bytes += chunk.length
-        yield chunk
-      }
-    },
-    file.createWriteStream({ flush: true }),
-  )
+  const { pass, digest } = digesting()
+  const written = pipeline(pack as AsyncIterable<Buffer>, pass, file.createWriteStream({ flush: true }))
   written.catch(() => undefined)
   return {
     add: async (name, content) => {
@@ -69,13 +58,29 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
       await rename(partial, path)
       const directory = await open(dirname(path), 'r')
       await directory.sync().finally(() => directory.close())
-      return { bytes, sha256: digest.digest('hex') }
+      return digest()
     },
     abandon: async () => {
       pack.destroy()
       await written.catch(() => undefined)
       await rm(partial, { force: true })
     },
+  }
+}
+
+/** Computes the digest of the bytes that go through `pass`. */
+const digesting = () => {
+  const hash = createHash('sha256')
+  let bytes = 0
+  return {
+    pass: async function* (source: AsyncIterable<Buffer>) {
+      for await (const chunk of source) {
+        hash.update(chunk)
+        bytes += chunk.length
+        yield chunk
+      }
+    },
+    digest: (): FileDigest => ({ bytes, sha256: hash.digest('hex') }),
   }
 }
 
@@ -86,20 +91,9 @@ type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sh
  * backup.
  */
 export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {
-  const digest = createHash('sha256')
-  let read = 0
+  const { pass, digest } = digesting()
   const extract = tar.extract()
-  const reading = pipeline(
-    createReadStream(path),
-    async function* (source: AsyncIterable<Buffer>) {
-      for await (const chunk of source) {
-        digest.update(chunk)
-        read += chunk.length
-        yield chunk
-      }
-    },
-    extract,
-  )
+  const reading = pipeline(createReadStream(path), pass, extract)
   reading.catch(() => undefined)
   try {
     for await (const entry of extract) {
@@ -123,5 +117,5 @@ export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, F
     extract.destroy()
     await reading.catch(() => undefined)
   }
-  return { bytes: read, sha256: digest.digest('hex') }
+  return digest()
 }

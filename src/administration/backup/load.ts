@@ -91,10 +91,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
   const used: string[] = []
   for (const table of [...logTables, ...keptTables]) {
     // The schema is that of the release that made the backup, so tables of newer releases do not exist yet.
-    const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
-      table,
-    ])
-    if (rows[0]?.there !== true) continue
+    if (!(await tableExists(client, table))) continue
     const condition = table === 'log_head' ? 'where position > 0' : ''
     const { rowCount } = await client.query(`select from ${table} ${condition} limit 1`)
     if (rowCount !== 0) used.push(table)
@@ -108,22 +105,18 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
 
 /** The number of the last migration; 0 if there was none. */
 const migratedTo = async (client: pg.Client): Promise<number> => {
-  const { rows } = await client.query<{ there: boolean }>(
-    `select to_regclass('schema_migrations') is not null as there`,
-  )
-  if (rows[0]?.there !== true) return 0
-  const { rows: last } = await client.query<{ number: number | null }>(
+  if (!(await tableExists(client, 'schema_migrations'))) return 0
+  const { rows } = await client.query<{ number: number | null }>(
     'select max(number) as number from schema_migrations',
   )
-  return last[0]?.number ?? 0
+  return rows[0]?.number ?? 0
 }
 
-/** Rows of an earlier release are loaded into that release's tables and migrated afterwards. */
-const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void => {
-  if (manifest.migration !== here)
-    throw new ConfigError(
-      `${path} has the tables of migration ${manifest.migration}, but this database has those of ${here}: use an empty database that no release has used yet`,
-    )
+const tableExists = async (client: pg.Client, table: string): Promise<boolean> => {
+  const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
+    table,
+  ])
+  return rows[0]?.there === true
 }
 
 /**
@@ -135,13 +128,11 @@ export const refuseTarget = async (
   backup: CheckedBackup,
   elsewhere: string,
 ): Promise<void> => {
-  const { rows } = await client.query<{ there: boolean }>(
-    `select to_regclass('installation_mark') is not null as there`,
-  )
-  const mark = rows[0]?.there === true ? await readMark(client) : null
+  const { path, manifest } = backup
+  const mark = (await tableExists(client, 'installation_mark')) ? await readMark(client) : null
   if (mark?.state === 'left') throw new ConfigError(markSentences(mark).join('. '))
   if (mark?.loaded === true) {
-    if (mark.backupId !== backup.manifest.backup_id)
+    if (mark.backupId !== manifest.backup_id)
       throw new ConfigError(
         'another backup is being restored here: continue with that backup, or use an empty DATA_DIR or database',
       )
@@ -152,7 +143,12 @@ export const refuseTarget = async (
     return
   }
   await refuseUsed(client)
-  refuseOtherShape(Math.max(await migratedTo(client), backup.manifest.migration), backup)
+  // Rows of an earlier release are loaded into that release's tables and migrated afterwards.
+  const here = await migratedTo(client)
+  if (here > manifest.migration)
+    throw new ConfigError(
+      `${path} has the tables of migration ${manifest.migration}, but this database has those of ${here}: use an empty database that no release has used yet`,
+    )
 }
 
 const insufficientPrivilege = '42501'
