@@ -210,11 +210,13 @@ export const revoke = async (
   { reason, actor, ...key }: KeyNamed & { readonly reason: string; readonly actor: string },
 ): Promise<void> => {
   const { keyId } = key
-  await change(eventLog, key, actor, ({ state, revoked }) => {
-    if (state !== undefined) return allowed(revokeKey(state, reason))
-    if (revoked) throw new CommandRefused(`key ${keyId} is already revoked`)
-    return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
-  })
+  await change(eventLog, key, actor, (now) => revocationOf(keyId, now, reason))
+}
+
+const revocationOf = (keyId: string, { state, revoked }: KeyStream, reason: string): KeyEvent => {
+  if (state !== undefined) return allowed(revokeKey(state, reason))
+  if (revoked) throw new CommandRefused(`key ${keyId} is already revoked`)
+  return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
 }
 
 /**
@@ -228,14 +230,12 @@ export const keyToChange = async (
 ): Promise<KeyState | null> => {
   const { keyId } = key
   const stream = await readKey(eventLog, key)
-  if (kind === 'revoke' && stream.state === undefined) {
-    if (stream.revoked) throw new CommandRefused(`key ${keyId} is already revoked`)
-    return null
+  if (kind === 'revoke') {
+    revocationOf(keyId, stream, kind)
+    return stream.state ?? null
   }
-  const state = kind === 'revoke' ? stream.state : certainState(keyId, stream)
-  if (state === undefined) return null
+  const state = certainState(keyId, stream)
   const at = new Date().toISOString()
-  if (kind === 'revoke') allowed(revokeKey(state, kind))
   if (kind === 'rotate') allowed(rotateKey(state, { successorId: keyId, graceUntil: at, at }))
   return state
 }
