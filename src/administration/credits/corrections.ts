@@ -2,6 +2,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import type { CreditAdjusted } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
+import type { Instruction } from '../../ledger/command.ts'
 import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
 import { lookUpMovement, type Movement, moveOnce } from './references.ts'
 
@@ -33,11 +34,16 @@ export const voidGrant = async (
 ): Promise<Corrected> => {
   const command = { ...asked, kind: 'void' } as const
   if (dryRun) return previewed(await previewOf(sources, organizationId, command))
-  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
-    ...command,
-    key: uniqueCommandKey('void'),
-    atMs: Date.now(),
-  })
+  return submitted(sources, organizationId, command)
+}
+
+const submitted = async (
+  { ledger }: Sources,
+  organizationId: string,
+  command: { readonly actor: string } & Extract<Instruction, { kind: 'void' | 'adjust' }>,
+): Promise<Corrected> => {
+  const own = { key: uniqueCommandKey(command.kind), atMs: Date.now() }
+  const { events, balance, revision } = await ledger.submit(organizationId, { ...command, ...own })
   return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
 }
 
@@ -77,12 +83,7 @@ export const adjust = async (
       organizationId,
       await moveOnce(sources, { organizationId, reference, named, command }),
     )
-  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
-    ...command,
-    key: uniqueCommandKey('adjust'),
-    atMs: Date.now(),
-  })
-  return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
+  return submitted(sources, organizationId, command)
 }
 
 const written = async (

@@ -72,17 +72,15 @@ const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
 export const previewGrant = async (
   sources: Sources,
   { organizationId, ...request }: GrantRequest & { readonly reference?: string },
-): Promise<Preview & { already: boolean }> => {
+): Promise<{ balanceAfter: MicroCredits; already: boolean }> => {
   const { reference } = request
   const named = grantNamed({ organizationId, ...request })
   const known =
     reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
-  if (known === null || known.there === null) {
-    refuseExpired(named)
-    return { ...(await previewOf(sources, organizationId, { ...request, kind: 'grant' })), already: false }
-  }
+  const already = known?.there != null
+  if (!already) refuseExpired(named)
   const preview = await previewOf(sources, organizationId, { ...request, kind: 'grant' })
-  return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
+  return { balanceAfter: already ? preview.balanceBefore : preview.balanceAfter, already }
 }
 
 export type Preview = {
