@@ -10,8 +10,8 @@ import {
   userIn,
   userRows,
 } from './change-users.ts'
-import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from './operators.ts'
-import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
+import { noOperators, operatorsSince } from './operators.ts'
+import { freshPassword, putUser, rightsOf, standingOf } from './users.ts'
 
 /**
  * Changes to users and their rights (see `change-users.ts`). A change that is interrupted after the event and before the row is
@@ -113,13 +113,8 @@ export const setDisabled = (
     if (disabled === (standing.kind === 'refused'))
       throw new CommandRefused(disabled ? `${name} is already disabled` : `${name} is not disabled`)
     if (disabled) refuseLastAdmin(known, name)
-    const logged = known.state.users.get(name)
-    const data = {
-      ...named,
-      reason,
-      role: logged?.role ?? row.role,
-      organization_id: logged === undefined ? row.organization_id : logged.organizationId,
-    }
+    const { role, organizationId } = rightsOf(row, known.state.users.get(name))
+    const data = { ...named, reason, role, organization_id: organizationId }
     return {
       events: [disabled ? { type: 'UserDisabled', data } : { type: 'UserEnabled', data }],
       writeRow: async (client) => {
@@ -130,20 +125,8 @@ export const setDisabled = (
     }
   })
 
-type ListedUser = {
-  readonly name: string
-  readonly createdAt: Date
-  readonly standing: Standing
-  readonly role: UserRole
-  readonly organizationId: string | null
-  readonly logged: LoggedUser | undefined
-  readonly secondFactor: LoggedFactor | null
-  readonly sessions: number
-  readonly tokens: number
-}
-
 /** All users by name, with their open sessions and tokens. */
-export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]> => {
+export const listUsers = async ({ pool, eventLog }: Parts) => {
   const state = await operatorsSince(eventLog, noOperators)
   const rows = await userRows(pool)
   const { rows: sessions } = await pool.query<{ name: string; open: number }>(
@@ -162,8 +145,7 @@ export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]
       standing,
       logged,
       secondFactor: state.factors.get(row.name) ?? null,
-      role: logged?.role ?? row.role,
-      organizationId: logged === undefined ? row.organization_id : logged.organizationId,
+      ...rightsOf(row, logged),
       sessions: standing.kind === 'acts' ? (sessions.find(({ name }) => name === row.name)?.open ?? 0) : 0,
       tokens: standing.kind === 'acts' ? live.length : 0,
     }

@@ -140,14 +140,17 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
     }
   if (row.disabled_at !== null)
     return { kind: 'refused', why: 'disabled', says: `the user ${name} is disabled in the table of users` }
-  return {
-    kind: 'acts',
-    user: name,
-    role: logged?.role ?? row.role,
-    organizationId: logged === undefined ? row.organization_id : logged.organizationId,
-    passwordGiven: row.password_given,
-  }
+  return { kind: 'acts', user: name, ...rightsOf(row, logged), passwordGiven: row.password_given }
 }
+
+/** The row decides only for a user who is not in the event log. */
+export const rightsOf = (
+  row: Pick<UserRow, 'role' | 'organization_id'>,
+  logged: Pick<LoggedUser, 'role' | 'organizationId'> = {
+    role: row.role,
+    organizationId: row.organization_id,
+  },
+) => ({ role: logged.role, organizationId: logged.organizationId })
 
 /** An event's actor is `user:<name>` and has at most 128 characters. */
 export const userNameMax = 123
