@@ -4,7 +4,6 @@ import { trace } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Logger } from 'pino'
 import service from '../../package.json' with { type: 'json' }
-import release from '../../package.json' with { type: 'json' }
 import { anyOrganization, firstSteps, missingSentence, runs } from '../administration/first-steps.ts'
 import { type Demo, demoFile, readDemo, seedDemo, writeDemo } from '../administration/seed.ts'
 import { passwordIsRight } from '../administration/users/users.ts'
@@ -31,7 +30,7 @@ export async function runService(
     logger.fatal({ err: error }, 'ending: the embedded PostgreSQL has stopped')
     process.exit(1)
   }
-  const metrics = createMetrics({ service: release })
+  const metrics = createMetrics({ service })
   const { foundation, app, close } = await openingWith(async (closing) => {
     closing.add(await openTracing(config, logger))
     const opened = await openFoundation(config, { logger, observe: metrics.ledger, onLost })
