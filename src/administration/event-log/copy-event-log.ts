@@ -116,11 +116,12 @@ const copyInto = async (
     (sum, { data, metadata }) => sum + Buffer.byteLength(data) + Buffer.byteLength(metadata),
     0,
   )
-  if (events.length > 1 && bytes > appendBytesGood) {
+  const inHalves = async (): Promise<'copied' | 'already'> => {
     const half = events.length >> 1
     await copyInto(to, stream, events.slice(0, half))
     return copyInto(to, stream, events.slice(half))
   }
+  if (events.length > 1 && bytes > appendBytesGood) return inHalves()
   try {
     await appendUntilKnown(
       to,
@@ -138,9 +139,7 @@ const copyInto = async (
         { cause: error },
       )
     // An earlier attempt may have copied part of the batch.
-    const half = events.length >> 1
-    await copyInto(to, stream, events.slice(0, half))
-    return copyInto(to, stream, events.slice(half))
+    return inHalves()
   }
 }
 
