@@ -26,21 +26,9 @@ export const eventLine = (recorded: RecordedEvent): string => {
   return (
     `{"position":"${position}","stream":${JSON.stringify(stream)},"revision":${revision},"event_id":"${id}",` +
     `"type":${JSON.stringify(type)},"organization_id":${JSON.stringify(organization)},` +
-    `"recorded_at":"${instantText(recordedAtMs)}","metadata":${metadata},"data":${data}}`
+    `"recorded_at":"${new Date(recordedAtMs).toISOString()}","metadata":${metadata},"data":${data}}`
   )
 }
 
 const isOneObject = (text: string): boolean =>
   text.startsWith('{') && text.endsWith('}') && !text.includes('\n') && !text.includes('\r')
-
-let lastMs = Number.NaN
-let lastText = ''
-
-/** Remembers the last text, because events appended together have the same instant. */
-const instantText = (ms: number): string => {
-  if (ms !== lastMs) {
-    lastMs = ms
-    lastText = new Date(ms).toISOString()
-  }
-  return lastText
-}
