@@ -264,7 +264,6 @@ export const list = <Value>(
 export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })
 
-export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 const userNameMax = 64
 
 /** The name of an existing user. */

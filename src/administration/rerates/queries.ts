@@ -157,27 +157,22 @@ const ledgerSections = ({ organization_id, differences, refunded }: RerateLedger
       ]),
 ]
 
-const runSections = ({
-  proposed,
-  ledgers,
-  approved,
-  applied,
-  abandoned,
-  done,
-  ...found
-}: ProvedRun): Sections => [
-  {
-    status: stateOf({ proposed, ledgers, approved, applied, abandoned, done, ...found }),
-    proposed_by: proposed.by,
-    proposed_at: proposed.at,
-    ...(approved !== null && { approved_by: approved.by, approved_at: approved.at }),
-    ...(applied !== null && {
-      ...{ applied_by: applied.by, applied_at: applied.at, left_out: applied.left_out },
-      ...{ balances_changed_by: applied.amount, not_collected: applied.uncollected },
-    }),
-    ...(abandoned !== null && { abandoned_by: abandoned.by, abandoned_because: abandoned.reason }),
-  },
-  ...planSections({ proposed, ledgers: [...ledgers.values()] }, done),
-]
+const runSections = (found: ProvedRun): Sections => {
+  const { proposed, approved, applied, abandoned } = found
+  return [
+    {
+      status: stateOf(found),
+      proposed_by: proposed.by,
+      proposed_at: proposed.at,
+      ...(approved !== null && { approved_by: approved.by, approved_at: approved.at }),
+      ...(applied !== null && {
+        ...{ applied_by: applied.by, applied_at: applied.at, left_out: applied.left_out },
+        ...{ balances_changed_by: applied.amount, not_collected: applied.uncollected },
+      }),
+      ...(abandoned !== null && { abandoned_by: abandoned.by, abandoned_because: abandoned.reason }),
+    },
+    ...planSections({ proposed, ledgers: [...found.ledgers.values()] }, found.done),
+  ]
+}
 
 export const declarations = [listed, show]

@@ -6,7 +6,6 @@ import { appendNext } from '../../event-log/append-next.ts'
 import type { NewEvent } from '../../event-log/port.ts'
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { DomainEvent } from '../../events/catalogue.ts'
-import type { PriceBookRule } from '../../events/prices.ts'
 import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.ts'
 import { rerateStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -39,12 +38,10 @@ export const pricesNamed = async (
     return planBook(given.number, { effective_from, rules })
   }
   const over = publishedAt((await readPrices(foundation.eventLog)).prices, Date.parse(from))?.rules ?? []
-  return givenPrices((await rulesNamed(foundation, given, { field: 'book', over })).rules, from)
+  const { rules } = await rulesNamed(foundation, given, { field: 'book', over })
+  // Prices that were never published count as a book that is in force from the beginning of the range.
+  return planBook(null, { effective_from: from, rules: [...rules] })
 }
-
-/** Turns prices that were never published into a book that is in force from the beginning of the range. */
-const givenPrices = (rules: readonly PriceBookRule[], effectiveFrom: string): PlanBook =>
-  planBook(null, { effective_from: effectiveFrom, rules: [...rules] })
 
 const planBook = (
   version: number | null,
