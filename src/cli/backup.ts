@@ -3,13 +3,13 @@ import { ArchiveFault } from '../administration/backup/archive.ts'
 import { type CheckedBackup, checkBackup } from '../administration/backup/check.ts'
 import { type BackupProgress, createBackup } from '../administration/backup/create.ts'
 import { createFinalBackup } from '../administration/backup/final.ts'
-import { recordRestored } from '../administration/backup/recorded.ts'
 import {
   checkRestorable,
   checkTarget,
   endRestore,
   type LoadedBackup,
   type RestoreProgress,
+  recordRestored,
   removeOldPasswords,
   restoreBackup,
 } from '../administration/backup/restore.ts'

@@ -10,6 +10,7 @@ import { placeOf } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { standingKeyIn } from '../../foundation/installation-key.ts'
 import { InputFault } from '../input.ts'
+import { recordOperation } from '../operator-events.ts'
 import { type ArchiveWriter, createArchive } from './archive.ts'
 import {
   chunkName,
@@ -20,7 +21,6 @@ import {
   manifestFormat,
   manifestName,
 } from './contents.ts'
-import { recordBackup } from './recorded.ts'
 import { keptTables, logTables } from './tables.ts'
 
 const compress = promisify(zstdCompress)
@@ -75,9 +75,10 @@ export const createBackup = async (
     await archive.add(digestsName, jsonOf({ ...copied, mac: macOf(foundation.installationKey, copied) }))
     const { bytes, sha256 } = await archive.finish()
     const elapsedMs = performance.now() - startedAt
-    const made = { manifest: snapshot.manifest, bytes, sha256, rows: copied.rows, elapsedMs }
-    await recordBackup(foundation, made, actor)
-    return made
+    const { manifest } = snapshot
+    const data = { backup_id: manifest.backup_id, position: manifest.head.position, bytes, sha256 }
+    await recordOperation(foundation.eventLog, { type: 'BackupCreated', data }, { actor })
+    return { manifest, bytes, sha256, rows: copied.rows, elapsedMs }
   } catch (error) {
     await archive?.abandon()
     throw asInputFault(error, path)

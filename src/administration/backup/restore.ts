@@ -18,6 +18,7 @@ import { createEpochKeyFiles } from '../../guard/secrets/epoch-key-files.ts'
 import { openSlots, type SecretKey } from '../../guard/secrets/installation-key.ts'
 import { copyEventLog } from '../event-log/copy-event-log.ts'
 import { refuseRunning } from '../event-log/event-logs.ts'
+import { recordOperationOnce } from '../operator-events.ts'
 import { removePasswords } from '../users/users.ts'
 import { type CheckedBackup, checkBackup } from './check.ts'
 import type { Manifest } from './contents.ts'
@@ -148,6 +149,18 @@ export const removeOldPasswords = async (
         changed.push({ name: data.user, createdAt: data.user_created_at })
     }
   return removePasswords(pool, changed)
+}
+
+/** Records a restore once, even if the command is repeated. `since` is the time the restore began. */
+export const recordRestored = (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { manifest, sha256 }: CheckedBackup,
+  { actor, since }: { readonly actor: string; readonly since: Date },
+): Promise<void> => {
+  const { backup_id, made_at, head } = manifest
+  const data = { backup_id, made_at, position: head.position, files: [sha256] }
+  const once = `restored/${backup_id}/${since.toISOString()}`
+  return recordOperationOnce(eventLog, { type: 'BackupRestored', data }, { actor, once })
 }
 
 /** Ends the restore, so that the service can start. */
