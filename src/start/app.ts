@@ -9,7 +9,7 @@ import { type Foundation, gated } from '../foundation/foundation.ts'
 import { joinProcesses } from '../foundation/processes.ts'
 import { EpochKeyFault } from '../guard/secrets/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
-import { createHealth, type Health } from '../metrics/health.ts'
+import { createHealth } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createProjector } from '../projector/run.ts'
@@ -87,13 +87,12 @@ export const startApp = (
             dependencies: calls.dependencies,
             capabilities: open,
           })
-    const metricsUrl = await openMetrics(config, {
-      metrics,
-      logger,
-      health,
-      closing,
-      leaving,
+    const metricsHost = createMetricsHost({
+      ...{ metrics, logger, health, unready: leaving.unready },
+      showsRows: has('projector') || has('dashboard'),
     })
+    closing.add(() => closeHost(metricsHost))
+    const metricsUrl = await listenForMetrics(metricsHost, config, logger)
     if (has('api') || has('dashboard')) foundation.competition.listen(foundation.ledger.competed)
     if (has('api')) {
       const own = await joinProcesses({ pool: asked.pool, config, logger })
@@ -135,29 +134,6 @@ const openJobs = async (
   })
   closing.add(() => started.stop())
   closing.add(webhooks.leaveOff)
-}
-
-type MetricsOptions = {
-  readonly metrics: Metrics
-  readonly logger: Logger
-  readonly health: Health
-  readonly closing: Closing
-  readonly leaving: Leaving
-}
-
-const openMetrics = async (
-  config: Config,
-  { metrics, logger, health, closing, leaving }: MetricsOptions,
-): Promise<string> => {
-  const host = createMetricsHost({
-    metrics,
-    logger,
-    health,
-    showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
-    unready: leaving.unready,
-  })
-  closing.add(() => closeHost(host))
-  return listenForMetrics(host, config, logger)
 }
 
 const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>

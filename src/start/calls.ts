@@ -12,8 +12,8 @@ import type { Config } from '../config.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { openKeyDirectory } from '../guard/key-directory.ts'
-import { createRateLimiter, type RateLimiter } from '../guard/limits/rate-limit.ts'
-import { openRedisRateLimiter, type SharedRateLimiter } from '../guard/limits/redis-rate-limiter.ts'
+import { createRateLimiter } from '../guard/limits/rate-limit.ts'
+import { openRedisRateLimiter } from '../guard/limits/redis-rate-limiter.ts'
 import { watchParked } from '../guard/parked-events.ts'
 import { openPriceBooks } from '../ledger/prices/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
@@ -37,8 +37,13 @@ type OpenCalls = {
 }
 
 /** Opens everything that calls need. After this resolves, keys and prices match the event log. */
-export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
-  const { foundation, logger, metrics, closing } = options
+export const openCalls = async ({
+  foundation,
+  config,
+  logger,
+  metrics,
+  closing,
+}: CallsOptions): Promise<OpenCalls> => {
   const { eventLog, pool, secrets, ledger } = foundation
   const prices = openPriceBooks({ eventLog, logger })
   closing.add(prices.stop)
@@ -55,7 +60,10 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   closing.add(stop)
   meterCalls(metrics.meters, overload)
   const local = createRateLimiter()
-  const shared = await openShared(local, options)
+  const { REDIS_URL: url } = config
+  const observe = metrics.rateLimiter
+  const shared = url === undefined ? null : await openRedisRateLimiter({ url, local, logger, observe })
+  if (shared !== null) closing.add(shared.close)
   return {
     dependencies: {
       directory,
@@ -83,16 +91,6 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
     ],
     rateLimitsShared: shared?.shared,
   }
-}
-
-const openShared = async (
-  local: RateLimiter,
-  { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
-): Promise<SharedRateLimiter | undefined> => {
-  if (url === undefined) return undefined
-  const shared = await openRedisRateLimiter({ url, local, logger, observe: metrics.rateLimiter })
-  closing.add(shared.close)
-  return shared
 }
 
 /** Returns the key ids in the read model. Keys that are not listed are looked up when they are first used, at a limited rate. */
