@@ -1,17 +1,5 @@
 import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
-import type {
-  PixelBlock,
-  PixelBlockRemoval,
-  PixelBlocks,
-  PixelDecision,
-  PixelLimit,
-  PixelLimitRemoval,
-  PixelLimits,
-} from './contract.ts'
-import type { HitVerdict } from './counters.ts'
 import {
-  type Changed,
-  type CountedLimit,
   decideBlocked,
   decideBlocksListed,
   decideHit,
@@ -22,93 +10,60 @@ import {
 } from './decide.ts'
 import { pixelCalls } from './document.ts'
 import { block, judgeHit, listBlocks, listLimits, type PixelParts, remove, setLimit } from './gather.ts'
-import {
-  type DomainInput,
-  type HitInput,
-  type LimitInput,
-  type PeriodInput,
-  parseDomainOnly,
-  parseHit,
-  parseLimit,
-  parsePeriod,
-} from './parse.ts'
+import { parseDomainOnly, parseHit, parseLimit, parsePeriod } from './parse.ts'
+
+/** Checks that the steps of one call fit together. */
+const form = <Input, Findings, Result extends object>(
+  steps: Omit<CapabilityForm<Input, Findings, Result>, 'rehearse'>,
+): AnyCapabilityForm => ({ ...steps, rehearse: 'own' })
 
 /** Returns the seven calls, all on the API host and all for keys with the permission `pixel_control`. */
 export const pixelForms = (parts: PixelParts): AnyCapabilityForm[] => [
-  limitSet(parts),
-  limitRemoved(parts),
-  limitsListed(parts),
-  blocked(parts),
-  unblocked(parts),
-  blocksListed(parts),
-  decided(parts),
+  form({
+    ...pixelCalls.setLimit,
+    parse: parseLimit,
+    gather: (input, caller) => setLimit(parts, input, caller),
+    decide: decideLimitSet,
+  }),
+  form({
+    ...pixelCalls.removeLimit,
+    parse: parsePeriod,
+    gather: (input, caller) => remove(parts, { kind: 'unlimit', ...input }, caller),
+    decide: decideLimitRemoved,
+  }),
+  form({
+    ...pixelCalls.listLimits,
+    parse: () => ({ input: null }),
+    gather: (_input, caller) => listLimits(parts, caller),
+    decide: decideLimitsListed,
+  }),
+  form({
+    ...pixelCalls.block,
+    parse: parseDomainOnly,
+    gather: (input, caller) => block(parts, input, caller),
+    decide: decideBlocked,
+  }),
+  form({
+    ...pixelCalls.unblock,
+    parse: parseDomainOnly,
+    gather: ({ domain }, caller) => remove(parts, { kind: 'unblock', domain }, caller),
+    decide: decideUnblocked,
+  }),
+  form({
+    ...pixelCalls.listBlocks,
+    parse: () => ({ input: null }),
+    gather: (_input, caller) => listBlocks(parts, caller),
+    decide: decideBlocksListed,
+  }),
+  form({
+    ...pixelCalls.decide,
+    parse: parseHit,
+    gather: (input, caller) => judgeHit(parts, input, caller),
+    decide: (verdict) => {
+      const decision = decideHit(verdict)
+      // The reason is counted here, because only the decision contains it. The observer does not affect the decision.
+      if ('result' in decision) parts.observe?.decided(decision.result.reason)
+      return decision
+    },
+  }),
 ]
-
-const limitSet = (parts: PixelParts): CapabilityForm<LimitInput, Changed<CountedLimit>, PixelLimit> => ({
-  ...pixelCalls.setLimit,
-  parse: parseLimit,
-  rehearse: 'own',
-  gather: (input, caller) => setLimit(parts, input, caller),
-  decide: decideLimitSet,
-})
-
-const limitRemoved = (
-  parts: PixelParts,
-): CapabilityForm<PeriodInput, { removed: boolean }, PixelLimitRemoval> => ({
-  ...pixelCalls.removeLimit,
-  parse: parsePeriod,
-  rehearse: 'own',
-  gather: (input, caller) => remove(parts, { kind: 'unlimit', ...input }, caller),
-  decide: decideLimitRemoved,
-})
-
-const limitsListed = (parts: PixelParts): CapabilityForm<null, readonly CountedLimit[], PixelLimits> => ({
-  ...pixelCalls.listLimits,
-  parse: () => ({ input: null }),
-  rehearse: 'own',
-  gather: (_input, caller) => listLimits(parts, caller),
-  decide: decideLimitsListed,
-})
-
-const blocked = (
-  parts: PixelParts,
-): CapabilityForm<DomainInput, Changed<{ blockedAt: string }>, PixelBlock> => ({
-  ...pixelCalls.block,
-  parse: parseDomainOnly,
-  rehearse: 'own',
-  gather: (input, caller) => block(parts, input, caller),
-  decide: decideBlocked,
-})
-
-const unblocked = (
-  parts: PixelParts,
-): CapabilityForm<DomainInput, { removed: boolean }, PixelBlockRemoval> => ({
-  ...pixelCalls.unblock,
-  parse: parseDomainOnly,
-  rehearse: 'own',
-  gather: ({ domain }, caller) => remove(parts, { kind: 'unblock', domain }, caller),
-  decide: decideUnblocked,
-})
-
-const blocksListed = (
-  parts: PixelParts,
-): CapabilityForm<null, readonly { readonly domain: string; readonly at: string }[], PixelBlocks> => ({
-  ...pixelCalls.listBlocks,
-  parse: () => ({ input: null }),
-  rehearse: 'own',
-  gather: (_input, caller) => listBlocks(parts, caller),
-  decide: decideBlocksListed,
-})
-
-const decided = (parts: PixelParts): CapabilityForm<HitInput, HitVerdict | 'unavailable', PixelDecision> => ({
-  ...pixelCalls.decide,
-  parse: parseHit,
-  rehearse: 'own',
-  gather: (input, caller) => judgeHit(parts, input, caller),
-  decide: (verdict) => {
-    const decision = decideHit(verdict)
-    // The reason is counted here, because only the decision contains it. The observer does not affect the decision.
-    if ('result' in decision) parts.observe?.decided(decision.result.reason)
-    return decision
-  },
-})
