@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import {
-  deletedResult,
+  noData,
   parseProfileRequest,
   profileNotFound,
   profileResult,
@@ -81,7 +81,11 @@ describe('2.4 the result', () => {
   ]
 
   test('has every member of the specification, in its order, even if no value is known', () => {
-    const result = resultOf(ids, profileDataOf({ firstname: 'Talvora' }), identifiers.urlOf(ids.lid))
+    const result = resultOf(profileDataOf({ firstname: 'Talvora' }), {
+      lid: ids.lid,
+      url: identifiers.urlOf(ids.lid),
+      deleted: false,
+    })
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toEqual(result)
     expect(result).toMatchObject({
@@ -95,7 +99,7 @@ describe('2.4 the result', () => {
   })
 
   test('of a deleted person has the identifiers and nothing more', () => {
-    const result = deletedResult(ids.lid, identifiers.urlOf(ids.lid))
+    const result = resultOf(noData, { lid: ids.lid, url: identifiers.urlOf(ids.lid), deleted: true })
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toEqual(result)
     const told = Object.entries(result).filter(
@@ -109,7 +113,7 @@ describe('2.4 the result', () => {
   })
 
   test('of a deleted person asked for by number has every member', () => {
-    const result = deletedResult(null, null)
+    const result = resultOf(noData, { lid: null, url: null, deleted: true })
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toMatchObject({ lid: null, url: null, deleted: true })
   })

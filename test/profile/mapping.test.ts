@@ -220,7 +220,7 @@ describe('our own members', () => {
       )
       const mapped = mapProfile(record, identifiers)
       const data = mapped?.data ?? nothing
-      expect(profileResult.parse(resultOf({ lid: 'abc', urn: null }, data, 'u'))).toBeDefined()
+      expect(profileResult.parse(resultOf(data, { lid: 'abc', url: 'u', deleted: false }))).toBeDefined()
     }
     for (const value of ['text', 7, null, undefined, [], [{}]])
       expect(mapProfile(value, identifiers)).toBeNull()

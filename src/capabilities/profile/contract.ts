@@ -1,13 +1,7 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 import type { Identifiers } from './identifier.ts'
-import {
-  itemsMax,
-  type ProfileData,
-  type ProfileIds,
-  type ProfileRef,
-  textBytesMax,
-} from './sources/provider.ts'
+import { itemsMax, type ProfileData, type ProfileRef, textBytesMax } from './sources/provider.ts'
 
 /** The wire format of POST /v1/profnet/profile, with the names of Spec §2.4 and §4.3. */
 
@@ -98,32 +92,17 @@ export const profileNotFound = (id: string): Refusal => ({
 })
 
 /** Arranges a person's data as in the specification. */
-export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): ProfileResult => ({
-  firstname: data.firstname,
-  lastname: data.lastname,
-  numOfConnections: data.numOfConnections,
-  headline: data.headline,
-  url,
-  lid,
-  about: data.about,
-  skills: [...data.skills],
-  languages: [...data.languages],
-  address: data.address,
-  educations: [...data.educations],
-  employment_history: [...data.employment_history],
-  emails: [...data.emails],
-  phone_numbers: [...data.phone_numbers],
-  deleted: false,
-})
+export const resultOf = (
+  { firstname, lastname, numOfConnections, headline, ...data }: ProfileData,
+  { lid, url, deleted }: Pick<ProfileResult, 'lid' | 'url' | 'deleted'>,
+): ProfileResult => ({ firstname, lastname, numOfConnections, headline, url, lid, ...data, deleted })
 
-/** The answer for a deleted person: only the identifiers. */
-export const deletedResult = (lid: string | null, url: string | null): ProfileResult => ({
+/** A person without data: optional members are null, and lists are empty. */
+export const noData: ProfileData = {
   firstname: null,
   lastname: null,
   numOfConnections: null,
   headline: null,
-  url,
-  lid,
   about: null,
   skills: [],
   languages: [],
@@ -132,5 +111,4 @@ export const deletedResult = (lid: string | null, url: string | null): ProfileRe
   employment_history: [],
   emails: [],
   phone_numbers: [],
-  deleted: true,
-})
+}

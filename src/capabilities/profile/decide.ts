@@ -1,12 +1,6 @@
 import { upstreamUnavailable } from '../../call/errors.ts'
 import type { CallDecision } from '../../call/form.ts'
-import {
-  deletedResult,
-  type ProfileRequest,
-  type ProfileResult,
-  profileNotFound,
-  resultOf,
-} from './contract.ts'
+import { noData, type ProfileRequest, type ProfileResult, profileNotFound, resultOf } from './contract.ts'
 import type { Retrieved } from './record/retrieved.ts'
 
 export type ProfileFindings = {
@@ -32,14 +26,14 @@ export const decide = (
     case 'deleted': {
       const lid = ref.kind === 'lid' ? ref.value : null
       return {
-        result: deletedResult(lid, lid === null ? null : urlOf(lid)),
+        result: resultOf(noData, { lid, url: lid === null ? null : urlOf(lid), deleted: true }),
         facts: factsOf('deleted', retrieved),
       }
     }
     case 'found': {
       const { source, ageMs, ids, data } = retrieved
       return {
-        result: resultOf(ids, data, urlOf(ids.lid)),
+        result: resultOf(data, { lid: ids.lid, url: urlOf(ids.lid), deleted: false }),
         facts: factsOf(source, retrieved),
         ...(source === 'cached' ? { beside: { cached: true, cache_age_hours: hoursOf(ageMs) } } : {}),
       }

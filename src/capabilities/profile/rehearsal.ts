@@ -1,5 +1,5 @@
 import type { Rehearsal } from '../../call/form.ts'
-import type { ProfileRequest } from './contract.ts'
+import { noData, type ProfileRequest } from './contract.ts'
 import type { ProfileFindings } from './decide.ts'
 import type { Identifiers } from './identifier.ts'
 import type { Retrieved } from './record/retrieved.ts'
@@ -68,20 +68,7 @@ const person: ProfileData = {
 }
 
 /** A person with a name only: every optional member is null, and lists are empty. */
-const hardlyKnown: ProfileData = {
-  firstname: 'Min',
-  lastname: null,
-  numOfConnections: null,
-  headline: null,
-  about: null,
-  skills: [],
-  languages: [],
-  address: null,
-  educations: [],
-  employment_history: [],
-  emails: [],
-  phone_numbers: [],
-}
+const hardlyKnown: ProfileData = { ...noData, firstname: 'Min' }
 
 /** Words that are error codes are handled before this, in `call/rehearsal.ts`. */
 const wordOf = ({ ref }: ProfileRequest): string | null => {

@@ -1,6 +1,6 @@
 import parsePhoneNumber, { type CountryCode, isSupportedCountry } from 'libphonenumber-js'
 import { canonicalLid, type Identifiers, numericIdOf } from '../identifier.ts'
-import { itemsMax, type ProfileAddress, type ProfileData, textBytesMax } from '../sources/provider.ts'
+import { itemsMax, type ProfileData, textBytesMax } from '../sources/provider.ts'
 import {
   countOf,
   type Fields,
@@ -124,7 +124,7 @@ const languageOf = (item: unknown): ProfileData['languages'] => {
 
 const regionNames = new Intl.DisplayNames(['en'], { type: 'region', fallback: 'none' })
 
-const addressOf = (value: unknown): ProfileAddress | null => {
+const addressOf = (value: unknown): ProfileData['address'] => {
   const fields = fieldsOf(value)
   const named = textOf(memberOf(fields, 'country'))
   const code = countryCodeOf(memberOf(fields, 'country_code')) ?? countryCodeOf(named)

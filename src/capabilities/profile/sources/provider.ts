@@ -1,3 +1,5 @@
+import type { ProfileResult } from '../contract.ts'
+
 /**
  * The port for profile providers and its types. A provider's failure is an answer, never an exception, because the caller's answer
  * depends on the kind of failure.
@@ -10,50 +12,8 @@ export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string 
 export const itemsMax = 200
 export const textBytesMax = 10_000
 
-type ProfileDate = string
-
-export type ProfileAddress = {
-  readonly street: string | null
-  readonly city: string | null
-  readonly state: string | null
-  readonly postal_code: string | null
-  readonly country: string | null
-  readonly country_code: string | null
-}
-
-/** One person's data in the members of Spec §2.4, without `url` and `deleted`, which are added to the answer. */
-export type ProfileData = {
-  readonly firstname: string | null
-  readonly lastname: string | null
-  readonly numOfConnections: number | null
-  readonly headline: string | null
-  readonly about: string | null
-  readonly skills: readonly string[]
-  readonly languages: readonly { readonly value: string; readonly norm: string | null }[]
-  readonly address: ProfileAddress | null
-  readonly educations: readonly {
-    readonly urn: string | null
-    readonly name: string | null
-    readonly degree: string | null
-    readonly startDate: ProfileDate | null
-    readonly endDate: ProfileDate | null
-  }[]
-  readonly employment_history: readonly {
-    readonly title: string | null
-    readonly description: string | null
-    readonly startDate: ProfileDate | null
-    readonly endDate: ProfileDate | null
-    readonly location: string | null
-    readonly is_current: boolean
-    readonly company: {
-      readonly lid: string | null
-      readonly company_name: string | null
-      readonly urn: string | null
-    } | null
-  }[]
-  readonly emails: readonly { readonly value: string; readonly sub_type: string | null }[]
-  readonly phone_numbers: readonly { readonly value: string; readonly sub_type: string | null }[]
-}
+/** One person's data, without the members that are added to the answer. */
+export type ProfileData = Omit<ProfileResult, 'url' | 'lid' | 'deleted'>
 
 /** `urn` is the numeric id as text. */
 export type ProfileIds = { readonly lid: string; readonly urn: string | null }
