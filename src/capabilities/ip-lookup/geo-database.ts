@@ -8,7 +8,6 @@
  * Operators should replace a file by rename(2); a file that is overwritten in place is refused while it changes.
  */
 import { createRequire } from 'node:module'
-import { isIP } from 'node:net'
 import type { LookupAddress } from '../../egress/address.ts'
 import { type GeoFile, openGeoFile, sentenceOf, signatureOf } from './geo-file.ts'
 import { describeFiles, replacement, type Serving, serve } from './geo-serving.ts'
@@ -55,8 +54,8 @@ type GeoStatus = {
 
 export type GeoDatabase = {
   /**
-   * Returns the location of an address; null if the files have no country for the address, if no file covers its family, if the text does not
-   * match the family, or if the record is damaged. Never throws.
+   * Returns the location of an address from `parseAddress`; null if the files have no country for the address, if no file covers its family,
+   * or if the record is damaged. Never throws. The text is not checked again.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -118,7 +117,6 @@ class ReloadingDatabase implements GeoDatabase {
     const serving = this.#serving
     const file = address.family === 4 ? serving.ipv4 : serving.ipv6
     if (file === null) return null
-    if (isIP(address.text) !== address.family) return null
     try {
       return toLocation(file.reader.get(address.text))
     } catch (error) {
