@@ -715,7 +715,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test.each(everyNth(3, [1, 2, 3]))(
+  test.each(everyNth(3, [3, 1, 2]))(
     'random faults, seed %i: every append converges, every event arrives once and in order',
     async (seed) => {
       await using({

@@ -358,7 +358,7 @@ describe('any operations on credits', () => {
       }),
       runs,
     )
-    expect(reopened).toBeGreaterThan(20)
+    expect(reopened).toBeGreaterThan(randomCases(20))
   })
 })
 

@@ -378,7 +378,12 @@ export const openHouse = async ({
   })
   const foundation = await openFoundation(config, { logger })
   const app = await startApp(foundation, config, logger, createMetrics(), capabilities)
-  const aside = new pg.Pool({ connectionString: database.url, max: 2 })
+  const aside = new pg.Pool({
+    connectionString: database.url,
+    max: 2,
+    // A test that makes the database read-only must be able to undo that.
+    options: '-c default_transaction_read_only=off',
+  })
   aside.on('error', () => undefined)
   return createHouse({
     foundation,
