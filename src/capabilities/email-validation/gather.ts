@@ -122,7 +122,7 @@ const askMailbox = async (
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
   // Unlike the HMAC in facts, this HMAC is case-sensitive, because only the server knows whether case matters (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
-  const known = await checks.find(secrets.addressHmac(parsed.address.normalized))
+  const known = await checks.find(mailboxHmac)
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
