@@ -54,6 +54,12 @@ export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Proce
   return (await pool.query<Process>(live)).rows
 }
 
+export type OwnProcess = {
+  /** Returns the live api processes, including this one, as last read. */
+  known(): readonly Process[]
+  leave(): Promise<void>
+}
+
 type JoinOptions = {
   readonly pool: Pick<pg.Pool, 'query'>
   readonly config: Pick<Config, 'REDIS_URL' | 'ROLES'>
@@ -61,20 +67,18 @@ type JoinOptions = {
 }
 
 /** Adds this process to the table and keeps its row current. Never fails or waits for an unavailable database. */
-export async function joinProcesses({
-  pool,
-  config,
-  logger,
-}: JoinOptions): Promise<{ leave(): Promise<void> }> {
+export async function joinProcesses({ pool, config, logger }: JoinOptions): Promise<OwnProcess> {
   const id = ulid()
   const counters = config.REDIS_URL === undefined ? id : 'redis'
   const row = [id, config.ROLES, counters, hostname().slice(0, hostLengthMax), process.pid]
   const table = createOutage({ logger, what: 'the table of processes' })
+  let known: readonly Process[] = []
   let ended = false
   let timer: NodeJS.Timeout | undefined
   const beat = async (): Promise<void> => {
     try {
       await pool.query(heartbeat, [...row, Date.now()])
+      known = await liveProcesses(pool)
       table.works()
     } catch (error) {
       table.failed(error)
@@ -86,6 +90,7 @@ export async function joinProcesses({
   let beating = beat()
   await beating
   return {
+    known: () => known,
     leave: async () => {
       ended = true
       clearTimeout(timer)

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import { countingApart } from '../administration/checks/database.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import { type Config, ConfigError, twoPersonOf } from '../config.ts'
 import { type Closing, openingWith } from '../foundation/closing.ts'
 import { type Foundation, gated } from '../foundation/foundation.ts'
-import { joinProcesses } from '../foundation/processes.ts'
+import { joinProcesses, type OwnProcess } from '../foundation/processes.ts'
 import { EpochKeyFault } from '../guard/secrets/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
 import { createHealth } from '../metrics/health.ts'
@@ -97,6 +98,7 @@ export const startApp = (
     if (has('api')) {
       const own = await joinProcesses({ pool: asked.pool, config, logger })
       closing.add(own.leave)
+      closing.add(warnOfApart(own, logger))
     }
     return {
       apiUrl: hosts.apiUrl,
@@ -134,6 +136,28 @@ const openJobs = async (
   })
   closing.add(() => started.stop())
   closing.add(webhooks.leaveOff)
+}
+
+/** How often processes are compared. More frequent checks would warn about short overlaps, because processes start and end all the time. */
+const apartLookMs = 10_000
+
+/** Warns whenever processes count rate limits separately. Returns a function that ends the checks. */
+export const warnOfApart = (
+  own: Pick<OwnProcess, 'known'>,
+  logger: Pick<Logger, 'warn' | 'info'>,
+): (() => void) => {
+  let told: string | null = null
+  const look = (): void => {
+    const now = countingApart(own.known())
+    if (now === told) return
+    if (now === null) logger.info('rate limits: processes count together')
+    else logger.warn(`rate limits: ${now}`)
+    told = now
+  }
+  look()
+  const timer = setInterval(look, apartLookMs)
+  timer.unref()
+  return () => clearInterval(timer)
 }
 
 const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>

@@ -1,6 +1,7 @@
 /** If processes count rate limits separately, a warning names them and the remedy. */
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { countingApart } from '../../src/administration/checks/database.ts'
+import { warnOfApart } from '../../src/start/app.ts'
 
 const counting = (...counters: string[]) => counters.map((one) => ({ counters: one, roles: ['api'] }))
 
@@ -19,4 +20,28 @@ test.each([
   expect(countingApart(processes)).toBe(
     says === null ? null : `each of ${says} processes counts alone; set REDIS_URL to one Redis for all`,
   )
+})
+
+test('it is logged once when it begins, and once when it is over', () => {
+  vi.useFakeTimers()
+  try {
+    const logged: string[] = []
+    let processes = counting('a', 'b')
+    const logger = { warn: (text: string) => logged.push(text), info: (text: string) => logged.push(text) }
+    const own = { known: () => processes }
+    const end = warnOfApart(own as never, logger as never)
+    vi.advanceTimersByTime(60_000)
+    expect(logged).toEqual([
+      'rate limits: each of 2 processes counts alone; set REDIS_URL to one Redis for all',
+    ])
+    processes = counting('a')
+    vi.advanceTimersByTime(60_000)
+    expect(logged.slice(1)).toEqual(['rate limits: processes count together'])
+    end()
+    processes = counting('a', 'b')
+    vi.advanceTimersByTime(60_000)
+    expect(logged).toHaveLength(2)
+  } finally {
+    vi.useRealTimers()
+  }
 })
