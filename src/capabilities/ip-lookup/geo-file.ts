@@ -27,8 +27,8 @@ export type GeoFile = {
   databaseType: string
 }
 
-/** Decoded values that mmdb-lib caches, mostly names of members. More would only give the garbage collector more to do. */
-const decodedValuesMax = 1_000
+/** Decoded values that mmdb-lib caches: records, and texts that many records share. A full cache is emptied. */
+const decodedValuesMax = 100_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
 /** Samples in private or reserved space are dropped. This limit ends the search in a file that has no other addresses. */
