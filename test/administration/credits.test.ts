@@ -12,6 +12,7 @@ import { ledgerStream, referenceStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
+import { LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type MemoryProcess, memoryProcess, noRows, pricedCall } from '../support/memory-process.ts'
@@ -118,6 +119,31 @@ describe('a grant with a reference', () => {
     expect((await grantOnce(behind, wanted)).already).toBe(true)
     expect(await balance()).toBe('200')
     await sound()
+  })
+
+  test('is reported as made even if the event log cannot be read afterwards; so is an adjustment', async () => {
+    let written = false
+    const { ledger } = one
+    const away: Process = {
+      ...one,
+      ledger: {
+        ...ledger,
+        submit: async (organizationId, command) => {
+          const committed = await ledger.submit(organizationId, command)
+          written = true
+          return committed
+        },
+        account: (organizationId) =>
+          written ? Promise.reject(new LedgerUnavailable('away')) : ledger.account(organizationId),
+      },
+    }
+    expect(await grantOnce(away, wanted)).toMatchObject({ already: false, balance: parseCredits('100') })
+    written = false
+    const adjustment = { organizationId: org, amount: parseCredits('-1'), reason: 'x', reference: 'other' }
+    expect(await adjust(away, { ...adjustment, ...who })).toMatchObject({
+      already: false,
+      balance: parseCredits('99'),
+    })
   })
 
   test('with two concurrent amounts uses one of the two', async () => {

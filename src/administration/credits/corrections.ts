@@ -1,10 +1,9 @@
 import type { MicroCredits } from '../../billing/money.ts'
 import type { CreditAdjusted } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { balanceOf } from '../../ledger/account.ts'
 import type { Instruction } from '../../ledger/command.ts'
 import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
-import { lookUpMovement, type Movement, moveOnce } from './references.ts'
+import { lookUpMovement, type Moved, type Movement, movedBefore, moveOnce } from './references.ts'
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
@@ -74,26 +73,15 @@ export const adjust = async (
   if (dryRun) {
     const known =
       reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
-    if (known?.there != null) return written(sources, organizationId, { ...known.there, already: true })
+    if (known?.there != null) return corrected(await movedBefore(sources, organizationId, known.there))
     return previewed(await previewOf(sources, organizationId, command))
   }
   if (reference !== undefined)
-    return written(
-      sources,
-      organizationId,
-      await moveOnce(sources, { organizationId, reference, named, command }),
-    )
+    return corrected(await moveOnce(sources, { organizationId, reference, named, command }))
   return submitted(sources, organizationId, command)
 }
 
-const written = async (
-  { ledger }: Sources,
-  organizationId: string,
-  { event, revision, already }: Awaited<ReturnType<typeof moveOnce>>,
-): Promise<Corrected> => {
-  const balance = balanceOf(await ledger.account(organizationId), Date.now())
-  return { adjusted: adjustmentIn(event), balance, revision, already }
-}
+const corrected = ({ event, ...moved }: Moved): Corrected => ({ adjusted: adjustmentIn(event), ...moved })
 
 /** A preview in the form of a result. */
 export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({

@@ -45,14 +45,13 @@ export const grantOnce = async (
   { reference, ...request }: GrantRequest & { readonly reference: string },
 ): Promise<{ granted: CreditGranted; balance: MicroCredits; revision: number; already: boolean }> => {
   const { organizationId, actor, amount, priority, expiresAt, reason } = request
-  const { event, revision, already } = await moveOnce(sources, {
+  const { event, ...moved } = await moveOnce(sources, {
     organizationId,
     reference,
     named: grantNamed(request),
     command: { kind: 'grant', amount, priority, expiresAt, reason, reference, actor },
   })
-  const account = await sources.ledger.account(organizationId)
-  return { granted: grantIn(event), balance: balanceOf(account, Date.now()), revision, already }
+  return { granted: grantIn(event), ...moved }
 }
 
 const grantNamed = ({ amount, priority, expiresAt }: GrantRequest): Movement => ({

@@ -8,6 +8,7 @@ import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { ReferenceReserved } from '../../events/credits.ts'
 import { referenceStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { balanceOf } from '../../ledger/account.ts'
 import type { Instruction } from '../../ledger/command.ts'
 import { ledgerPages } from '../../ledger/read-ledger.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
@@ -44,7 +45,9 @@ type Referenced = {
 
 type Named = Pick<Referenced, 'organizationId' | 'reference' | 'named'>
 
-type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly already: boolean }
+type There = { readonly event: LedgerEvent; readonly revision: number }
+
+export type Moved = There & { readonly balance: MicroCredits; readonly already: boolean }
 
 /**
  * Writes the movement under a reference, or finds it if it was written before. Throws `CommandRefused` if the reference names another
@@ -53,12 +56,12 @@ type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly 
 export const moveOnce = async (sources: Sources, referenced: Referenced): Promise<Moved> => {
   const { organizationId, reference, named, command } = referenced
   const known = await lookUpMovement(sources, referenced)
-  if (known !== null && known.there !== null) return { ...known.there, already: true }
+  if (known !== null && known.there !== null) return movedBefore(sources, organizationId, known.there)
   refuseExpired(named)
   const { actor, amount } = command
   const reserved = known?.reserved ?? (await reserve(sources, referenced, { actor, amount, whole: false }))
   const there = known ?? (await lookUp(sources, referenced, reserved))
-  if (there.there !== null) return { ...there.there, already: true }
+  if (there.there !== null) return movedBefore(sources, organizationId, there.there)
   const requestId = randomUUID()
   const committed = await sources.ledger.submit(organizationId, {
     ...command,
@@ -70,8 +73,20 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   const [event] = committed.events
   if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} led to no event`)
   // Two processes can reach this line with the same reference, but only one of them has written the event.
-  return { event, revision: committed.revision, already: committed.requestId !== requestId }
+  const { balance, revision } = committed
+  return { event, revision, balance, already: committed.requestId !== requestId }
 }
+
+/** A movement that an earlier command wrote, with the balance of now. */
+export const movedBefore = async (
+  { ledger }: Pick<Sources, 'ledger'>,
+  organizationId: string,
+  there: There,
+): Promise<Moved> => ({
+  ...there,
+  balance: balanceOf(await ledger.account(organizationId), Date.now()),
+  already: true,
+})
 
 /** Finds a reference and the movement under it; null if the reference is not used yet. Writes nothing. */
 export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
@@ -81,7 +96,7 @@ export const lookUpMovement = async (sources: Sources, referenced: Named): Promi
 
 type LookedUp = {
   readonly reserved: ReferenceReserved
-  readonly there: Omit<Moved, 'already'> | null
+  readonly there: There | null
   /** If `there` is null, the ledger has been searched up to this revision. */
   readonly upTo: number
 }
