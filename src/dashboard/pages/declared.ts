@@ -66,7 +66,7 @@ const organizationHomes: Readonly<Record<string, string>> = {
   ledger: '/months',
 }
 const homes: Readonly<Record<string, string>> = {
-  org: '/commands/org/list',
+  org: '/organizations',
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
