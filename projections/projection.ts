@@ -14,7 +14,7 @@ export type ProjectedEvent = DomainEvent & {
 
 /** Seals rows. Someone without the key can change a row, but cannot seal it, so the changed row is not trusted. */
 export type RowSeal = {
-  /** Returns the seal of a text, made with the current key. */
+  /** Returns the seal of a string, made with the current key. */
   of(text: string): string
   /** Whether this is a seal of the text, made with the current key or an earlier one. */
   fits(text: string, seal: string): boolean

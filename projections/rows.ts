@@ -126,7 +126,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
   return { sql: `copy ${name} (${namesOf(columns)}) from stdin`, text }
 }
 
-/** The statement that makes a change in the table `name`, with its parameters: one list of texts for each column. */
+/** The statement that makes a change in the table `name`, with its parameters: one list of strings for each column. */
 export const statementOf = (
   change: Change,
   name: string,

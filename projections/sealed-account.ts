@@ -52,7 +52,7 @@ export const accountSnapshots = (organizationIds: readonly string[]): Query<Acco
   values: [organizationIds],
 })
 
-/** All values of an account on which readers rely, in one text that does not depend on the order of rows. */
+/** All values of an account on which readers rely, in one string that does not depend on the order of rows. */
 export const sealedText = (state: AccountState): string =>
   JSON.stringify([
     state.organizationId,

@@ -33,7 +33,7 @@ export const callOfEvent = (
   values: [eventId],
 })
 
-/** The most lines that are searched for the nearest call. There are never more lines than this between two calls. */
+/** The maximum number of lines that are searched for the nearest call. There are never more lines than this between two calls. */
 const neighbourWithin = 10_000
 
 /** The nearest other call of an organization, before or after a revision. */

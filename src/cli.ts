@@ -9,7 +9,7 @@ const overview = overviewFor(words)
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? (process.exitCode ?? 0) : 1),
 )
-// Without a reader for the output, the work is completed anyway.
+// Even if nothing reads the output, the work is completed.
 process.stderr.on('error', () => undefined)
 // Everything is written and closed, so the process exits without waiting for gRPC's DNS look-ups.
 if (overview === null) {

@@ -43,10 +43,10 @@ import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.t
  */
 
 const bodyMax = 64 * 1024
-/** The most requests a minute with an invalid token from one address. */
+/** The maximum number of requests a minute with an invalid token from one address. */
 const refusedPerMinute = 30
 
-/** The most concurrent requests in this process, for all users together. They are limited because queries of whole ledgers take minutes. */
+/** The maximum number of concurrent requests in this process, for all users together. A query of a whole ledger takes minutes. */
 const runningMax = 8
 const tooMuch = 'too many of your requests are in progress; wait until one of them ends'
 

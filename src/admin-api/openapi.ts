@@ -92,7 +92,7 @@ const jobSchema: Json = {
     ended_at: { type: ['string', 'null'], format: 'date-time' },
     answer: {
       type: ['object', 'array', 'null'],
-      description: 'For a job that is done: the output of the command line with --json.',
+      description: 'For a finished job: the output of the command when run with --json.',
     },
     error: { type: ['string', 'null'], description: 'Why the job was refused or failed.' },
   },

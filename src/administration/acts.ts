@@ -9,7 +9,7 @@ export type Acts = {
 }
 
 const pageMax = 500
-/** The most events that each call after the first one reads. If there are more new events, the next call reads on. */
+/** The maximum number of events that each call after the first one reads. If there are more new events, the next call reads on. */
 const lookOnMax = 10_000
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {

@@ -58,7 +58,7 @@ export type CapabilityData = {
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
   readonly sources: () => Promise<FoundData>
-  /** Decides whether a text was the input of a call with these facts; null if that is unknown. */
+  /** Decides whether a string was the input of a call with these facts; null if that is unknown. */
   readonly recognizerOf: (text: string) => (facts: CallFacts) => Promise<InputVerdict | null>
 }
 
@@ -96,7 +96,7 @@ export type Plan = {
   readonly nothing?: true
 }
 
-/** Output for people. A text is a heading, an object is shown as a list of its members, and an array as a table. */
+/** Output for people. A string is a heading, an object is shown as a list of its members, and an array as a table. */
 export type Sections = readonly (string | object)[]
 
 export type Answer = {
@@ -211,7 +211,7 @@ export type Row = Readonly<Record<string, unknown>>
 export type Column = {
   readonly name: string
   readonly label: string
-  /** `whole`: a text that is never cut on a terminal, however long it is. */
+  /** `whole`: a string that is never cut on a terminal, however long it is. */
   readonly kind?:
     | 'id'
     | 'credits'
@@ -364,7 +364,7 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   const read = z.strictObject(input.shape).safeParse(given)
   if (read.success) return read.data as z.output<z.ZodObject<Shape>>
   const { issues } = read.error
-  // A misspelt name also leaves its own field without a value, so the unknown name is the better explanation.
+  // A misspelt name also leaves the intended field without a value, so the unknown name is the better explanation.
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
   if (issue.code === 'unrecognized_keys')

@@ -22,7 +22,7 @@ import {
 /** The kinds of fields. Each parses a typed text or a JSON value by the rules of `input.ts`, and defines how forms show it. */
 
 /**
- * How a form asks for a value. `line` is a text for people, such as a reason. Forms leave a `line` empty and show its default next
+ * How a form asks for a value. `line` is a string for people, such as a reason. Forms leave a `line` empty and show its default next
  * to it, so that no default is recorded without being read. `id` is a value that other pages provide, such as the id of a call.
  * `document` is JSON or has many lines: forms accept its text, and the command line expects the path of a file.
  */
@@ -47,7 +47,7 @@ export type FieldWords = {
   readonly help: string
 }
 
-/** Lists from which people choose by name in forms. */
+/** The lists from which people choose something by its name. */
 export type Picks = 'organizations' | 'keys' | 'users'
 
 type Shown = FieldWords & {
@@ -71,7 +71,7 @@ export type Field = Shown & {
   /** The name on the command line and in forms. */
   readonly flag: string
   readonly required: boolean
-  /** The default as a text; undefined if there is none. */
+  /** The default as a string; undefined if there is none. */
   readonly byDefault: string | undefined
 }
 
@@ -202,7 +202,7 @@ export const flag = (words: FieldWords) =>
     .transform((value) => value === true)
     .register(shown, { ...words, control: 'flag' })
 
-/** The most options that a message lists; if there are more, it suggests only the most similar one. */
+/** The maximum number of options that a message lists; if there are more, it suggests only the most similar one. */
 const namedMax = 20
 
 /** One of a few words. */
@@ -308,7 +308,7 @@ const parsedJson = (given: z.output<typeof json>): unknown => {
 export const document = (words: FieldWords & { readonly flag?: string }) =>
   json.transform(reading(parsedJson)).register(shown, { ...words, control: 'document' })
 
-/** A text of many lines. */
+/** A string of many lines. */
 export const manyLines = <Value>(
   parse: (text: string) => Value,
   words: FieldWords,
@@ -336,10 +336,10 @@ export const prices = (words: FieldWords) =>
     )
     .register(shown, { ...words, control: 'document', named: true })
 
-/** A text that the command itself checks. */
+/** A string that the command itself checks. */
 export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 
-/** A text about a person, which the command itself checks. */
+/** A string about a person, which the command itself checks. */
 export const personal = (words: FieldWords) =>
   text((typed) => labelOf('', typed, personalMax), { ...words, control: 'text', personal: true })
 /** Longer than any e-mail address or profile URL. */

@@ -7,7 +7,10 @@ const fractionDigits = 6
 
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
-/** Caches parsed prices. There are few prices, and every charge contains some. Long texts are left out, because a slice can keep a large text in memory. */
+/**
+ * Caches parsed prices. There are few prices, and every charge contains some. Long strings are left out, because a slice
+ * can keep a large string in memory.
+ */
 const parsed = new Map<string, MicroCredits>()
 const parsedMax = 4_096
 const parsedCharsMax = 12
@@ -43,7 +46,7 @@ export const creditsText = (amount: string): string =>
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro
   const sign = micro < 0n ? '-' : ''
-  // The remainder of a division of numbers is exact, and much faster than with bigints.
+  // A remainder of numbers is exact, and is computed much faster than with bigints.
   const small = Number(magnitude)
   const exact = small <= Number.MAX_SAFE_INTEGER
   const rest = exact ? small % microNumber : Number(magnitude % microPerCredit)

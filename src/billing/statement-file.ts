@@ -14,7 +14,7 @@ export type StatementHead = {
   readonly month: Month
 }
 
-/** Writes one form of file. Texts end with a line break. */
+/** Writes one form of file. Strings end with a line break. */
 export type StatementForm = {
   readonly head: (head: StatementHead, opening: bigint) => string
   readonly line: (line: StatementLine) => string
@@ -97,7 +97,7 @@ const rowOf = (cell: (column: Column, value: Cell) => string): ((line: Statement
   }
 }
 
-/** Matches texts that need no escaping. Most need none, and checking is cheaper than escaping. */
+/** Matches strings that need no escaping. Most need none, and checking is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
@@ -185,7 +185,7 @@ export const summaryOf = (foot: string): StatementSummary => {
 }
 type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
-/** RFC 4180: a text with a comma, a quote or a line break is quoted. */
+/** RFC 4180: a string with a comma, a quote or a line break is quoted. */
 const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 
 /** A spreadsheet treats a cell that begins like this as a formula, unless an apostrophe marks it as text. */

@@ -2,7 +2,10 @@ import type { CallFacts } from '../events/calls.ts'
 import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
-/** An organization's own price for a SKU from an instant on; with null, the price book applies again. `revision` is the revision of the event that set the price. */
+/**
+ * An organization's own price for a SKU, starting at an instant. If the price is null, the price book applies again. `revision` is the
+ * revision of the event that set the price.
+ */
 export type PriceOverrideEntry = {
   readonly revision: number
   readonly amount: MicroCredits | null

@@ -30,7 +30,7 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
   /** The key's limit for calls of this capability per second, counted in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /** The answer contains personal data, so it is never stored for replays. A repeated call is made again for free. */
+  /** The answer contains personal data, so it is never stored for replays. A repeated call is carried out again, free of charge. */
   readonly personal?: true
   /** Does all I/O of the call. Returns outside failures as findings if possible; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>

@@ -184,7 +184,7 @@ export const refuse = async (
   return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
 }
 
-/** Records a refusal, individually or as a count, and returns the balance. Uses up no Idempotency-Key. */
+/** Records a refusal, individually or as a count, and returns the balance. Does not use up an Idempotency-Key. */
 export const recordRefusal = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

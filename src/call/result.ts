@@ -15,7 +15,7 @@ export type CallResult =
       /** The answer only announces a later result. */
       readonly retryAfterSeconds?: number | undefined
     }
-  /** The answer of an earlier call with the same Idempotency-Key, either stored or made again for free. */
+  /** The answer to an earlier call with the same Idempotency-Key, either stored or made again for free. */
   | {
       readonly kind: 'replayed'
       readonly status: number

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
- * Logs requests without a valid key. The first requests of a minute have a line each; all later ones share one line with a count per
+ * Logs requests without a valid key. The first requests in each minute get a line each; all later ones share one line with a count per
  * reason, so that the log cannot fill the disk. The metrics count all of them.
  */
 export type UnauthenticatedRequests = {

@@ -30,7 +30,7 @@ export const capabilityDeclarations: readonly Declared[] = [
 ]
 
 export const serviceWords: ServiceWords = {
-  summary: 'E-mail validation, IP lookups and profiles, each with a bill that can be proved.',
+  summary: 'E-mail validation, IP lookups and profiles, each with a bill that you can verify.',
   requests: 'Every request has an API key and is about one e-mail address, one IP address or one profile.',
 }
 

@@ -92,7 +92,7 @@ const create: Command = {
         `${path}  ${megabytes(bytes)}  sha256 ${sha256}`,
         holds_log
           ? `The event log up to position ${head.position}, and every table that is not derived from it.`
-          : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy it now with its own tools.`,
+          : `Every table that is not derived from the event log. The event log (${manifest.event_log}) is not in the backup: copy it now with its own tools.`,
         secretsNote(context),
         ...(final
           ? ['This installation will not start again. Restore the file where the service is to continue.']

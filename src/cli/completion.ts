@@ -40,7 +40,7 @@ const treeOf = (commands: readonly Command[]): Tree => {
 
 const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
 
-/** Quotes a text for a POSIX shell. fish reads it in the same way, because none of our paths contains a backslash. */
+/** Quotes a string for a POSIX shell. fish reads it in the same way, because none of our paths contains a backslash. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const packageFolder = new URL('../..', import.meta.url).pathname.replace(/\/$/, '')

@@ -111,5 +111,5 @@ const sentenceOf = (error: unknown): string => {
 
 const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]+)_[0-9A-Za-z]*/g
 
-/** Shortens each key and token in a text to its id, so that no message shows a whole key. */
+/** Shortens each key and token in a string to its id, so that no message shows a whole key. */
 export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')

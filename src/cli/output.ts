@@ -13,7 +13,7 @@ export const outputParameters: readonly Parameter[] = [
   { name: 'force', help: 'replace the file if it exists', kind: 'flag' },
 ]
 
-/** Texts are joined up to this many characters, because each write costs a system call. */
+/** Strings are joined up to this many characters, because each write costs a system call. */
 const chunkLength = 256 * 1024
 
 /** Runs `use` with a `write` to the requested file or to standard output. The file appears when `use` is done; if `use` fails, no file appears. */

@@ -249,7 +249,7 @@ const ask = async ({
 
 /**
  * Returns the operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the operating-system
- * account that runs the command. Throws `ConfigError`, `InputFault` and `UsageError`, before anything is opened if possible.
+ * account that runs the command. Throws `ConfigError`, `InputFault` or `UsageError`, if possible before anything is opened.
  */
 export const operatorOf = (
   { OPERATOR_TOKEN: token, OPERATOR }: Config,

@@ -15,13 +15,13 @@ const cell = (value: unknown): string => {
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
-/** Returns a text of at most `max` characters; a longer text ends in an ellipsis. */
+/** Returns a string of at most `max` characters; a longer text ends in an ellipsis. */
 export const cut = (text: string, max: number): string => {
   const characters = [...text]
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
 }
 
-/** Longer texts are cut in tables; --json shows them completely. */
+/** Longer strings are cut in tables; --json shows them completely. */
 export const nameCharsMax = 40
 
 /** Returns rows with the same members as lines below their headings; `none` if there are no rows. */

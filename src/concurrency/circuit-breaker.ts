@@ -8,7 +8,7 @@ export type CircuitBreaker<Cause> = {
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes the breaker, even before its time is over. */
   succeed(): void
-  /** Ends a trial without a meaningful outcome, so that another call may try. */
+  /** Ends a trial that had no meaningful outcome, so that another call can try. */
   abandon(): void
   state(nowMs: number): BreakerState
 }

@@ -4,10 +4,10 @@ export type GatheringOptions<Ask, Answer> = {
    * requests that arrived in the meantime. If a run fails, the requests that it took fail too. If it took none, all waiting requests fail.
    */
   readonly run: (take: () => readonly Ask[]) => Promise<readonly Answer[]>
-  /** The most requests in one run. */
+  /** The maximum number of requests in one run. */
   readonly batchMax: number
   readonly underWayMax: number
-  /** The most waiting requests; a further request is refused as `full`. */
+  /** The maximum number of waiting requests; a further request is refused as `full`. */
   readonly waitingMax: number
   /** The longest wait in milliseconds; a request that waits longer is refused as `late`. */
   readonly waitMaxMs?: number
@@ -23,7 +23,7 @@ export type GatheringOptions<Ask, Answer> = {
 export type Gathering<Ask, Answer> = {
   /** Settles with the run that takes the request. */
   ask(ask: Ask): Promise<Answer>
-  /** Resolves when nothing waits and nothing is in progress. Never rejects. */
+  /** Resolves when nothing is waiting and nothing is in progress. Never rejects. */
   settled(): Promise<void>
 }
 

@@ -7,7 +7,7 @@ import type { Redis, Result } from 'ioredis'
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
-    /** Runs the script that `openRedis` got. `keys` is the number of arguments that are keys. */
+    /** Runs the script that was passed to `openRedis`. `keys` is the number of arguments that are keys. */
     runScript(keys: number, ...args: (string | number)[]): Result<unknown, Context>
   }
 }

@@ -6,7 +6,7 @@ import { formatCredits } from '../billing/money.ts'
 
 type CsvCell = string | number | { readonly number: string }
 
-/** Puts an apostrophe before a text that a spreadsheet would interpret as a formula. */
+/** Puts an apostrophe before a string that a spreadsheet would interpret as a formula. */
 const cellOf = (cell: CsvCell): string => {
   if (typeof cell === 'number') return String(cell)
   if (typeof cell === 'object') return cell.number

@@ -53,7 +53,8 @@ export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void
 }
 
 /**
- * The most concurrent requests of partners in this process. They are limited because a search reads thousands of events, and a test message waits
+ * The maximum number of concurrent requests of partners in this process. They are limited because a search reads thousands of events, and a test
+ * message waits
  * for its receiver.
  */
 const partnersMax = 8
@@ -214,7 +215,7 @@ const queryRoutes = (
   })
 }
 
-/** The most files that this process writes at the same time. */
+/** The maximum number of files that this process writes at the same time. */
 const filesMax = 4
 
 const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {

@@ -120,7 +120,7 @@ export const beginSession = async (
   return reply.redirect(to, 303)
 }
 
-/** The account's own page comes first if its security has changed since the last sign-in on this device. */
+/** The account's own page is shown first if the account's security settings have changed since the last sign-in on this device. */
 const noticesFirst = async (
   { foundation, logger }: Dashboard,
   { user, sinceMs, next }: { user: string; sinceMs: number | null; next: string },

@@ -17,7 +17,7 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/** A text matches several names, or only part of one, so the person must choose. */
+/** A string matches several names, or only part of one, so the person must choose. */
 export class NotChosen extends InputFault {
   override name = 'NotChosen'
   readonly choices: Choices

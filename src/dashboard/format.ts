@@ -32,7 +32,7 @@ export const copyable = (id: string): Html => html`<span class="id whole" data-c
 /** Writes a snake_case name as words. */
 export const words = (name: string): string => name.replaceAll('_', ' ')
 
-/** Capitalizes a text, unless it begins with an identifier or an address, such as request_id or https://. */
+/** Capitalizes a string, unless it begins with an identifier or an address, such as request_id or https://. */
 export const capitalized = (text: string): string => {
   const [first = ''] = text.split(' ', 1)
   return /[_.:/]./.test(first) ? text : `${text.charAt(0).toUpperCase()}${text.slice(1)}`

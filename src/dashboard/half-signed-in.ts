@@ -16,7 +16,7 @@ const context = 'half signed in'
 const half = z.object({
   user: z.string(),
   atMs: z.number(),
-  /** Identifies the correct password. */
+  /** Identifies the password that the person entered. */
   mark: z.string(),
   next: z.string(),
   knownDevice: z.boolean(),

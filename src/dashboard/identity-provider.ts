@@ -43,7 +43,7 @@ export class ProviderAway extends Error {
 
 /** The time limit of each request. A sign-in makes at most five requests. */
 const requestMaxSeconds = 5
-/** The metadata and keys of large providers have about 20 kB. */
+/** The metadata and keys of large providers take up about 20 kB. */
 const answerMaxBytes = 512 * 1_024
 /** Changed endpoints of the provider are used within an hour. */
 const metadataMaxAgeMs = 60 * 60 * 1_000

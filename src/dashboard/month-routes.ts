@@ -56,7 +56,7 @@ const soonOr = async <Result>(
 ): Promise<{ result: Result } | { sent: FastifyReply }> => {
   const { standing } = request
   assert(standing !== null)
-  // A user with a new role or organization can no longer open earlier results.
+  // A user whose role or organization has changed can no longer open earlier results.
   const owner = JSON.stringify([standing.user, standing.role, standing.organizationId])
   const outcome = await works.soon({ ...asked, owner, asker: askerOf(request) }, waitMs)
   if ('result' in outcome) return outcome
@@ -155,7 +155,7 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
   ]
 }
 
-/** The most concurrent downloads in this process. They are few because each download reads a ledger from its start. */
+/** The maximum number of concurrent downloads in this process. They are few because each download reads a ledger from its start. */
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {

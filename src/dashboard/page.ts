@@ -139,7 +139,7 @@ export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
-  // PostgreSQL refuses text with U+0000, so a text that cannot be an id is not queried.
+  // PostgreSQL refuses text with U+0000, so a string that cannot be an id is not queried.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
   const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId, Date.now()))
   if (account === undefined) throw new PageMissing()

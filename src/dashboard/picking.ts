@@ -79,14 +79,14 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Things that a text names exactly, by id, by name, or as a browser suggests them; at most two. */
+/** Things that a string names exactly, by id, by name, or as a browser suggests them; at most two. */
 export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
   const [, idSuggested] = suggestedForm.exec(text) ?? []
   const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)
   return one !== undefined && suggested(one) === text ? [one] : exactly(pool, searched, text)
 }
 
-/** Texts that look like an id. Rows may be late, so if an id has no row, the command decides whether the id exists. */
+/** Strings that look like an id. Rows may be late, so if an id has no row, the command decides whether the id exists. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
   organizations: { always: /^org_/, unlessNamed: /^org_/ },
   keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },
@@ -169,7 +169,7 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)
     const text = form.text(form.text('field')).trim().slice(0, 200)
-    // PostgreSQL refuses a text with U+0000, and no name contains this character.
+    // PostgreSQL refuses a string with U+0000, and no name contains this character.
     if (text.includes('\0')) return choiceOptions({ found: [] })
     return choiceOptions(await choicesNamed(pool, { ...searched, text, after: '' }))
   }

@@ -207,10 +207,10 @@ const foundBy = (finders: readonly Finder[], text: string): Promise<Found[]> =>
 const textIn = (body: unknown): string =>
   labelOf('q', formOf(body).text('q')).replace(keyForm, (_, prefix: string, id: string) => prefix + id)
 
-/** Whether a text looks like an e-mail or IP address. Profile ids look like any other word. */
+/** Whether a string looks like an e-mail or IP address. Profile ids look like any other word. */
 const isAddress = (text: string): boolean => text.includes('@') || isIP(text) !== 0
 
-/** The address of the form that finds calls about a text; null if the form does not suit the text or the user. */
+/** The address of the form that finds calls about a string; null if the form does not suit the text or the user. */
 const callsAboutIn = (text: string, found: readonly Found[], { role, organizationId }: Seeker) => {
   const isOffered = isAddress(text) || found.every(({ hits }) => hits.length === 0)
   return isOffered ? hrefOf({ name: 'ledger find-calls' }, { role, organizationId }) : null

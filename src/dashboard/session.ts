@@ -27,7 +27,7 @@ export const providerCookie = 'dashboard_provider'
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 
-/** The end of a session is postponed at most once in this time, so that not every page writes. */
+/** The end of a session is postponed at most once in this interval, so that not every page view causes a write. */
 const putOffEveryMs = 60_000
 
 const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {

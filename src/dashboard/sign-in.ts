@@ -12,7 +12,7 @@ type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string
-      /** Identifies the correct password. */
+      /** Identifies the password that the person entered. */
       readonly mark: string
       readonly device: Device
       /** The user had signed in on this device before. */

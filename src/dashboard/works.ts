@@ -39,7 +39,7 @@ type Asked<Result> = {
 }
 
 const runningMax = 4
-/** The most stored results for each partner, and for each of the operator's users. */
+/** The maximum number of stored results for each partner, and for each of the operator's users. */
 const keptMax = 50
 const keptMs = 10 * 60_000
 

@@ -43,7 +43,7 @@ const errorCodes: Readonly<Record<number, string>> = {
 
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
-/** Returns the query as bytes; null: the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
+/** Returns the query as bytes; null if the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
 export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =>
   name.length <= nameLengthMax && name.split('.').every((label) => labelPattern.test(label))
     ? encode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [{ name, type }] })

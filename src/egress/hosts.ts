@@ -4,7 +4,7 @@ import type { Dns } from './dns.ts'
 /** IPv4 addresses come first, because mail hosts trust IPv6 senders less and more hosts are reachable over IPv4. */
 export type HostAddresses = {
   readonly addresses: readonly string[]
-  /** Why addresses may be missing, such as ESERVFAIL; null: both families were answered. */
+  /** Why addresses may be missing, such as ESERVFAIL; null: the queries for both families were answered. */
   readonly code: string | null
 }
 

@@ -79,7 +79,7 @@ const blocksOf = (html: string): string[] => {
 const bounded = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.slice(0, jsonLdLimits.textCharactersMax) : value
 
-/** Undefined if the block is not JSON. Accepts two common errors: CDATA marks, and raw line ends within texts. */
+/** Undefined if the block is not JSON. Accepts two common errors: CDATA marks, and raw line ends within strings. */
 const parsed = (block: string): unknown => {
   const text = withoutCdata(block.trim())
   for (const candidate of [text, text.replaceAll(/\p{Cc}/gu, ' ')]) {

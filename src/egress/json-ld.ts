@@ -28,7 +28,7 @@ export const jsonLdLimits = {
   /** The maximum nesting of objects and lists. */
   depthMax: 32,
   nodesMax: 500,
-  /** The limit for one text; the rest of it is cut off. No reader stores longer texts. */
+  /** The limit for one string; the rest of it is cut off. No reader stores longer strings. */
   textCharactersMax: 16_384,
 } as const
 

@@ -8,7 +8,7 @@ import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 export type Outside = {
   /** Judges addresses from partners and strangers, and exempts none. */
   readonly guard: EgressGuard
-  /** Judges addresses in the operator's configuration. `EGRESS_ALLOW` exempts some. */
+  /** Decides whether addresses in the operator's configuration are allowed. `EGRESS_ALLOW` exempts some. */
   readonly operatorGuard: EgressGuard
   /** Judges mail servers, which depend on the domain of an e-mail address. `SMTP_ALLOW` exempts some. */
   readonly mailGuard: EgressGuard

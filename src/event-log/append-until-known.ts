@@ -17,7 +17,7 @@ export type AppendPatience = {
    * least twice.
    */
   readonly unknownMs: number
-  /** How long to repeat the append while the log has certainly not accepted it. 0: do not repeat. */
+  /** How long to repeat the append while it is certain that the log has not accepted it. 0: do not repeat. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }

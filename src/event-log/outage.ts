@@ -15,7 +15,7 @@ export type OutageLogger = Readonly<
 >
 
 const repeatMs = 60_000
-/** The most outages per minute that are logged, if an operation fails and works in turn. */
+/** The maximum number of outages per minute that are logged, if an operation fails and works in turn. */
 const beginningsMax = 5
 
 export const createOutage = ({
@@ -59,7 +59,7 @@ export const createOutage = ({
       logged = true
       logger[level](
         { err: error, failures, seconds: Math.round((now - begunMs) / 1_000) },
-        `${what} fails, trying again`,
+        `${what} failed; trying again`,
       )
     },
     works: () => {

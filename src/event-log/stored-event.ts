@@ -100,7 +100,7 @@ export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent
   return {
     id: envelope.id,
     type: event.type,
-    // The full check takes longer than serialising, so only texts with a null get it: TypeScript types exclude values that JSON
+    // The full check takes longer than serialising, so only strings with a null get it: TypeScript types exclude values that JSON
     // would drop, JSON.stringify throws for BigInt, and only NaN and infinite numbers would become null.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),

@@ -36,7 +36,7 @@ const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
- * The members that must match their schemas before these events give access. Texts for people are not checked, because
+ * The members that must match their schemas before these events give access. Strings for people are not checked, because
  * a key with an invalid name is still valid.
  */
 export const guardedKeyEvents = {

@@ -15,7 +15,7 @@ export const testOrganizationOf = (organizationId: string): string =>
     ? organizationId
     : `${testPrefix}${organizationId.slice(livePrefix.length)}`
 
-/** The id of the organization that a test organization belongs to. Any other organization returns its own id. */
+/** The id of the organization that a test organization belongs to. For any other organization, returns its own id. */
 export const liveOrganizationOf = (organizationId: string): string =>
   isTestOrganization(organizationId)
     ? `${livePrefix}${organizationId.slice(testPrefix.length)}`

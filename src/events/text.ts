@@ -13,7 +13,7 @@ const faults = [
   [/\p{Cs}/u, 'it contains half a character'],
 ] as const
 
-/** The fault of a text, ignoring its length, or null. */
+/** The fault of a string, ignoring its length, or null. */
 export const textFault = (text: string): string | null =>
   faults.find(([pattern]) => pattern.test(text))?.[1] ?? null
 

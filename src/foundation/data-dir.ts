@@ -50,7 +50,7 @@ const makeDirectory = async (path: string): Promise<void> => {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // The path may be a file, which the caller checks.
+    // The path can be that of a file, which the caller detects.
     if (codeOf(error) === 'EEXIST') return
     if (codeOf(error) !== 'ENOENT') throw error
     await makeDirectory(dirname(path))

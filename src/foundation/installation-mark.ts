@@ -48,8 +48,8 @@ export const markSentences = ({ state, elsewhere, since }: InstallationMark): re
       ]
     : [
         `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
-        'It continues where that backup is restored: use that place. If the file does not exist, run the same "backup create --final" again. ' +
-          'To cancel the move before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
+        'Continue with the installation into which that backup was restored. If the file does not exist, run the same "backup create --final" again. ' +
+          'To cancel the move before the restored installation has answered a call, restore the file into an empty DATA_DIR or database; ' +
           'in a PostgreSQL of your own "delete from installation_mark", run by the owner of the tables, opens this one again.',
       ]
 

@@ -61,7 +61,7 @@ export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: 
 
 /**
  * Members that pg adds to its errors and that must not be logged: the client, which contains the key that cancels its queries, and server
- * texts that quote rows, which may contain personal data.
+ * strings that quote rows, which may contain personal data.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
 /** Nested errors below this depth are not logged. */

@@ -231,7 +231,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
     await client.query('rollback').catch(() => {})
     if (cause instanceof pg.DatabaseError && cause.constraint === 'migration_is_whole') {
       throw new Error(
-        `${file.path} was undone: it must not contain begin, commit or rollback, it runs in a transaction already.`,
+        `${file.path} was undone: it must not contain begin, commit or rollback, because it already runs in a transaction.`,
         {
           cause,
         },

@@ -1,6 +1,6 @@
 /** Words up to this length allow fewer changes, because every word is close to a short word. */
 const shortLengthMax = 6
-/** Longer texts are not compared. They are not a misspelling of ours, and the cost of comparing is the product of both lengths. */
+/** Longer strings are not compared. They are not a misspelling of ours, and the cost of comparing is the product of both lengths. */
 const wordLengthMax = 100
 
 /**

@@ -64,7 +64,7 @@ const scheduledJobOptions = {
   // Immediately notifies a process that runs jobs, because a person may be waiting for the job.
   notify: true,
 } as const
-/** A dead letter that was not retried in this time is deleted. */
+/** A dead letter that is not retried within this time is deleted. */
 const deadLetterSeconds = 30 * 86_400
 
 export const startJobs = async (
@@ -162,7 +162,7 @@ const ownJobs = (
       expireSeconds: sumsSecondsMax,
       run: () => reconcile(foundation.url, logger),
     },
-    // Every day, checks everything since ledgers were last found to agree with their read models and the tariff.
+    // Every day, checks everything recorded since the ledgers were last found to agree with their read models and the tariff.
     'reconcile-ledgers': {
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
@@ -259,7 +259,7 @@ const inPortions = async (portionMax: number, run: () => Promise<number>): Promi
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
-/** The most passes over a store. Each pass after the first finds only data that was written under the old key during the pass before it. */
+/** The maximum number of passes over a store. Each later pass finds only data that was written under the old key during the pass before it. */
 const passesMax = 100
 /** If the clocks of this process and of the database differ by more than this, no key is destroyed, because one of the clocks is wrong. */
 const clockDifferenceMaxMs = 15 * 60_000

@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib'
 /**
  * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32 characters, at
  * least 190 random bits) is shown once and stored only as an HMAC. The checksum (6 characters, the base62 CRC-32 of everything before it) detects
- * mistyped texts and guesses without a look-up.
+ * mistyped strings and guesses without a look-up.
  */
 export const publicIdLength = 16
 const secretLength = 32
@@ -31,7 +31,7 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/** Composes a text from at least 128 random bytes. `givenId` replaces the random id. Throws if there are too few bytes. */
+/** Composes a string from at least 128 random bytes. `givenId` replaces the random id. Throws if there are too few bytes. */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,

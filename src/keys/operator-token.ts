@@ -11,7 +11,7 @@ export const composeOperatorToken = (
   return { token, tokenId: id, secret }
 }
 
-/** Null for a text that is not an operator token. */
+/** Null for a string that is not an operator token. */
 export const parseOperatorToken = (text: string): { tokenId: string; secret: string } | null => {
   const parsed = parseToken(prefix, text)
   return parsed === null ? null : { tokenId: parsed.id, secret: parsed.secret }

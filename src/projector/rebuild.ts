@@ -136,7 +136,7 @@ const switchTo = async (
   const { name, version } = projection
   const last = position === logStart ? null : await eventLog.at(position)
   if (last === null && position !== logStart)
-    throw new Error(`the event log has no event at ${position}, up to which it was folded`)
+    throw new Error(`the event log has no event at ${position}, where the folding ended`)
   for (const table of projection.tables) await client.query(`drop view if exists ${table.name}`)
   await dropTables(client, projection, liveTable(replaced))
   await renameTables(client, projection, { from: nextTable(projection), to: liveTable(projection) })

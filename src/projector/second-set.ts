@@ -56,7 +56,7 @@ const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>
   compare: verifyTable,
 }
 
-/** The most events that may still have to be folded when the live projector is stopped for the switch. */
+/** The maximum number of events that may still have to be folded when the live projector is stopped for the switch. */
 const switchLagMax = 2_000n
 
 /** The rebuild was cancelled, and its tables were dropped. */

@@ -63,7 +63,7 @@ const idleCheckMs = 50
 /** Calls are answered within 12 s. Connections still open after that never sent a whole request, or do not read their answer. */
 const answersMaxMs = 13_000
 
-/** Closes connections that become idle, because kept-alive connections would delay the host's end until their time-out. */
+/** Closes connections that become idle, because kept-alive connections would delay the host's shutdown until they time out. */
 export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
   const idle = setInterval(() => {
     // Node.js counts a connection as idle when its answer is finished, even if the answer has not been sent yet.

@@ -121,7 +121,7 @@ const passwordText = async (
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
-/** The most spans that wait to be sent. Further spans are dropped, because calls never wait for the collector. */
+/** The maximum number of spans that wait to be sent. Further spans are dropped, because calls never wait for the collector. */
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000

@@ -13,7 +13,7 @@ import type { Notice } from './notices.ts'
 const noticeMsMax = 30 * 24 * 3_600_000
 /** A message that was delivered or failed is deleted after this time. */
 const keptDays = 90
-/** The most waiting messages per webhook. Further messages are only counted. */
+/** The maximum number of waiting messages per webhook. Further messages are only counted. */
 export const pendingMax = 1_000
 
 type Listener = {
@@ -139,7 +139,7 @@ export const dueWebhooks = async (
 export const forgottenAtOnceMax = 5_000
 
 /**
- * Deletes messages that were delivered or failed long ago, and old secrets that no longer sign. Returns the number of messages; call again while
+ * Deletes messages that were delivered or failed long ago, and old secrets that are no longer used. Returns the number of messages; call again while
  * this is the maximum.
  */
 export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {

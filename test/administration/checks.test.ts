@@ -439,7 +439,7 @@ describe('proof and recovery of the log', () => {
 
 describe('clocks', () => {
   const check = (nowMs: number, ...ahead: (number | null)[]): Promise<string[]> => {
-    const rows = ahead.map((clock_ahead_ms, i) => ({ clock_ahead_ms, host: 'api', pid: i + 1 }))
+    const rows = ahead.map((clockAheadMs, i) => ({ clockAheadMs, host: 'api', pid: i + 1 }))
     return lines('clocks', {
       pool: databaseSaying([/from processes/, rows], [/clock_timestamp/, [{ now: new Date(nowMs) }]]),
     })

@@ -2,6 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { comparePrices, lastMonth, rulesNamed } from '../../src/administration/prices/price-diff.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import { chain, genesisDigest } from '../../src/event-log/hash-chain.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
@@ -28,7 +29,7 @@ const located: CallFacts = {
 const notLocated = { ...located, success: false, country_code: null } as CallFacts
 
 let calls = 0
-/** A call as an earlier release recorded it. It has no recording time, so the effective time counts. */
+/** A call that was recorded when it was made. */
 const call = async (organizationId: string, at: string, facts: CallFacts = located): Promise<void> => {
   const stream = ledgerStream(organizationId)
   const event = encodeEvent(
@@ -39,7 +40,8 @@ const call = async (organizationId: string, at: string, facts: CallFacts = locat
     { id: eventIdOf(stream, `call ${calls++}`, 0), actor: 'key:a', effectiveAt: at },
   )
   const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 }).catch(() => [])
-  await eventLog.append(stream, last?.revision ?? 'none', [event])
+  const place = { stream, revision: (last?.revision ?? -1) + 1, previous: genesisDigest }
+  await eventLog.append(stream, last?.revision ?? 'none', [chain(event, place, at).event])
 }
 
 /** A double of the ledger: its accounts have no credits and the current `overrides`. */

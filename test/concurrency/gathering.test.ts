@@ -27,7 +27,7 @@ const scene = (more: Partial<GatheringOptions<number, string>> = {}) => {
 }
 
 describe('a gathering', () => {
-  test('takes the questions of one turn together, in order, and as many as one run may have', async () => {
+  test('takes the questions of one turn together, in order, up to the maximum for one run', async () => {
     const { gathering, taken, runs } = scene()
     const answers = [1, 2, 3, 4].map(gathering.ask)
     await turn()

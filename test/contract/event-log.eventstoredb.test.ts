@@ -212,7 +212,7 @@ describe('the event log in EventStoreDB, over the double', () => {
 
   describe('refusals of the server', () => {
     test.each(['bad-request', 'not-ready'] as const)(
-      '%s on a resend does not decide the first copy: its outcome is found, or stays unknown',
+      '%s on a resend does not decide the outcome of the first copy, which is found or stays unknown',
       async (refusal) => {
         await using({ limits: impatient })
         const events = newEvents(2)

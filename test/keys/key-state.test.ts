@@ -64,7 +64,7 @@ describe('folding', () => {
     revokedAt: null,
   }
 
-  test('an issued key has the values of its event, and is created at that time', () => {
+  test('an issued key has the values of its event, and was created at the time of the event', () => {
     expect(fold(issued())).toEqual(fresh)
     expect(fold(issued({ expires_at: day(20) }))).toEqual({ ...fresh, expiresAt: day(20) })
   })

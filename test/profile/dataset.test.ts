@@ -258,7 +258,7 @@ describe('erasure', () => {
     expect(await rows()).toMatchObject([{ lid: 'ghi' }])
   })
 
-  test('during an import leaves no data of the person', async () => {
+  test('during an import leaves no data about the person', async () => {
     const suppressed = new Set<string>()
     let erasing: Promise<unknown> = Promise.resolve()
     const areSuppressed: AreSuppressed = async (people) => {

@@ -2,6 +2,7 @@
  * A double of the event log that fulfils the port's guarantees in memory and fails on demand. It is for testing code that uses
  * the port, never for testing an engine. Each process under test gets its own client of the double, with its own faults.
  */
+import { recordedMsIn } from '../../src/event-log/hash-chain.ts'
 import {
   AppendConflict,
   checkAppend,
@@ -88,7 +89,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         stream,
         revision: first + i,
         position: BigInt(all.length + 1),
-        recordedAtMs: now(),
+        recordedAtMs: recordedMsIn(event.metadata, now()),
       }
       all.push(recorded)
       standing.push(recorded)

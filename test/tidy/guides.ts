@@ -248,7 +248,7 @@ describe('the guides for partners', () => {
     expect(Object.keys(errorCatalogue).filter((code) => !used.has(code))).toEqual([])
   })
 
-  test('show answers of the service', () => {
+  test('show answers from the service', () => {
     const answers = [partners, errors].flatMap((text) => blocksOf(text, 'json'))
     const [lookup, validation, whoami, error] = answers.map((block) => JSON.parse(block))
     expect(ipLookupResult.strict().parse(lookup.result)).toEqual(lookup.result)

@@ -32,11 +32,11 @@ export type CallChoice =
 
 type CallsOfKey = Pick<KeyState, 'organizationId' | 'keyId' | 'createdAt'> & { readonly choice: CallChoice }
 
-/** The most charged calls that one command refunds. */
+/** The maximum number of charged calls that one command refunds. */
 const refundsMax = 10_000
-/** The most calls that can be chosen, including free ones, because their ids are kept in memory. */
+/** The maximum number of calls that can be chosen, including free ones, because their ids are kept in memory. */
 const callsMax = 500_000
-/** The most request ids in one list. */
+/** The maximum number of request ids in one list. */
 export const listedMax = 1_000
 const requestIdLength = 26
 /** The reference of one call also contains a slash and its request id. */

@@ -22,7 +22,7 @@ type ReversedCall =
 
 const requestsMax = 10_000
 
-/** The request ids in a text, one per line. Throws an `InputFault` that names the faulty line. */
+/** The request ids in a string, one per line. Throws an `InputFault` that names the faulty line. */
 export const requestIdsIn = (text: string): string[] => {
   const ids = text.split('\n').map((line) => line.trim())
   const wrong = ids.findIndex((id) => id !== '' && !requestIdForm.test(id))

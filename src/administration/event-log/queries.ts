@@ -48,7 +48,7 @@ const audit = pagedList({
     actor: line({ label: 'By', help: 'only this actor, such as ada, or user:ada as in the list' }).optional(),
     about: line({
       label: 'About',
-      help: 'only changes to this: the id of an organization, key or webhook, a user, or a projection',
+      help: 'only changes to this: an organization, key or webhook (by its id), a user, or a projection',
     }).optional(),
     type: choice(
       { label: 'Type', help: 'only events of this type, such as CreditGranted' },

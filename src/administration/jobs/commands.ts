@@ -14,7 +14,7 @@ const secondsOf = (ms: number | null): number | null => (ms === null ? null : Ma
 
 const jobName = () => name({ label: 'Job', help: 'as in "jobs list"' })
 
-/** The job with this name. Throws an `InputFault` that suggests the most similar name. */
+/** The job with this name. If there is none, throws an `InputFault` that suggests the most similar name. */
 const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
   const job = known.find((one) => one.name === wanted)
   if (job !== undefined) return job

@@ -67,7 +67,7 @@ export const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> 
   return rows[0]?.made === true
 }
 
-/** The most dead letters kept for a job. Jobs are idempotent, so it is enough to retry the newest. */
+/** The maximum number of dead letters kept for a job. Jobs are idempotent, so it is enough to retry the newest. */
 const deadLettersKeptMax = 20
 
 /** Deletes the oldest dead letters of each job, so that a job that fails every minute does not fill the disk. */

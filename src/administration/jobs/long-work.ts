@@ -15,7 +15,7 @@ import { longWorkQueue, queueMade } from './jobs.ts'
  * the work, and any process can show the progress and the answer, even after a restart.
  */
 
-/** Longer than the longest run. If the process of a run ends, the queue notices that much earlier, by the missing heartbeats. */
+/** Longer than the longest run. If the process of a run ends, the queue notices this much sooner, because the heartbeats stop. */
 const secondsMax = 24 * 3_600
 export const longWorkOptions = {
   retryLimit: 0,

@@ -302,7 +302,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** The most attempts for one change. An attempt fails if another process changes the same key at the same moment. */
+/** The maximum number of attempts for one change. An attempt fails if another process changes the same key at the same moment. */
 const changesMax = 8
 
 /** Appends the result of `decide` for the current key, and decides again if another process has appended first. */
@@ -381,7 +381,7 @@ export const openTestOrganization = async (
   return organizationId
 }
 
-/** Cuts a text without leaving half of a character. */
+/** Cuts a string without leaving half of a character. */
 const cutTo = (text: string, charactersMax: number): string =>
   text.length <= charactersMax
     ? text

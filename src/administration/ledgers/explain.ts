@@ -13,10 +13,10 @@ import { organizationsOf } from './ledgers.ts'
 
 /** A request id, in upper or lower case. */
 export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
-/** The most organizations that are searched. A request id belongs to one organization, so more are possible only in faulty rows. */
+/** The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows can name more. */
 const organizationsMax = 10
 
-/** The most events after the read models' position that are read for a page. Commands can read the whole ledger. */
+/** The maximum number of events after the read models' position that are read for a page. Commands can read the whole ledger. */
 const tailMax = 5_000
 const commandTailMax = 50_000
 

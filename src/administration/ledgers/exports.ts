@@ -67,7 +67,7 @@ const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   return range
 }
 
-/** The most lines shown on a page. A file contains all lines. */
+/** The maximum number of lines shown on a page. A file contains all lines. */
 const shownMax = 1_000
 const reasonCharsMax = 30
 

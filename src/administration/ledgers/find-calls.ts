@@ -15,7 +15,7 @@ import { missingLedger } from './ledgers.ts'
 /** A search stops after this many events, because a person waits for it. */
 const lookedAtMax = 20_000
 const foundMax = 500
-/** The most concurrent verdicts. Each can read the stream of a person. */
+/** The maximum number of concurrent verdicts. Each can read the stream of a person. */
 const verdictsMax = 8
 
 type CallsAbout = {

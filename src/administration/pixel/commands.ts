@@ -14,7 +14,7 @@ const dayMs = 86_400_000
 /** The number of days in the sums, including today. */
 const figureDays = 30
 
-/** A search text for domains, without characters that domains cannot contain, because PostgreSQL refuses a text with U+0000. */
+/** A search text for domains, without characters that domains cannot contain, because PostgreSQL refuses a string with U+0000. */
 const searchedDomain = (text: string): string =>
   text
     .trim()

@@ -17,7 +17,7 @@ import { namedPrices, nameOfPrices } from './prices.ts'
 type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
 
 /**
- * `over` is the list of rules that given rules change; null for the book in force now. Throws `CommandRefused`, or an `InputFault`
+ * `over` is the list of rules that the given rules change; null for the book in force now. Throws `CommandRefused`, or an `InputFault`
  * about `field`.
  */
 export const rulesNamed = async (

@@ -37,7 +37,7 @@ const chosenOf = ({ name, all }: Chosen): readonly Projection[] => {
   return name === undefined ? projections : [named(name)]
 }
 
-/** All projections must be requested explicitly, because rebuilding all can take hours. */
+/** Rebuilding all projections must be requested explicitly, because it can take hours. */
 const chosenOrAll = (input: Chosen): readonly Projection[] => {
   if (input.name === undefined && !input.all)
     throw new InputFault('name', `give a projection, or --all; the projections are ${names.join(', ')}`)

@@ -6,7 +6,7 @@ import { document, id } from '../fields.ts'
 import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from './proof.ts'
 import { listRerates, type ReratePlan } from './rerates.ts'
 
-/** The most ledgers of a run that are shown with their differences. The sums include all ledgers. */
+/** The maximum number of ledgers of a run that are shown with their differences. The sums include all ledgers. */
 const ledgersShownMax = 100
 
 export const runFields = {

@@ -23,7 +23,7 @@ const noticedTypes = [
   'UserSignedIn',
 ] as const satisfies readonly DomainEvent['type'][]
 
-/** The most events that are read. Sign-ins on known devices are left out afterwards. */
+/** The maximum number of events that are read. Sign-ins on known devices are left out afterwards. */
 const readMax = 60
 
 /** At most `max` notices, newest first. */

@@ -235,7 +235,8 @@ const token = command({
   plan: async (context, input) => {
     refuseIdAlone(input)
     const { name, revoke, id } = input
-    if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }
+    if (!revoke)
+      return { says: [`Create a token with which ${name} can use the command line and the admin API.`] }
     const ended = await tokensThatWork(context, { name, id })
     return {
       says: [

@@ -73,7 +73,7 @@ export const revokeOperatorTokens = async (
   return revoked.map((one) => one.tokenId)
 }
 
-/** Throws `ConfigError` if a text does not have the form or the checksum of a token. */
+/** Throws `ConfigError` if a string does not have the form of a token, or if its checksum is wrong. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
     throw new ConfigError('OPERATOR_TOKEN: this is not a token as "user token" shows it; it may be cut off')

@@ -25,7 +25,7 @@ const secretContext = (factorId: string): string => `secret/${factorId}`
 const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
- * The most wrong codes per day (UTC). Devices on which the user has passed this factor before share one count, and all other
+ * The maximum number of wrong codes per day (UTC). Devices on which the user has passed this factor before share one count, and all other
  * devices share a second count, so that strangers cannot lock out the user. NIST SP 800-63B-4 §3.2.2 allows 100 wrong codes in a
  * row. Three of 10^6 codes are valid at a time, so someone who knows the password and guesses 200 codes a day succeeds with a
  * chance of 0.06 % a day. Recovery codes have 80 random bits, which cannot be guessed, and are accepted even after the limit.

@@ -15,7 +15,7 @@ import { recordOperation } from '../operator-events.ts'
 type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
 
 const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
-/** The most webhooks of one organization, or of the operator. */
+/** The maximum number of webhooks for one organization, or for the operator. */
 const webhooksMax = 20
 
 /** Creates a webhook. The secret is returned only here. Throws `CommandRefused` if the organization is unknown or has too many. */
@@ -183,7 +183,7 @@ export const resendDelivery = async (
   { deliveryId, organizationId }: Pick<WebhookNamed, 'organizationId'> & { readonly deliveryId: string },
 ): Promise<{ webhookId: string }> => {
   const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
-  // A text that cannot be an id is not sent to PostgreSQL, which refuses a text with U+0000.
+  // A string that cannot be an id is not sent to PostgreSQL, which refuses a string with U+0000.
   if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled

@@ -8,12 +8,12 @@ import { ledgerStream } from '../../events/streams.ts'
 import type { ExportInput } from './parse.ts'
 
 /**
- * Exports a partner's own ledger as JSON Lines. Each event has the exact texts of its metadata and data, including operators' names, because the
+ * Exports a partner's own ledger as JSON Lines. Each event contains the exact text of its metadata and data, including operators' names, because the
  * digests cover these bytes. A changed or shortened event could not be verified.
  */
 
 const pageMax = 500
-/** The most exports at a time in one process, for all organizations together. Each export has a page of events in memory. */
+/** The maximum number of exports at a time in one process, for all organizations together. Each export has a page of events in memory. */
 const exportsMax = 8
 /** An export is counted before its call is recorded. If it has not begun after this time, it is no longer counted. */
 const unusedMaxMs = 60_000

@@ -95,7 +95,7 @@ export const emailCharactersMax = 320
 
 export type EmailRequest = { readonly email: string; readonly companyRequested: boolean }
 
-/** Refuses a missing address or a value that is not a text. A malformed address is answered (Spec §4.1, decision 16). */
+/** Refuses a missing address or a value that is not a string. A malformed address is answered (Spec §4.1, decision 16). */
 export const parseEmailRequest = ({
   email,
   include_company_data: company,

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 
-/** The rules that a text can break (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
+/** The rules that a string can break (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
 export const syntaxReasons = [
   'empty',
   'too_long',

@@ -37,5 +37,5 @@ export const notAnAddress = (submitted: string): Refusal => ({
 /** The refusal of a request without an address (Spec §4.2 rule 4). */
 export const ipMissing = (): Refusal => missingParameter('ip', 'string')
 
-/** The refusal of a value that is not a text (decision 3). */
+/** The refusal of a value that is not a string (decision 3). */
 export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')

@@ -27,7 +27,7 @@ export type GeoFile = {
   databaseType: string
 }
 
-/** Decoded values that mmdb-lib caches: records, and texts that many records share. A full cache is emptied. */
+/** Decoded values that mmdb-lib caches: records, and strings that many records share. A full cache is emptied. */
 const decodedValuesMax = 100_000
 const samplesMax = 1_000
 const samplesPerSlice = 50

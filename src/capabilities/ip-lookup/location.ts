@@ -57,7 +57,7 @@ export const recordShape = (record: unknown): RecordShape | null => {
 
 /**
  * Returns the location in a decoded record; null if it has no country code.
- * @throws Error if a text contains a NUL, which occurs only in a damaged file.
+ * @throws Error if a string contains a NUL, which occurs only in a damaged file.
  */
 export const toLocation = (record: unknown): Location | null => {
   const shape = recordShape(record)
@@ -139,7 +139,7 @@ const textOf = (value: unknown): string | null => {
   return value
 }
 
-/** Some files contain coordinates as texts, and some as float32, which are exact only to four decimals. */
+/** Some files contain coordinates as strings, and some as float32, which are exact only to four decimals. */
 const degrees = (value: unknown, magnitudeMax: number): number | null => {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value
   if (typeof number !== 'number' || !(Math.abs(number) <= magnitudeMax)) return null

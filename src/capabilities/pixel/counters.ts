@@ -55,7 +55,7 @@ export type PixelCounters = {
 }
 
 export const answerMaxMs = 1_000
-/** The most waiting hits in one process; further hits are refused. A host accepts as many connections. */
+/** The maximum number of waiting hits in one process; further hits are refused. A host accepts as many connections. */
 const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
 const hitMemoryMs = 86_400_000
@@ -314,7 +314,7 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
   })
 }
 
-/** The most rows deleted by one statement; more rows would be locked for too long. */
+/** The maximum number of rows deleted by one statement; more rows would be locked for too long. */
 export const forgottenAtOnceMax = 10_000
 /** Counters are kept for longer than any month, with a margin for wrong clocks. */
 const countersKeptDays = 62

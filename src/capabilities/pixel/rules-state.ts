@@ -34,7 +34,7 @@ export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
 >
 
-/** The most rules of an organization. More rules would be a mistake in a partner's program, and a list of rules must fit into one answer. */
+/** The maximum number of rules that an organization can have. More would be a mistake in a partner's program, and a list must fit into one answer. */
 export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')

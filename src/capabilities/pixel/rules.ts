@@ -61,7 +61,7 @@ const attemptsMax = 10
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
 /** Waiting changes of one organization in this process. */
 const changesWaitingMax = 100
-/** The most rules in memory, for all organizations together, about 200 MB. Each organization counts as one additional rule. */
+/** The maximum number of rules in memory, for all organizations together, about 200 MB. Each organization counts as one additional rule. */
 const rulesHeldMax = 1_000_000
 /** Callers whose reads run together; callers of one organization share one read. */
 const readsTogetherMax = 256

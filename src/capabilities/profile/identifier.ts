@@ -6,7 +6,7 @@ import type { ProfileIds, ProfileRef } from './sources/provider.ts'
  * accepted identifier is sent to another company's server and identifies a person in storage and erasure.
  *
  * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, turns `\` into `/` and `%2e%2e` into the parent folder,
- * and maps full-width letters. With these repairs, two texts could identify one person, or one text two people.
+ * and maps full-width letters. With these repairs, two strings could identify one person, or one string two people.
  */
 export type Identifiers = {
   /** Null if the text has none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
@@ -65,14 +65,14 @@ export const canonicalLid = (text: string): string | null => {
   } catch {
     return null
   }
-  // Normalized twice, because the lower case of a text in NFC is not always in NFC.
+  // Normalized twice, because the lower case of a string in NFC is not always in NFC.
   const lid = decoded.normalize('NFC').toLowerCase().normalize('NFC')
   if (!lidPattern.test(lid)) return null
   const codePoints = [...lid].length
   return codePoints >= lidCodePointsMin && codePoints <= lidCodePointsMax ? lid : null
 }
 
-/** Reads a person's numeric id from a URN with any prefix, a text of digits, or a number small enough to be exact. */
+/** Reads a person's numeric id from a URN with any prefix, a string of digits, or a number small enough to be exact. */
 export const numericIdOf = (value: unknown): string | null => {
   if (typeof value === 'number') return Number.isSafeInteger(value) && value > 0 ? String(value) : null
   if (typeof value !== 'string' || value.length > idCharactersMax) return null
@@ -82,7 +82,7 @@ export const numericIdOf = (value: unknown): string | null => {
   return isPerson && numericIdPattern.test(digits) ? digits : null
 }
 
-/** A person's identifiers as texts, lid first. Only keyed HMACs of these are stored permanently. */
+/** A person's identifiers as strings, lid first. Only keyed HMACs of these are stored permanently. */
 export const aliasTexts = ({ lid, urn }: ProfileIds): readonly string[] =>
   urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`]
 

@@ -89,7 +89,7 @@ const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
   subject_id: '',
 })
 
-/** The most events read for one person. Each contains at most a few dozen hashes. */
+/** The maximum number of events read for one person. Each contains at most a few dozen hashes. */
 const eventsMax = 10_000
 
 /**

@@ -50,7 +50,7 @@ export const suggesting = (
 ): Html =>
   html` list="${flag}-choices" ${posted ? 'hx-post' : 'hx-get'}="${address}?field=${flag}" hx-trigger="input changed delay:150ms" hx-target="#${flag}-choices" hx-sync="this:replace"${within !== null && html` hx-include="[name='${within}']"`}`
 
-/** The list of possible matches for a text. */
+/** The list of possible matches for a string. */
 export const choiceList = (flag: string, { found, more }: Choices): Renderable => {
   const [first, last] = [found[0], found.at(-1)]
   return html`<p><label for="${chosenName(flag)}">Which one?</label>

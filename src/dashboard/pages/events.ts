@@ -57,7 +57,7 @@ ${
 
 const nothing = ({ lookedAt, next }: LogPage, type: string): string => {
   if (type === '') return 'No events.'
-  const more = next === null ? 'There are no more events.' : 'Continue to search further back.'
+  const more = next === null ? 'There are no more events.' : 'Continue the search further back.'
   return `The type ${type} does not occur among the ${count(lookedAt)} events searched. ${more} Each search covers about ${count(lookedAtMax)} events.`
 }
 

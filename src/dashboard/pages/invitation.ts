@@ -24,7 +24,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
   const { foundation, logger, signIns } = context
   const find = openInvitations(foundation)
   const addresses = createAttempts(foundation, { what: 'invitation', perMinute: attemptsPerMinute })
-  /** Answers an address that sent too many requests; null if the request may continue. */
+  /** Returns the answer for an address that has sent too many requests; null if the request may continue. */
   const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
     const waitSeconds = await addresses(addressBlock(callerAddress(request)))
     if (waitSeconds === null) return null

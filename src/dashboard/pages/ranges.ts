@@ -7,7 +7,7 @@ import { rowsOf } from '../queries.ts'
 import { inputTime, type Range, rangeIn, rangeLabels, rangeNames } from '../ranges.ts'
 import { described, type FormFault } from './layout.ts'
 
-/** The time range of a page: read from its address, and as fields of its form. */
+/** The time range of a page, read from its address and shown in its form. */
 
 /** The hour or the day in which the newest call was counted. */
 const newestCall = (organizationId: string | null): Query<{ at: Date | null }> =>

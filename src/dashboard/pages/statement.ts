@@ -26,7 +26,7 @@ import { lineColumns } from './statement-lines.ts'
 /** The statement with filters, one page of lines at a time. The list grows in place; without scripts, a link leads to the next page. */
 
 const pageLines = 50
-/** The most revisions that are searched for one page, whether or not their lines match. */
+/** The maximum number of revisions that are searched for one page, whether or not their lines match. */
 const lookedMax = 200_000n
 const keysMax = 200
 const dayMs = 86_400_000

@@ -14,7 +14,7 @@ import { within } from '../../concurrency/deadline.ts'
 import { Unavailable } from '../port.ts'
 
 /**
- * One connection to EventStoreDB. The client package handles its connection string, discovery, TLS and credentials.
+ * One connection to EventStoreDB. The client package handles the connection string, discovery, TLS and credentials.
  *
  * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes change. If one
  * client's stream breaks, another client's appends can be rejected. A late reply can end the process. These methods ignore the deadline of

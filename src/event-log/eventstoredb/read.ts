@@ -118,7 +118,7 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
 }
 
 /**
- * The most new events of this service that are read one after another. If there are more, the search starts from the end of the log
+ * The maximum number of new events of this service that are read one after another. If there are more, the search starts from the end of the log
  * instead.
  */
 const ownEventsMax = 1_000

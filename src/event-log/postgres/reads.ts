@@ -22,7 +22,7 @@ import { openSegment, type SegmentRow } from './segment.ts'
 const pageSegmentsMax = 512
 /** The maximum bytes of opened events. With its last segment, a page can exceed this limit. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The most positions that one query in busy families covers, so that a search for rare events is never a long scan. */
+/** The maximum number of positions that one query in busy families covers, so that a search for rare events is never a long scan. */
 const scanWindow = 50_000n
 
 /** The families of streams that are not in the index `log_segments_quiet`. */

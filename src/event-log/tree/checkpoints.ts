@@ -32,7 +32,7 @@ export type Checkpoints = {
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
   /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree; null before the first checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or if its file is not in KEY_DIR. */
+  /** Uses the announced key to sign a string that is not a checkpoint; null if no key was announced, or if the key's file is not in KEY_DIR. */
   sign(text: string): Promise<KeySignature | null>
   /** Whether the signature is valid for an announced key. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>

@@ -3,7 +3,7 @@ import { digestAfter, genesisDigest } from '../hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../port.ts'
 import type { Checkpoints, InclusionProof } from './checkpoints.ts'
 
-/** An event in a receipt. Metadata and data are exact texts, because the digest covers their bytes. */
+/** An event in a receipt. Metadata and data are exact strings, because the digest covers their bytes. */
 type ReceiptEvent = {
   readonly stream: string
   readonly revision: number

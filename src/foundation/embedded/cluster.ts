@@ -259,7 +259,7 @@ const accountFor = async (directory: string): Promise<Account> => {
   } catch (cause) {
     throw new Error(
       `PostgreSQL refuses to run as root, and no account "postgres" exists or could be created for ${directory}. ` +
-        'Create one (useradd --system postgres), or run the service as another user than root.',
+        'Create one (useradd --system postgres), or run the service as a user other than root.',
       { cause },
     )
   }

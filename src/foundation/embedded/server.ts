@@ -286,7 +286,8 @@ const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.n
  * Provides a running PostgreSQL 18 for this data directory: a new server, a server left by a killed owner, or, for a guest, the server of a
  * running service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service, otherwise an Error with the directory, the remedy and, if the server failed, the end of its
+ * Throws `ConfigError` for a second service. For any other failure, throws an Error with the directory, the remedy and, if the server failed,
+ * the end of its
  * log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {

@@ -59,7 +59,7 @@ type KeyDirectory = {
   readonly salt: Buffer
 }
 
-/** If `secretKey` is a text, a key is derived from it. */
+/** If `secretKey` is a string, a key is derived from it. */
 export const createEpochKeyFiles = ({
   secretKey: source,
   ...rest

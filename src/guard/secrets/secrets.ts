@@ -29,7 +29,7 @@ export const derivingFrom = (secret: string): InstallationKey => ({
  * an API key, and the event log cannot be searched for an address without the installation key.
  */
 export type Secrets = {
-  /** Returns the HMAC-SHA-256 of an API key's secret part, base64url, which is stored instead of the secret. */
+  /** Returns the HMAC-SHA-256 of an API key's secret part, in base64url. It is stored instead of the secret. */
   apiKeyHmac(secret: string): string
   /** Derives from `text` the secret that signs cookies. */
   cookieSecret(text: string): string
@@ -55,19 +55,19 @@ export type Secrets = {
 export type Sealer = {
   /** Returns base64url of nonce, ciphertext and tag, which is different every time. */
   seal(text: string, context: string): string
-  /** Null for a text that was changed, or not sealed here with this context. */
+  /** Null for a string that was changed, or not sealed here with this context. */
   open(sealed: string, context: string): string | null
 }
 
-/** A sealer that uses the key of the current epoch (`epoch-keys.ts`), which is later destroyed. Sealed texts begin with the key's id and a dot. */
+/** A sealer that uses the key of the current epoch (`epoch-keys.ts`), which is later destroyed. Sealed strings begin with the key's id and a dot. */
 export type EpochSealer = {
   /** Rejects with `Unavailable` while the current key is not available. */
   seal(text: string, context: string): Promise<string>
-  /** Null also for a text whose key was destroyed. */
+  /** Null also for a string whose key was destroyed. */
   open(sealed: string, context: string): string | null
 }
 
-/** If `source` is a text, the installation key is derived from it. */
+/** If `source` is a string, the installation key is derived from it. */
 export const createSecrets = (source: string | InstallationKey): Secrets => {
   const { derive } = typeof source === 'string' ? derivingFrom(source) : source
   const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
@@ -129,8 +129,8 @@ const blockBytes = 64
 const messageBytesMax = 512
 
 /**
- * Returns the HMAC-SHA-256 (RFC 2104) of short texts in base64url, computed as two hashes over one buffer. Every call needs it, and
- * `createHmac` costs twice as much as the hashing, because it builds two native objects for each text. Longer texts use `createHmac`.
+ * Returns the HMAC-SHA-256 (RFC 2104) of short strings in base64url, computed as two hashes over one buffer. Every call needs it, and
+ * `createHmac` costs twice as much as the hashing, because it builds two native objects for each string. Longer strings use `createHmac`.
  */
 export const shortHmac = (key: Buffer): ((text: string) => string) => {
   const secretKey = createSecretKey(key)

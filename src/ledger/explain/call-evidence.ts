@@ -60,7 +60,7 @@ type CallWanted = {
 }
 
 const pageMax = 1_000
-/** The most records of one request. Normally, a request is recorded once, or twice if it failed. */
+/** The maximum number of records of one request. Normally, a request is recorded once, or twice if it failed. */
 const callsMax = 10
 const correctionsMax = 1_000
 const replaysMax = 100

@@ -22,7 +22,7 @@ type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The most unaffordable requests that a plan lists. The same limit applies to refunded requests. */
+/** The maximum number of unaffordable requests that a plan lists. The same limit applies to refunded requests. */
 const namedMax = 20
 
 type Asked = {
@@ -234,7 +234,7 @@ const lineIn = ({ lines }: Tally, sku: string, rule: string): Line => {
 }
 
 /**
- * Finds the last call that is charged more if only `collected` could be collected. The extra charges are applied in ledger order until that
+ * Finds the last call that can be charged more, if no more than `collected` can be collected. The extra charges are applied in ledger order until that
  * amount is used up.
  */
 export const collectedUntil = async (

@@ -215,8 +215,8 @@ export type BatchAppend = {
 }
 
 /**
- * Appends a batch until its outcome is known. `conflict` means that another event is in the batch's place. Throws `UnknownOutcome`
- * if the log did not answer in time. Any other error means that nothing was written.
+ * Appends a batch, and repeats the append until the outcome is known. `conflict` means that another event is in the batch's place. Throws
+ * `UnknownOutcome` if the log did not answer in time. Any other error means that nothing was written.
  */
 export const appendBatch = async (
   batch: Batch,

@@ -28,7 +28,7 @@ export const ledgerLimits = {
   callerWaitMaxMs: 10_000,
   /** How long a stopping process waits for undecided outcomes. Must be longer than `callerWaitMaxMs`. */
   drainMaxMs: 12_000,
-  /** The most appends in a row that the log may refuse although the ledger contains nothing new. */
+  /** The maximum number of appends in a row that the log may refuse although the ledger contains nothing new. */
   idleConflictsMax: 3,
 }
 

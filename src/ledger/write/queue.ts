@@ -74,7 +74,7 @@ export class CommandQueue {
     )
   }
 
-  /** Whether the ledger may already contain a queued command, because a part of it has not been searched. */
+  /** Whether the ledger may already contain a queued command, because part of the ledger has not been searched. */
   mayHold({ revision }: Account): boolean {
     return this.waiting.some(({ absentUpTo }) => absentUpTo < revision)
   }

@@ -8,7 +8,7 @@ import type { Account } from '../account.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 const accountsPerStatement = 64
-/** The most concurrent statements, because other code needs connections of the pool, too. */
+/** The maximum number of concurrent statements, because other code needs connections of the pool, too. */
 const statementsUnderWayMax = 2
 /** More than the number of accounts that a process keeps. */
 const waitingMax = 20_000

@@ -11,7 +11,7 @@ import type { CompanyResult } from '../contract.ts'
 import { companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** The most items read of a list, such as a page's nodes or a node's publishers. */
+/** The maximum number of items read of a list, such as a page's nodes or a node's publishers. */
 const organizationsMax = 50
 
 /** `pageUrl` is the page's address after redirects. */

@@ -223,7 +223,7 @@ const fileText = (
     '',
   ].join('\n')
 
-/** Writes every text to disk before the first file is replaced; readers see either the complete old file or the complete new one. */
+/** Writes every string to disk before the first file is replaced; readers see either the complete old file or the complete new one. */
 const replaceFiles = async (files: readonly { path: string; text: string }[]): Promise<void> => {
   const drafts = files.map((file) => ({ ...file, draft: `${file.path}.${randomUUID()}` }))
   try {

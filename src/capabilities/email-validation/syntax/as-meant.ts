@@ -9,7 +9,7 @@ const pastedMax = 1_024
 
 /** Characters without glyph or meaning in an address. Joiners and emoji selectors are not included, because some scripts need them. */
 const invisible = /[\u00AD\u061C\u180E\u200B\u200E\u200F\u2060-\u2064\uFEFF]/g
-/** White space, and the marks that editors put around a text to preserve its direction. */
+/** White space, and the marks that editors put around a string to preserve its direction. */
 const surrounding = /[\s\u0085\u202A-\u202E\u2066-\u2069]/
 const joiners = /[\u200C\u200D]+/g
 /** The full stops of East Asian input methods: ideographic, fullwidth and halfwidth. */

@@ -1,5 +1,5 @@
 /**
- * Decides from its characters alone whether a text is an address: whether an SMTP client may put it between the angle brackets
+ * Decides from its characters alone whether a string is an address: whether an SMTP client may put it between the angle brackets
  * of RCPT TO (Mailbox of RFC 5321 §4.1.2 with the extensions of RFC 6531 §3.3). Forms that exist only in message headers, such as
  * display names and comments, are refused, and nothing is trimmed: `as-meant.ts` runs before.
  *
@@ -25,7 +25,7 @@ const localOctetsMax = 64
 const domainOctetsMax = 253
 /** RFC 1035 §2.3.4. */
 const labelOctetsMax = 63
-/** RFC 5321 §4.5.3.1.3: a path has 256 octets, two of them angle brackets. */
+/** RFC 5321 §4.5.3.1.3: a path has at most 256 octets, and two of them are angle brackets. */
 const addressOctetsMax = 254
 
 const refuse = (reason: SyntaxReason): ParsedEmail => ({ valid: false, reason })

@@ -11,7 +11,7 @@ import { parseEmail } from './parse.ts'
 const repairableMax = 512
 
 /**
- * Only texts refused for these reasons are repaired. All other refused texts are too long, or contain characters that people do not type by
+ * Only strings refused for these reasons are repaired. All other refused strings are too long, or contain characters that people do not type by
  * mistake.
  */
 const repairable: ReadonlySet<SyntaxReason> = new Set([

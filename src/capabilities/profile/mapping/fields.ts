@@ -22,20 +22,20 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
   return Array.isArray(value) ? value.slice(0, itemsMax) : [value]
 }
 
-/** The maximum length of names, titles and similar texts. Prose can have the full length that the contract allows. */
+/** The maximum length of names, titles and similar strings. Prose can have the full length that the contract allows. */
 export const shortTextBytesMax = 1_000
 
 /** Sources put this in place of a hidden part of a value, for visitors who have not paid or signed in. A partly hidden value is not used. */
 const mask = '***'
 
 /**
- * Returns a text without outer spaces and control characters, cut to `bytesMax` of UTF-8; numbers become text. Null for empty
- * and masked texts.
+ * Returns a string without outer spaces and control characters, cut to `bytesMax` of UTF-8; numbers become text. Null for empty
+ * and masked strings.
  */
 export const textOf = (value: unknown, bytesMax = shortTextBytesMax): string | null => {
   if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null
   if (typeof value !== 'string' || value.includes(mask)) return null
-  // A text has no more UTF-16 code units than bytes, so this cut removes nothing that would be returned.
+  // A string has no more UTF-16 code units than bytes, so this cut removes nothing that would be returned.
   const wellFormed = value.slice(0, bytesMax).toWellFormed()
   const text = cut(wellFormed.replaceAll(/(?![\n\t])\p{Cc}/gu, ' ').trim(), bytesMax)
   return text === '' ? null : text

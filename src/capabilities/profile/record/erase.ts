@@ -18,7 +18,7 @@ export type ErasureParts = {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
   readonly identifierHmac: (identifier: string) => string
-  /** Removes people from the operator's own data set, and returns all their identifiers there, as keyed HMACs like the argument. */
+  /** Removes people from the operator's own data set. Returns all identifiers that they had in it, as keyed HMACs, like the argument. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly erasures: CapabilityStorage['erasures']
   readonly clock: { now(): number }

@@ -17,9 +17,9 @@ export type LookUps = {
 }
 
 const batchMax = 64
-/** The most statements at a time. The second statement is for callers who arrive while the first one runs. */
+/** The maximum number of statements at a time. The second statement is for callers who arrive while the first one runs. */
 const underWayMax = 2
-/** The most identifiers that can wait (64 statements); further callers must try again later. */
+/** The maximum number of identifiers that can wait (64 statements); further callers must try again later. */
 const waitingMax = 64 * batchMax
 
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }

@@ -21,7 +21,7 @@ type RetrievalParts = RecordingParts & {
 
 export type Retrieval = {
   /**
-   * `beforeUpstream` is awaited before a provider is asked for this caller. If its result is not null, that is returned, and
+   * `beforeUpstream` is awaited before a provider is asked on behalf of this caller. If its result is not null, that is returned, and
    * no provider is asked.
    */
   retrieve<Stopped>(

@@ -7,7 +7,7 @@ import { keySealContext } from './vault.ts'
 
 type Queries = Pick<pg.Pool, 'query'>
 
-/** The most values in one portion, which is read, sealed and written back within a second. */
+/** The maximum number of values in one portion, which is read, sealed and written back within a second. */
 const portionMax = 500
 
 type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }

@@ -33,7 +33,7 @@ type SharedFetchesOptions = {
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
   fetchesMax: 100,
-  /** The most waiting fetches; further callers must try again later. */
+  /** The maximum number of waiting fetches; further callers must try again later. */
   waitingMax: 400,
   waitMaxMs: 2_000,
 }

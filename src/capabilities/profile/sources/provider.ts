@@ -8,7 +8,7 @@ import type { ProfileResult } from '../contract.ts'
 /** The person asked for, in canonical form (see `identifier.ts`). `urn` has only the numeric id, as text because it exceeds 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
-/** Limits for every list and every text (in UTF-8 bytes) in a profile; longer lists and texts are cut when data is mapped. */
+/** Limits for every list and every string (in UTF-8 bytes) in a profile; longer lists and strings are cut when data is mapped. */
 export const itemsMax = 200
 export const textBytesMax = 10_000
 

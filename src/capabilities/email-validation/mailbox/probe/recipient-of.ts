@@ -1,4 +1,4 @@
-/** 20 characters out of 32 make 100 bits, so such a mailbox does not exist and cannot be guessed without the key. */
+/** 20 characters from an alphabet of 32 make 100 bits, so such a mailbox does not exist and cannot be guessed without the key. */
 const localPartLength = 20
 const localPartAlphabet = 'abcdefghijkmnpqrstuvwxyz23456789'
 const periodMs = 7 * 86_400_000

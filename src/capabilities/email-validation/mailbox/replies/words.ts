@@ -215,5 +215,5 @@ const said = {
 
 export type Sense = keyof typeof said
 
-/** Whether a text, prepared by `textOf`, has the given meaning. */
+/** Whether a string, prepared by `textOf`, has the given meaning. */
 export const says = (text: string, sense: Sense): boolean => said[sense].some((words) => words.test(text))

@@ -15,7 +15,7 @@ export class SmtpProtocolError extends Error {
   override readonly name = 'SmtpProtocolError'
 }
 
-/** RFC 5321 §4.5.3.1.5 allows 512; servers that put a link and a help text into one line exceed it a little. */
+/** RFC 5321 §4.5.3.1.5 allows 512; servers that put a link and help text on one line slightly exceed this. */
 const lineOctetsMax = 1_024
 const linesMax = 100
 const replyOctetsMax = 64 * 1_024
