@@ -21,7 +21,10 @@ export const eventMetadata = z.object({
   actor: z.string().min(1).max(128),
   /** The time that counts for the partner. */
   effective_at: instant,
-  /** The time of the append, according to the writer's clock; never earlier than the time of the previous event in the stream. Copied logs keep this time. */
+  /**
+   * The time of the append, according to the writer's clock; never earlier than the time of the previous event in the stream. Copied logs
+   * keep this time.
+   */
   recorded_at: instant,
   digest: z.string().length(43),
 })
