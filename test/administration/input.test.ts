@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { choice } from '../../src/administration/fields.ts'
 import {
   amountOf,
   durationMsOf,
@@ -141,4 +142,11 @@ test('a form shows the error next to its field', () => {
     message: 'At most 90d; it is 91d.',
   })
   expect(faultOf(new Error('--grace: not for people'))).toBeNull()
+})
+
+test('a misspelt choice is refused with the choice that was probably meant', () => {
+  const type = choice({ label: 'Type', help: 'an event type' }, ['CreditGranted', 'KeyUsed'])
+  expect(type.safeParse('CreditGrantd').error?.issues[0]?.message).toBe(
+    '"CreditGrantd" is not one of CreditGranted, KeyUsed; did you mean CreditGranted?',
+  )
 })
