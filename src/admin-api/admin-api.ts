@@ -38,7 +38,7 @@ import { keepAnswer, releaseKey, takeKey } from './once.ts'
 import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.ts'
 
 /**
- * The commands and queries of administration as a JSON API. Cookies are ignored, so a page of another site cannot use a person's session; every
+ * The administration commands and queries as a JSON API. Cookies are ignored, so a page on another site cannot use a person's session; every
  * request needs an operator token.
  */
 

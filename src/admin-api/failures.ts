@@ -31,7 +31,7 @@ export class Refused extends Error {
   }
 }
 
-/** Status, category of the specification, and code. */
+/** Status, category (as in the specification) and code. */
 export const kinds = {
   unauthorized: [401, 'unauthorized', 'token'],
   forbidden: [403, 'forbidden', 'role'],

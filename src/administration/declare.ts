@@ -104,7 +104,7 @@ export type Answer = {
   readonly json: object
   /** The command ran, but the exit code of the command line is 1. */
   readonly failed?: boolean
-  /** Lines for people. Default: the members of `json`. */
+  /** The output lines for human readers. Default: the members of `json`. */
   readonly lines?: readonly string[]
   /** Sections for people, shown instead of `lines`. */
   readonly sections?: Sections

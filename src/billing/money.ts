@@ -46,7 +46,7 @@ export const creditsText = (amount: string): string =>
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro
   const sign = micro < 0n ? '-' : ''
-  // A remainder of numbers is exact, and is computed much faster than with bigints.
+  // The remainder of two numbers is exact, and much faster to compute than with bigints.
   const small = Number(magnitude)
   const exact = small <= Number.MAX_SAFE_INTEGER
   const rest = exact ? small % microNumber : Number(magnitude % microPerCredit)

@@ -46,7 +46,7 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** If a call has less time left, its caller is asked to repeat the request. The repeated request finds the charge immediately. */
+/** If a call has less time left than this, its caller is asked to repeat the request. The repeated request finds the charge immediately. */
 const gatherAgainMs = 4_000
 
 /** Identifies a call again, from the ledger, after another request with the same key recorded it first. */

@@ -27,7 +27,7 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** If the read models are more events behind than this, partners are asked to try again later. Operators can use the command line. */
+/** If the read models are behind by more than this many events, partners are asked to try again later. Operators can use the command line. */
 const tailMax = 5_000
 const expiringMax = 10
 

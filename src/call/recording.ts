@@ -116,7 +116,7 @@ export const recordAnswer = async (
       call,
       seen === 'free' ? byRequest : identity,
       { outcome: 'answered', facts },
-      // Without an Idempotency-Key, the append always decides.
+      // Without an Idempotency-Key, the append always determines the outcome.
       identity.kind === 'keyed' ? seen : undefined,
     )
     if (committed.events.length === 0) continue

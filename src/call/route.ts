@@ -234,7 +234,7 @@ const brokenConnections = ({
       if (answeredLast.has(socket)) return
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const refusal = brokenRequest(error.code)
-      // If the body of a request is broken, that request gets this answer.
+      // If the body of a request is malformed, that request gets this answer.
       if (breakOff(socket, refusal)) return void answeredLast.add(socket)
       const unknown = unknownMethodIn(error)
       const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)

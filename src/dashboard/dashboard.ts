@@ -36,7 +36,7 @@ import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { timesCookie } from './times.ts'
 import { createWorks } from './works.ts'
 
-/** Rows are late for a moment even while the projector works normally. */
+/** Rows lag briefly even when the projector works normally. */
 const lateAfterDefaultMs = 10_000
 /** The delay is also measured when no page is requested. Otherwise the next page could not show the age of a missing event. */
 const lagLookMs = 5_000

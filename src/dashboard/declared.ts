@@ -24,7 +24,7 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
-/** Whether a list can be downloaded here. Only the command line makes files of paged lists and of lists that take a long time to compute. */
+/** Whether a list can be downloaded here. Only the command line can export paged lists, and lists that take a long time to compute. */
 export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
   columns !== undefined && paged !== true && long === undefined
 

@@ -20,7 +20,7 @@ const forbiddenShown = (error: Error): ShownFault | null => {
       status: 403,
       title: 'Choose a password first',
       advice:
-        'Nothing was changed, because your password was generated. Go to the overview, which first asks you to choose your own password.',
+        'Nothing was changed, because you are still using a generated password. Go to the overview, which first asks you to choose your own password.',
     }
   if (error instanceof SecondFactorNotSet)
     return {

@@ -49,7 +49,7 @@ export type Dashboard = {
   readonly works: Works
   /** Null if people sign in only with passwords. */
   readonly provider: IdentityProvider | null
-  /** The dashboard's public address, without a slash at its end; null if it is the address of the request. */
+  /** The dashboard's public address, without a trailing slash; null if the address of the request is used instead. */
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>

@@ -13,7 +13,7 @@ type NodeReader = { readonly module: URL; readonly input: unknown }
 type JsonLd<Answer> =
   | { readonly kind: 'found'; readonly answer: Answer }
   | { readonly kind: 'none' }
-  /** The time was up, or too many pages were being read. */
+  /** Time ran out, or too many pages were being read. */
   | { readonly kind: 'too_slow' }
   /** The JSON-LD is not JSON within the limits, or reading it took too much memory. */
   | { readonly kind: 'malformed' }

@@ -69,7 +69,7 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
-/** Returns a foundation for code that answers requests: it refuses queries immediately while their server does not answer. */
+/** Returns a foundation for code that answers requests: it refuses queries immediately while their server is not answering. */
 export const gated = (foundation: Foundation): Foundation => ({
   ...foundation,
   pool: gatedPool(foundation.pool, foundation.gates.database),

@@ -75,7 +75,7 @@ export const appendSlots = async (
 }
 
 /**
- * Whether the log has its first event; false: the log is empty. Throws `ConfigError` if the log is older than 1.0 or has another format.
+ * Whether the log has its first event; false if the log is empty. Throws `ConfigError` if the log is older than 1.0 or has another format.
  * `variable` names the log.
  */
 export const isBegun = async (

@@ -247,7 +247,7 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Runs until a portion is not full, so that everything due is done in time. Returns the total. */
+/** Runs until a batch is not full, so that everything due is done in time. Returns the total. */
 const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
   let forgotten = 0
   for (;;) {

@@ -52,7 +52,7 @@ describe('a call', () => {
     })
   })
 
-  test('is found in the ledger if the read models lack it or have it at the wrong place', async () => {
+  test('is found in the ledger if the read models lack it or have it in the wrong place', async () => {
     const partner = await house.partner()
     const lost = await lookedUp(partner, places.london)
     const moved = await lookedUp(partner, places.london)

@@ -46,7 +46,7 @@ describe('a segment', () => {
     ])
   })
 
-  test('with a single call takes less than half of the space of its text', () => {
+  test('with a single call takes up less than half the space of its text', () => {
     const { events } = packSegment([event])
     expect(events.length).toBeLessThan(text.length / 2)
   })

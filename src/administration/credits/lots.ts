@@ -51,7 +51,7 @@ export const grantedLots = async (
     if (lots.has(grantId)) continue
     const fits = (recorded: RecordedEvent): boolean => openedBy(recorded, grantId) !== null
     const opened = openedBy(await firstInLedger(eventLog, organizationId, { fits }), grantId)
-    if (opened === null) throw new Error(`the ledger of ${organizationId} opens no lot ${grantId}`)
+    if (opened === null) throw new Error(`no lot ${grantId} was opened in the ledger of ${organizationId}`)
     lots.set(grantId, opened)
   }
   return lots

@@ -22,7 +22,7 @@ const attemptsMax = 10
 export type ClosedMonth = {
   readonly organizationId: string
   readonly closed: MonthClosed
-  /** True if the month was closed before, so that nothing was written. */
+  /** True if the month was already closed, so nothing was written. */
   readonly already: boolean
   /** Number of lots that were written off. */
   readonly expired: number

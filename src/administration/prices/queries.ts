@@ -94,7 +94,7 @@ const proposalSections = ({ rules, ...proposal }: PriceProposal): Sections => [
   rules,
 ]
 
-/** The next step "Propose prices". Its form already contains the rules that have a price, so that a person only changes them. */
+/** The next step "Propose prices". Its form already contains the rules that have a price, so a person only has to change them. */
 const proposeNext = (inForce: PublishedBook | null): Next => ({
   name: 'price propose',
   label: 'Propose prices',

@@ -57,7 +57,7 @@ export const planFileOf = ({ proposed, ledgers }: PlanFile) => ({
   signature: proposed.signature,
 })
 
-/** Throws a `CommandRefused` that names the first difference if a plan's file is not the plan of the run. */
+/** Throws a `CommandRefused` that names the first difference if a plan file does not match the plan of the run. */
 export const checkPlanFile = ({ run, proposed, ledgers }: ProvedRun, content: unknown): void => {
   const own = planFileOf({ proposed, ledgers: [...ledgers.values()] })
   const file = typeof content === 'object' && content !== null ? (content as Record<string, unknown>) : {}

@@ -143,7 +143,7 @@ const ledgerSections = ({ organization_id, differences, refunded }: RerateLedger
   ...(differences.length === 0
     ? []
     : [
-        `Differences of ${organization_id}`,
+        `Differences for ${organization_id}`,
         differences.map(({ sku, rule, calls, now, rerated }) => ({
           ...{ sku, rule: rule ?? 'given back, or already re-rated', calls, now, rerated },
           difference: formatCredits(parseCredits(rerated) - parseCredits(now)),

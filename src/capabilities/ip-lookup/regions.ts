@@ -158,7 +158,7 @@ const buildLists = (countryCode: string): NameList[] => {
   const lower = iso.filter((region) => region.parent !== countryCode)
   const cldrNames = (regions: typeof iso) =>
     regions.map(({ code }) => ({ code: code.slice(3), name: plain(english.get(code.slice(3)) ?? '') }))
-  // ISO has names such as "Madrid, Comunidad de" and "Diekirch (de)", which end in a kind or a language.
+  // ISO has names such as "Madrid, Comunidad de" and "Diekirch (de)", which end with a kind of region or a language.
   const isoNames = (regions: typeof iso) =>
     regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.split(/[,(/]/, 1)[0] ?? '') }))
   const lists = [

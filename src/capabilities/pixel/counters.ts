@@ -82,7 +82,7 @@ const hashCharacters = 22
  * could fire a pixel on another. It is 128 bits of SHA-256, because hit ids can contain anything and need not be readable.
  */
 export const hitHash = (host: string, hitId: string): string =>
-  // UTF-16 keeps lone surrogates different, unlike UTF-8. A host contains no line end.
+  // Unlike UTF-8, UTF-16 keeps lone surrogates distinct. A host cannot contain a line break.
   hash('sha256', Buffer.from(`${host}\n${hitId}`, 'utf16le'), 'base64url').slice(0, hashCharacters)
 
 const written = z.tuple([

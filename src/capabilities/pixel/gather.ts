@@ -88,7 +88,7 @@ export const judgeHit = async (
     const known = await answeredInTime('pixel rules', rules.certain(organizationId))
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
-    // UTF-16 keeps lone surrogates different, unlike UTF-8.
+    // Unlike UTF-8, UTF-16 keeps lone surrogates distinct.
     const hitId =
       named === null
         ? null

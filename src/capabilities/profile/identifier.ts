@@ -15,7 +15,7 @@ export type Identifiers = {
   readonly urlOf: (lid: string) => string
 }
 
-/** `domain` is for example `profnet.com`, and `urnPrefix` for example `urn:profnet`. If a member is null, any domain or prefix is accepted. */
+/** `domain` is, for example, `profnet.com`; `urnPrefix` is, for example, `urn:profnet`. If a member is null, any domain or prefix is accepted. */
 type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
 /** In UTF-16 code units. The longest real identifier is a URL with a percent-encoded lid, under 1,500. */

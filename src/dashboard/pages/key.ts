@@ -170,7 +170,7 @@ const useColumns = [
   { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
 
-/** Links to the command that revokes the key, issues its successor and refunds the calls of the range under Investigate. */
+/** Links to the command that revokes the key, issues its successor and refunds the calls in the range chosen under Investigate. */
 const replaceLink = (view: KeyView): Html =>
   html`<a class="button danger" href="${commandHref(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
 

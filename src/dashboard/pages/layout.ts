@@ -200,7 +200,7 @@ export const faultNotice = (fault: FormFault | null, label: string | null = null
   fault !== null &&
   html`<p class="notice bad" role="alert" id="fault">${label !== null && html`<strong>${label}:</strong> `}${fault.message}</p>`
 
-/** Attributes that connect an input to its hint, and to its fault. */
+/** Attributes that connect an input to its hint and to its error message. */
 export const described = (field: string, fault: FormFault | null, hint?: string): Renderable => {
   const faulty = fault?.field === field
   const by = [hint, faulty ? 'fault' : undefined].filter((id) => id !== undefined).join(' ')

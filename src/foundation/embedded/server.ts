@@ -34,7 +34,7 @@ import {
 
 /** The limit for a start. Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
 export const startTimeoutMs = 60_000
-/** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but PostgreSQL gives its children five seconds. */
+/** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but the child processes have five seconds to exit. */
 const stopSeconds = { fast: 30, immediate: 10 } as const
 const databaseName = 'enrichment'
 const serviceRole = 'enrichment_service'

@@ -19,7 +19,7 @@ export type EpochKeys = {
   current(): Promise<EpochKey>
   /** Checks now, and then repeatedly, that the current key is available. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
-  /** Returns why the current key is not available, for readiness; null: it is available. */
+  /** For the readiness check: returns why the current key is not available, or null if it is available. */
   failure(): Error | null
   /** Returns every key that exists or should exist. */
   list(): Promise<readonly KnownKey[]>

@@ -55,7 +55,7 @@ export class FarBehind extends Unavailable {
 type CallWanted = {
   readonly organizationId: string
   readonly requestId: string
-  /** The maximum number of events that the read models may be behind. */
+  /** The maximum number of events by which the read models may be behind. */
   readonly tailMax: number
 }
 

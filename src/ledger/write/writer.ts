@@ -322,7 +322,7 @@ class Tail {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #parts: TailParts
-  /** How many appends in a row were refused although the ledger contains nothing new. */
+  /** How many appends in a row were refused although the ledger contained nothing new. */
   #idleConflicts = 0
 
   constructor(organizationId: string, options: WriterOptions, parts: TailParts) {

@@ -146,7 +146,7 @@ const isShuffled = (name: string, provider: string): boolean =>
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&
   isAnagram(name, provider)
 
-/** Whether two names have the same letters, each equally often. */
+/** Whether two names have the same letters, each the same number of times. */
 const isAnagram = (left: string, right: string): boolean =>
   left.length === right.length && [...left].sort().join('') === [...right].sort().join('')
 

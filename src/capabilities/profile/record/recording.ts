@@ -142,7 +142,7 @@ const isAbout = async (
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
 }
 
-/** Releases the subject without a number if two subjects turn out to be one person. Its identifiers pass to the other subject. */
+/** If two subjects turn out to be the same person, releases the one that has no number. Its identifiers pass to the other subject. */
 const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Promise<void> => {
   await parts.vault.destroy(subjectId)
   const erased_at = new Date(atMs).toISOString()

@@ -301,7 +301,7 @@ export const createTokenBucket = ({
 
 type Waiter = {
   readonly question: Question
-  /** Needs an unused session, because the previous session was used and broke. */
+  /** Needs an unused session, because the previous session had already been used when it failed. */
   readonly fresh: boolean
   readonly settle: (given: Given) => void
 }

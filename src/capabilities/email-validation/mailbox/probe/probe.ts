@@ -289,7 +289,7 @@ const isFinal = (answer: LaneAnswer): boolean => {
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** Returns the more informative evidence. A reply counts more than a connection, and a connection more than no connection. */
+/** Returns the more informative evidence. A reply counts for more than a connection, and a connection for more than no connection. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
   if (weight(after) < weight(before)) return before
