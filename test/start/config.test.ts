@@ -5,12 +5,15 @@ test.each([undefined, '', '1'])('API_PROCESSES %s changes nothing', (text) => {
   expect(parseConfig({ API_PROCESSES: text })).toEqual(parseConfig({}))
 })
 
-test.each(['2', 'auto'])('API_PROCESSES %s prevents the start, and the error names what replaces it', (text) => {
-  expect(() => parseConfig({ API_PROCESSES: text })).toThrow(ConfigError)
-  expect(() => parseConfig({ API_PROCESSES: text })).toThrow(
-    `API_PROCESSES: it is "${text}", and a process no longer starts others. Leave it out and start several processes behind an edge`,
-  )
-})
+test.each(['2', 'auto'])(
+  'API_PROCESSES %s prevents the start, and the error names what replaces it',
+  (text) => {
+    expect(() => parseConfig({ API_PROCESSES: text })).toThrow(ConfigError)
+    expect(() => parseConfig({ API_PROCESSES: text })).toThrow(
+      `API_PROCESSES: it is "${text}", and a process no longer starts others. Leave it out and start several processes behind an edge`,
+    )
+  },
+)
 
 describe('an identity provider', () => {
   const whole = {
