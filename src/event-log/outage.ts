@@ -59,7 +59,7 @@ export const createOutage = ({
       logged = true
       logger[level](
         { err: error, failures, seconds: Math.round((now - begunMs) / 1_000) },
-        `${what} failed; trying again`,
+        `${what} fails, trying again`,
       )
     },
     works: () => {

@@ -32,9 +32,9 @@ test('a failing loop is logged immediately, then once a minute, and when it work
   outage.works()
   outage.works()
   expect(logged).toEqual([
-    '0 warn reading failed; trying again 1',
-    '60 warn reading failed; trying again 241',
-    '120 warn reading failed; trying again 481',
+    '0 warn reading fails, trying again 1',
+    '60 warn reading fails, trying again 241',
+    '120 warn reading fails, trying again 481',
     '150 info reading works again 600',
   ])
 })
@@ -55,8 +55,5 @@ test('without a success report, a minute without a failure is the end of the out
   failFor(1)
   pass(3_600)
   outage.failed(new Error('away'))
-  expect(logged).toEqual([
-    '0 warn reading failed; trying again 1',
-    '3601 warn reading failed; trying again 1',
-  ])
+  expect(logged).toEqual(['0 warn reading fails, trying again 1', '3601 warn reading fails, trying again 1'])
 })

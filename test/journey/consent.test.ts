@@ -67,7 +67,7 @@ describe('a dry run', () => {
         /^Forget a person: .*cannot be undone\.$/,
       ],
       [['epoch-key', 'abandon'], /^Nothing: no key is lost\.$/],
-      [['user', 'token', 'zoe'], /^Create a token .* for zoe\.$/],
+      [['user', 'token', 'zoe'], /^Create a token with which zoe can use .*\.$/],
       [['seed'], /^Create a demo organization/],
       [['migrate'], /^Nothing: the database has every migration of this release\.$/],
     ]
