@@ -260,6 +260,9 @@ export const list = <Value>(
     .transform(reading(parse))
     .register(shown, { ...words, ...(options ? { control: 'choices', options } : { control: 'text' }) })
 
+/** An address that the command itself checks. */
+export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
+
 /** A duration in milliseconds. */
 export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })

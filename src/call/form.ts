@@ -78,9 +78,9 @@ export type Caller = {
   /** The call was charged before, and its answer is no longer stored. `gather` should use existing data if possible. */
   readonly repeated: PaidCall | null
   /**
-   * Called by `gather` before work that costs money upstream, and before work whose result a later refusal would reveal. Null: the balance can pay the call's
-   * highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. A second `reserve` replaces the
-   * earlier amount.
+   * Called by `gather` before work that costs money upstream, and before work whose result a later refusal would reveal. Null: the balance
+   * can pay the call's highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. A second
+   * `reserve` replaces the earlier amount.
    */
   readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
 }

@@ -54,8 +54,7 @@ export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void
 
 /**
  * The maximum number of concurrent requests of partners in this process. They are limited because a search reads thousands of events, and a test
- * message waits
- * for its receiver.
+ * message waits for its receiver.
  */
 const partnersMax = 8
 

@@ -81,8 +81,10 @@ export const gate = (context: Dashboard) => {
       own !== null && request.method === 'POST' && !path.startsWith('/search')
         ? await forms(standing.user)
         : null
-    if (waitSeconds !== null)
+    if (waitSeconds !== null) {
+      reply.header('retry-after', waitSeconds)
       throw new TooManyForms(`You have sent too many forms. Try again in ${waitSeconds} s.`)
+    }
     return undefined
   }
 }

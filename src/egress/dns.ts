@@ -36,7 +36,7 @@ const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
 /** How long a failure, or a negative answer without a TTL, is cached (RFC 2308 §5 forbids longer). */
 const failureTtlSeconds = 5
-/** The maximum number of questions in progress. If a zone's servers do not answer, each call about the zone has a dozen questions in progress for seconds. */
+/** The maximum number of questions in progress. If a zone's servers do not answer, each call about it has a dozen of them for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
 /** Limits names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */

@@ -1,8 +1,8 @@
 /**
  * The IANA registries that decide which addresses may be dialled or looked up.
  *
- * Update them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was assigned to APNIC. If an allocated prefix is missing
- * here, calls about its addresses are answered `success: false`. If a prefix were wrongly listed, calls would return a wrong city and be charged,
+ * Update them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was assigned to APNIC. If an
+ * allocated prefix is missing here, calls about its addresses are answered `success: false`. If a prefix were wrongly listed, calls would return a wrong city and be charged,
  * so doubtful prefixes are left out.
  */
 

@@ -64,7 +64,10 @@ const keyInFile = async (path: string): Promise<string | null> => {
 export const keyMadeIn = async (path: string): Promise<string> => {
   const fresh = randomBytes(32).toString('base64url')
   await createDurably(path, `${fresh}\n`)
-  return (await keyInFile(path)) ?? fresh
+  const made = await keyInFile(path)
+  // A key that no file contains must not be used, because it would be lost when the process ends.
+  if (made === null) throw new ConfigError(`${path} was removed while it was being created`)
+  return made
 }
 
 /** Replaces the current key with the next one, durably. */

@@ -299,7 +299,9 @@ test("a partner's forms are limited, so that the operators' stream does not grow
   const statuses: number[] = []
   for (let n = 0; n < 70; n++) {
     const verb = n % 2 === 0 ? 'pause' : 'resume'
-    statuses.push((await busy.submit(`${forms}/${verb}`, { webhook: webhookId })).statusCode)
+    const { statusCode, headers } = await busy.submit(`${forms}/${verb}`, { webhook: webhookId })
+    statuses.push(statusCode)
+    if (statusCode === 429) expect(headers['retry-after']).toMatch(/^\d+$/)
   }
   expect(statuses).toEqual([...Array(60).fill(200), ...Array(10).fill(429)])
   expect((await revision()) - before).toBe(60)

@@ -1,6 +1,6 @@
 /**
  * Exhaustive tests try many seeds, every command with every role, every page, and rare faults. `.ci/run` sets EXHAUSTIVE=1 to run
- * all of them. `npm test` runs a part, and says so at the start.
+ * all of them. `npm test` runs a part, and prints this at the start.
  */
 export const exhaustive = process.env.EXHAUSTIVE === '1'
 

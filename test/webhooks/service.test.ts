@@ -196,7 +196,7 @@ describe('a webhook', { shuffle: false }, () => {
     await foundation.pool.query(keys, ['one_', one.organizationId, '3 days', 1])
     const told = new Set(await tellOfExpiringKeys(foundation.pool, Date.now()))
     expect(told).toEqual(new Set([ofMany, ofOne]))
-    // No webhook has more waiting messages than the limit, even if they all come at once.
+    // No webhook has more waiting messages than the limit, even if they all arrive together.
     const rows = await house.query('select from webhook_deliveries where webhook_id = $1', [ofMany])
     expect(rows).toHaveLength(1_000)
     for (const webhookId of [ofMany, ofOne])

@@ -77,7 +77,7 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   return { event, revision, balance, already: committed.requestId !== requestId }
 }
 
-/** A movement that an earlier command wrote, with the balance of now. */
+/** A movement that an earlier command wrote, with the current balance. */
 export const movedBefore = async (
   { ledger }: Pick<Sources, 'ledger'>,
   organizationId: string,

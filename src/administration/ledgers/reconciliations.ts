@@ -43,8 +43,8 @@ export const recordReconciled = async (
 }
 
 /**
- * The revision up to which each ledger agreed. Anyone with access to the database could append such an event, so an unsigned one is
- * not trusted.
+ * The revision up to which each ledger agreed. Anyone with access to the database could append such an event, so an unsigned
+ * event is not trusted.
  */
 export const lastReconciled = async ({
   eventLog,

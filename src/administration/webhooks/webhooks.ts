@@ -243,7 +243,7 @@ export const testWebhook = async (
   const enabled = delivered && webhook.disabled_at !== null
   if (enabled) await recordOperation(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, { actor })
   if (delivered)
-    // A webhook that was disabled during the test stays disabled, because no event says that it was enabled.
+    // A webhook that was disabled during the test stays disabled, because no event records that it was enabled.
     await pool.query(
       `update webhook_endpoints set disabled_at = null, disabled_reason = null, failing_since = null
         where webhook_id = $1 and (disabled_at is null or $2)`,

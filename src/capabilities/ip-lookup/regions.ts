@@ -120,9 +120,9 @@ const isoByCountry = Map.groupBy(
 /** Each country's lists, the most reliable first. Built on first use and kept, because there are at most 250. */
 const listsByCountry = new Map<string, NameList[]>()
 
-/** Codes by country and name, because a search takes as long as the rest of a lookup. A location file names a few thousand regions. */
-const known = new Map<string, string | null>()
-const knownMax = 20_000
+/** Codes by country and name, because a search costs as much as the rest of a lookup. A location file names a few thousand regions. */
+const knownCodes = new Map<string, string | null>()
+const knownCodesMax = 20_000
 
 /**
  * Returns the part of the ISO 3166-2 code after the hyphen; null if the country or the name is unknown, or the name fits several
@@ -130,11 +130,11 @@ const knownMax = 20_000
  */
 export const regionCode = (countryCode: string, name: string): string | null => {
   const key = countryCode + name
-  let code = known.get(key)
+  let code = knownCodes.get(key)
   if (code === undefined) {
     code = findRegionCode(countryCode, name)
-    if (known.size >= knownMax) known.clear()
-    known.set(key, code)
+    if (knownCodes.size >= knownCodesMax) knownCodes.clear()
+    knownCodes.set(key, code)
   }
   return code
 }

@@ -9,7 +9,7 @@ import type { ProfileData } from './sources/provider.ts'
 
 const prefix = 'test-'
 const numericId = '1'
-/** No person has this id: an id contains the time at which it was made, and this one is of 1970. */
+/** No person has this id: an id contains the time at which it was made, and the time in this id is in 1970. */
 const subjectId = 'sub_00000000000000000000000000'
 const slowMs = 3_000
 const cachedAgeMs = 5 * 3_600_000

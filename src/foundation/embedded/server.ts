@@ -287,8 +287,7 @@ const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.n
  * running service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
  * Throws `ConfigError` for a second service. For any other failure, throws an Error with the directory, the remedy and, if the server failed,
- * the end of its
- * log.
+ * the end of its log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { waitMs = startTimeoutMs, onLost } = options

@@ -246,8 +246,10 @@ const download = async (
       redirect: 'error',
       headers: { accept: 'text/plain, application/json' },
     })
-    if (!response.ok) await response.body?.cancel()
-    if (!response.ok || response.body === null) throw cannot(`the answer is ${response.status}`)
+    if (!response.ok || response.body === null) {
+      await response.body?.cancel()
+      throw cannot(`the answer is ${response.status}`)
+    }
     const chunks: Uint8Array[] = []
     let sizeBytes = 0
     for await (const chunk of response.body) {

@@ -5,9 +5,8 @@ import type { LaneBounds } from './lane-answer.ts'
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
   /**
-   * The maximum number of addresses in memory. Addresses in use are never removed, so there can be more, but the checks and sessions in progress bound
-   * their
-   * number.
+   * The maximum number of addresses in memory. Addresses in use are never removed, so there can be more, but the checks and sessions in progress
+   * bound their number.
    */
   readonly addressesMax: number
 }

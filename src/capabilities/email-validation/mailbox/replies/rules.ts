@@ -1,6 +1,6 @@
 /**
  * What a reply means for a mailbox. The first rule that matches decides. Each rule quotes the reply for which it was made. A comment
- * gives the source of a reply that is not among the tests' replies.
+ * gives the source, unless the tests contain the reply with its source.
  *
  * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code to refuse us.
  * Only a reply that explicitly names an unknown mailbox takes precedence over 5.7.x.
@@ -120,7 +120,6 @@ export const replyRules: readonly ReplyRule[] = [
   {
     outcome: 'accepted',
     codes: ['250', '251'],
-    // From stored public file, index 57673052024.
     example: '250 2.1.5 Recipient OK',
   },
   {
