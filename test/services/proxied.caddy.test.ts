@@ -69,7 +69,9 @@ beforeAll(async () => {
     args: ['run', '--adapter', 'caddyfile', '--config', join(directory, 'Caddyfile')],
     ready: async () => {
       ca = await readFile(root, 'utf8')
-      await Promise.all([securePort, plainPort].map((port) => accepts('127.0.0.1', port)))
+      await accepts('127.0.0.1', plainPort)
+      // Caddy listens before it has issued its certificates, and aborts handshakes until then.
+      for (const name of Object.values(hostnames)) await askHost(name, '/', client)
     },
   })
 }, 120_000)
