@@ -63,18 +63,26 @@ const placeOf = ({ place }: Way, { atMs, ledger, revision }: CallPlace, { the }:
     ? the(revision, 'bigint')
     : `(${the(new Date(atMs), 'timestamptz')}, ${the(ledger, 'bigint')}, ${the(revision, 'bigint')})`
 
-const linesOf = (
-  { fromMs, untilMs, organizationId, ...filters }: CallFilters,
-  before: CallPlace | null,
-  values: Parameters,
-): string => {
-  const way = wayOf({ fromMs, untilMs, organizationId, ...filters })
+/** The part of the lines to search: below `before` and not below `downTo`, if given. */
+type Part = { readonly before: CallPlace | null; readonly downTo: CallPlace | null }
+
+/**
+ * With two lower or two upper bounds on the time, one of them a row comparison, PostgreSQL reads the index as far as the wider bound. So there is
+ * only one of each.
+ */
+const linesOf = (filters: CallFilters, { before, downTo }: Part, values: Parameters): string => {
+  const { fromMs, untilMs, organizationId } = filters
+  const way = wayOf(filters)
   const { the } = values
+  const inTime = way.place === byTime.place
+  const placeHolds = inTime && before !== null && before.atMs < untilMs
   return [
     way.lines,
-    `effective_at >= ${the(new Date(fromMs), 'timestamptz')} and effective_at < ${the(new Date(untilMs), 'timestamptz')}`,
+    ...(inTime && downTo !== null ? [] : [`effective_at >= ${the(new Date(fromMs), 'timestamptz')}`]),
+    ...(placeHolds ? [] : [`effective_at < ${the(new Date(untilMs), 'timestamptz')}`]),
     ...(organizationId === null ? [] : [`ledger = ledger_key(${the(organizationId, 'text')})`]),
-    ...(before === null ? [] : [`${way.place} < ${placeOf(way, before, values)}`]),
+    ...(before === null || (inTime && !placeHolds) ? [] : [`${way.place} < ${placeOf(way, before, values)}`]),
+    ...(downTo === null ? [] : [`${way.place} >= ${placeOf(way, downTo, values)}`]),
   ].join(' and ')
 }
 
@@ -87,7 +95,7 @@ export const lookedThrough = (
   const given = parameters()
   return {
     text: `select effective_at as at, ledger::text, revision::text from ledger_lines
-            where ${linesOf(filters, before, given)}
+            where ${linesOf(filters, { before, downTo: null }, given)}
             order by ${wayOf(filters).order} offset ${given.the(max - 1, 'bigint')} limit 1`,
     values: given.values,
   }
@@ -96,15 +104,14 @@ export const lookedThrough = (
 /** The newest matching calls that are not below `downTo`. */
 export const callsThatMatch = (
   filters: CallFilters,
-  { before, downTo, max }: { before: CallPlace | null; downTo: CallPlace | null; max: number },
+  { before, downTo, max }: Part & { readonly max: number },
 ): Query<CallRow> => {
   const given = parameters()
   const way = wayOf(filters)
   const is = (column: string, value: string | null): string[] =>
     value === null ? [] : [`${column} = ${given.the(value, 'text')}`]
   const conditions = [
-    linesOf(filters, before, given),
-    ...(downTo === null ? [] : [`${way.place} >= ${placeOf(way, downTo, given)}`]),
+    linesOf(filters, { before, downTo }, given),
     ...is('key_id', filters.keyId),
     ...is('capability', filters.capability),
     // If only errors are wanted, the search already covers only refused and failed calls.
