@@ -101,7 +101,12 @@ export class SettingFault extends CommandRefused {
  * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job may start again while the first run continues. Therefore,
  * two runs must have the same effect as one.
  */
-export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
+export type ScheduledJob = {
+  /** What the job does, for the list of jobs. */
+  readonly purpose: string
+  readonly cron: string
+  readonly expireSeconds: number
+} & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
   /** Returns the amount of work done. If that equals `portionMax`, the job runs again. */
   | { readonly run: () => Promise<number>; readonly portionMax: number }

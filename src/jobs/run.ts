@@ -105,12 +105,12 @@ export const startJobs = async (
   }
   const schedule = async (
     name: string,
-    { cron, run, portionMax, expireSeconds }: ScheduledJob,
+    { purpose, cron, run, portionMax, expireSeconds }: ScheduledJob,
   ): Promise<void> => {
     await boss.createQueue(name, { policy: 'singleton' })
     // An earlier release may have created the queue with other options.
     await boss.updateQueue(name, { ...scheduledJobOptions, expireInSeconds: expireSeconds })
-    await boss.schedule(name, cron)
+    await boss.schedule(name, cron, { purpose })
     await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () =>
       logged(name, () => (portionMax === undefined ? run() : inPortions(portionMax, run))),
     )
@@ -145,36 +145,46 @@ const ownJobs = (
 ): Record<string, ScheduledJob | QueuedJob> => {
   const checkpoint = async () => (await foundation.checkpoints.make()).size
   return {
-    checkpoint: { cron: '7 * * * *', expireSeconds: checkpointSecondsMax, run: checkpoint },
+    checkpoint: {
+      purpose: 'signs the state of the event log',
+      cron: '7 * * * *',
+      expireSeconds: checkpointSecondsMax,
+      run: checkpoint,
+    },
     [askedCheckpointJob]: { run: checkpoint, concurrencyMax: 1, expireSeconds: checkpointSecondsMax },
     'expire-credits': {
+      purpose: 'writes off credits that have expired',
       cron: '*/5 * * * *',
       expireSeconds: usualJobSecondsMax,
       run: () => expireCredits(foundation, Date.now()),
     },
     'forget-answers': {
+      purpose: 'deletes answers kept for repeated calls, after 24 hours',
       cron: '17 * * * *',
       expireSeconds: usualJobSecondsMax,
       run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
     },
     reconcile: {
+      purpose: 'compares the balances with the sums of the ledger lines',
       cron: '43 * * * *',
       expireSeconds: sumsSecondsMax,
       run: () => reconcile(foundation.url, logger),
     },
-    // Every day, checks everything recorded since the ledgers were last found to agree with their read models and the tariff.
     'reconcile-ledgers': {
+      purpose: 'compares new events with the read models and the prices',
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Runs every day, because readers that continue from the end of a chain do not detect a broken chain. Verified events are not read again.
+    // Readers that continue from the end of a chain do not detect a broken chain.
     'verify-log': {
+      purpose: 'verifies the hash chains of new events',
       cron: '11 4 * * *',
       expireSeconds: verifyLogSecondsMax,
       run: () => verifyLogOnward(foundation, logger),
     },
     'renew-seals': {
+      purpose: 'seals stored secrets with the current key, and destroys old keys',
       cron: '3 * * * *',
       expireSeconds: usualJobSecondsMax,
       run: () =>

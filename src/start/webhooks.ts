@@ -65,6 +65,7 @@ export const openWebhooks = (
     jobs: {
       [queueName]: { run: round, concurrencyMax, expireSeconds: roundSecondsMax },
       'due-webhooks': {
+        purpose: 'sends waiting webhook messages, and warns about expiring keys',
         cron: '* * * * *',
         expireSeconds: roundSecondsMax,
         run: async () => {
@@ -73,6 +74,7 @@ export const openWebhooks = (
         },
       },
       'forget-webhooks': {
+        purpose: 'deletes old webhook messages',
         cron: '29 * * * *',
         expireSeconds: usualJobSecondsMax,
         run: () => forgetDeliveries(pool),

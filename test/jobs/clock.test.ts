@@ -23,7 +23,7 @@ let underWay = 0
 let underWayMax = 0
 
 /** A schedule that never becomes due while the test runs. */
-const yearly = { cron: '0 0 29 2 *', expireSeconds: 60 } as const
+const yearly = { purpose: 'counts its runs', cron: '0 0 29 2 *', expireSeconds: 60 } as const
 
 beforeAll(async () => {
   house = await openHouse()

@@ -35,6 +35,7 @@ const listJobs = query({
   input: z.object({}),
   columns: [
     { name: 'name', label: 'Job', kind: 'name' },
+    { name: 'purpose', label: 'Purpose' },
     { name: 'cron', label: 'Schedule' },
     { name: 'running', label: 'Running' },
     { name: 'last_run_at', label: 'Last run (UTC)', kind: 'instant' },
@@ -50,6 +51,7 @@ const listJobs = query({
     const next = await nextRuns(url, jobs, Date.now())
     const listed = jobs.map((job) => ({
       name: job.name,
+      purpose: job.purpose,
       cron: job.cron,
       running: job.active > 0,
       last_run_at: job.started_at?.toISOString() ?? null,

@@ -12,6 +12,8 @@ export const longWorkQueue = 'long-work'
  */
 export type JobRow = {
   readonly name: string
+  /** What the job does; null if it runs only on request. */
+  readonly purpose: string | null
   /** Null if the job runs only on request. */
   readonly cron: string | null
   readonly scheduled_ms: number | null
@@ -35,7 +37,7 @@ export type JobRow = {
 const jobsMax = 200
 
 const jobs = `
-  select q.name, s.cron, extract(epoch from now() - s.created_on)::float8 * 1000 as scheduled_ms,
+  select q.name, s.data->>'purpose' as purpose, s.cron, extract(epoch from now() - s.created_on)::float8 * 1000 as scheduled_ms,
          l.state::text as state, coalesce(l.output->>'message', l.output->>'value') as message,
          l.started_on as started_at, extract(epoch from l.completed_on - l.started_on)::float8 * 1000 as duration_ms,
          extract(epoch from now() - l.completed_on)::float8 * 1000 as ended_ms,
@@ -105,7 +107,7 @@ export const deadLetters = async (
     `select d.id, d.source_name as job, d.created_on as failed_at, extract(epoch from now() - d.created_on)::float8 * 1000 as age_ms,
             coalesce(d.source_retry_count, 0) + 1 as tries,
             coalesce(d.source_output->>'message', d.source_output->>'value', d.source_output::text) as error,
-            d.data::text as data,
+            nullif(d.data - 'purpose', '{}')::text as data,
             exists (select from pgboss.job j where j.name = d.source_name and j.state = 'completed'
                        and j.completed_on > d.created_on) as done_since
        from pgboss.job d

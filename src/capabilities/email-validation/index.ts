@@ -241,6 +241,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
       ],
       jobs: {
         'forget-mailboxes': {
+          purpose: 'deletes old results of mailbox checks',
           cron: '29 * * * *',
           expireSeconds: usualJobSecondsMax,
           run: checks.forget,

@@ -40,12 +40,14 @@ export const pixel: Capability = {
   open: (ports) => {
     const jobs = {
       'forget-pixel-hits': {
+        purpose: 'deletes the ids of old hits',
         cron: '7 * * * *',
         expireSeconds: usualJobSecondsMax,
         run: () => forgetHits(ports.pool),
         portionMax: forgottenAtOnceMax,
       },
       'forget-pixel-periods': {
+        purpose: 'deletes the counters of past periods',
         cron: '11 * * * *',
         expireSeconds: usualJobSecondsMax,
         run: () => forgetPastPeriods(ports.pool),

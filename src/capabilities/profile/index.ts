@@ -278,6 +278,7 @@ export const profile: Capability<ProfileSettings> = {
       forms: [profileForm({ identifiers, retrieval, observe })],
       jobs: {
         'drop-old-profiles': {
+          purpose: 'deletes profiles that are too old',
           cron: '51 * * * *',
           expireSeconds: usualJobSecondsMax,
           run: () => dropOldProfiles({ eventLog, vault, clock: Date }),

@@ -130,7 +130,10 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
     caption: 'Jobs',
     rows: jobs,
     columns: [
-      { head: 'Job', kind: 'name', cell: ({ name }) => name },
+      {
+        ...{ head: 'Job', kind: 'name' },
+        cell: ({ name, purpose }): Renderable => html`${name} <small>${purpose}</small>`,
+      },
       {
         head: 'Last run (UTC)',
         cell: ({ started_at }) => (started_at === null ? 'never' : instant(started_at)),
