@@ -71,7 +71,7 @@ ${[...byNoun].map(([noun, ofNoun]) => section(noun, ofNoun))}`,
 
 const section = (noun: string, ofNoun: readonly Usable[]): Html => {
   const heading = headings[noun] ?? capitalized(noun)
-  return html`<section aria-labelledby="noun-${noun}">
+  return html`<section class="catalogue" aria-labelledby="noun-${noun}">
 <h2 id="noun-${noun}">${heading}</h2>
 ${table({
   caption: heading,

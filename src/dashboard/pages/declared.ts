@@ -12,7 +12,7 @@ import {
 import { type Field, organizationHelp } from '../../administration/fields.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
-import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
+import { balance, capitalized, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, organizationMenu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
@@ -80,12 +80,30 @@ const homes: Readonly<Record<string, string>> = {
   jobs: '/operations',
 }
 
-/** The summary up to its first semicolon. The rest becomes a note below the title. */
-const titleOf = ({ place: { declared } }: DeclaredView): string =>
-  capitalized(declared.summary.replace(/;.*/, ''))
+/**
+ * The name in the menu. For pages that are not in a menu, the summary up to its first semicolon, without the verb if it is a query;
+ * the rest of the summary becomes a note below the title.
+ */
+const titleOf = (view: DeclaredView): string =>
+  menuNameOf(view) ??
+  capitalized(
+    subjectOf(view)
+      .replace(/;.*/, '')
+      .replace(/^(the|an?) /, ''),
+  )
 
-const addedNote = ({ place: { declared } }: DeclaredView): Renderable => {
-  const added = declared.summary.split('; ').slice(1).join('; ')
+const menuNameOf = (view: DeclaredView): string | undefined =>
+  menu.find(({ href }) => href === addressOf(view))?.name ?? organizationPlaceOf(view)?.name
+
+const organizationPlaceOf = ({ place }: DeclaredView) =>
+  organizationMenu.find(({ path }) => place.path === `/organizations/:organization${path}`)
+
+const subjectOf = ({ place: { declared } }: DeclaredView): string =>
+  declared.changes === 'nothing' ? declared.summary.replace(/^(list|show) /, '') : declared.summary
+
+const addedNote = (view: DeclaredView): Renderable => {
+  const added =
+    menuNameOf(view) === undefined ? subjectOf(view).split('; ').slice(1).join('; ') : subjectOf(view)
   return added !== '' && html`<p class="note">${capitalized(added)}.</p>`
 }
 
@@ -106,7 +124,7 @@ ${main}
 }
 
 const headIn = (view: DeclaredView, account: AccountRow): Html => {
-  const place = organizationMenu.find(({ path }) => view.place.path === `/organizations/:organization${path}`)
+  const place = organizationPlaceOf(view)
   return place === undefined
     ? organizationHead(view.viewer, account, null, titleOf(view))
     : organizationHead(view.viewer, account, place.path)
@@ -335,10 +353,11 @@ export const listPage = (view: FormView & Found): Html => {
   return frame(
     view,
     titleOf(view),
-    html`${faultNotice(fault, labelOfFault(view))}
+    html`${addedNote(view)}
+${faultNotice(fault, labelOfFault(view))}
 ${
   (fields.length > 0 || long) &&
-  html`<form class="fields" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
+  html`<form class="${sent || file ? 'fields' : 'filters'}" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
 ${sent && formFields(viewer)}
 ${fields.map((field) => control(view, field))}
 <p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
@@ -406,7 +425,7 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(rows, { caption: titleOf(view), columns, names: view.names, more: columnOfNext(view, view.place.declared, rows) })}
+${list(rows, { caption: titleOf(view), columns, names: view.names, more: columnOfNext(view, view.place.declared, rows), ...(query !== '' && { empty: html`No entries match. <a href="${address}">Show all entries</a>` }) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">Download CSV</a></p>`}`
 }
@@ -466,11 +485,12 @@ type Listed = {
   readonly names?: Names
   readonly more?: readonly TableColumn<Row>[]
   readonly callsOf?: string | undefined
+  readonly empty?: Renderable
 }
 
 const list = (
   rows: readonly Row[],
-  { caption, columns, names = new Map(), more = [], callsOf }: Listed,
+  { caption, columns, names = new Map(), more = [], callsOf, empty = 'No entries.' }: Listed,
 ): Html => {
   const [first = {}] = rows
   const shown =
@@ -481,7 +501,7 @@ const list = (
         ...(isNumber(value) && ({ kind: 'number' } as const)),
       }),
     )
-  if (rows.length === 0) return html`<p class="empty">No entries.</p>`
+  if (rows.length === 0) return html`<p class="empty">${empty}</p>`
   return table<Row>({
     caption,
     rows,
@@ -502,13 +522,13 @@ const list = (
   })
 }
 
-const cellOf = (value: unknown, { kind, name }: Column, names: Names): Renderable => {
+const cellOf = (value: unknown, { kind, name, label }: Column, names: Names): Renderable => {
   if (name === 'allowed_cidrs') return memberValue(name, value)
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, names)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
-  return shownValue(value)
+  return label.endsWith('(UTC)') && isoForm.test(value) ? instant(new Date(value)) : shownValue(value)
 }
 
 const meter = (row: Row, { name, label, limit = '' }: Column): Renderable => {

@@ -66,6 +66,7 @@ ${
   viewer !== null &&
   html`<form class="who" method="post" action="/logout">
 ${csrfField(viewer.csrf)}
+${viewer.docsUrl !== null && html`<a href="${viewer.docsUrl}">Documentation</a>`}
 <span><span class="unseen">Signed in as </span><a href="/me"><strong>${viewer.user}</strong></a></span>
 <button class="quiet" type="submit">Sign out</button>
 </form>`
@@ -93,7 +94,7 @@ ${csrfField(csrf)}
 <datalist id="q-choices"></datalist>
 </form>`
 
-const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html => {
+const mainMenu = ({ role }: Viewer, at: MenuPlace | undefined): Html => {
   const groups = Map.groupBy(
     menu.filter(({ route }) => mayOpen(role, route)),
     ({ group }) => group,
@@ -106,7 +107,7 @@ const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html =>
     group === null
       ? links(lines)
       : html`<div role="group" aria-label="${group}"><span aria-hidden="true">${group}</span> ${links(lines)}</div> `,
-  )}${docsUrl !== null && html`<a href="${docsUrl}">Documentation</a>`}</nav>`
+  )}</nav>`
 }
 
 /** htmx runs no code from attributes, adds no style of its own, and stores no page. */
