@@ -2,14 +2,17 @@ import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { pagesOf, readIfAny } from '../event-log/read-stream.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** Finds the newest event of each given type in the operators' stream. Each call reads only the events since the previous call. */
+/**
+ * Finds the newest event of each given type in the operators' stream. Each call reads only the events added since the previous
+ * call.
+ */
 export type Acts = {
   /** The newest event of this type; undefined if there is none. Throws the errors of `read`. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 
 const pageMax = 500
-/** The maximum number of events that each call after the first one reads. If there are more new events, the next call reads on. */
+/** The maximum number of events that each call after the first one reads. The next call reads any further events. */
 const lookOnMax = 10_000
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {
@@ -17,7 +20,7 @@ export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly str
   let seen = -1
   let looking: Promise<void> | undefined
 
-  /** Reads backwards until every type is found, because partners can record any number of acts after the newest act of a type. */
+  /** Reads backwards until every type is found, because any number of other events can follow the newest event of a type. */
   const lookBack = async (): Promise<void> => {
     let to: number | undefined
     let last = -1

@@ -1,8 +1,8 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * The rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both people must have proved
- * their identity. Without `twoPerson`, one person is enough.
+ * The rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both must be verified users.
+ * Without `twoPerson`, one person is enough.
  */
 type ApprovalAsked = {
   readonly proposer: string
@@ -17,9 +17,9 @@ export const approvalRefusal = ({ proposer, approver, twoPerson }: ApprovalAsked
   if (!twoPerson) return null
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
-    return `only a person with a proved identity can approve, and "${approver}" is only a label: ${howToProve}`
+    return `only a verified user can approve, and "${approver}" is an unverified name: ${howToProve}`
   if (first === null)
-    return `it was proposed by "${proposer}", which is only a label: withdraw it, then propose it again with a proved identity`
-  if (first === second) return `${first} proposed it: another person has to approve it (TWO_PERSON=on)`
+    return `it was proposed by "${proposer}", an unverified name: withdraw it, then propose it again as a verified user`
+  if (first === second) return `${first} proposed it: another person must approve it (TWO_PERSON=on)`
   return null
 }

@@ -1,7 +1,7 @@
 import type { Declared } from './declare.ts'
 
 type Area = {
-  /** The first words of the area's commands and queries. */
+  /** The first word of each command and query in the area. */
   readonly nouns: readonly string[]
   readonly load: () => readonly Promise<{ readonly declarations: readonly Declared[] }>[]
 }
@@ -34,6 +34,6 @@ export const areas: readonly Area[] = [
   { nouns: ['geo', 'companies', 'lists', 'profiles'], load: () => [import('./capabilities.ts')] },
 ]
 
-/** The commands and queries of some areas, in the order of the help. */
+/** The commands and queries of the given areas, in the order used by the help. */
 export const declaredIn = async (some: readonly Area[]): Promise<readonly Declared[]> =>
   (await Promise.all(some.flatMap(({ load }) => load()))).flatMap(({ declarations }) => declarations)

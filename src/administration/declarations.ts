@@ -1,7 +1,7 @@
 import { areas, declaredIn } from './areas.ts'
 import type { Declared } from './declare.ts'
 
-/** Every command and query of administration, in the order of the help. */
+/** Every command and query of administration, in the order used by the help. */
 export const declarations: readonly Declared[] = await declaredIn(areas)
 
 /** The declaration with this name. Throws if no declaration has it. */

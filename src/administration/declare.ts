@@ -16,7 +16,7 @@ import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
 /**
  * Each command and query is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the dashboard and the
- * admin API all offer it. They read its fields, check the user's rights, and show its plan and its answer.
+ * admin API read its fields, check the user's rights, and show its plan and its answer.
  */
 
 type Interface = 'command line' | 'dashboard' | 'admin API'
@@ -28,20 +28,20 @@ export type Context = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly operator: Operator
-  /** The time of the request (ISO 8601). Long work can begin hours later, and can be repeated. */
+  /** The time of the request (ISO 8601). Long-running work can begin hours later, and can be repeated. */
   readonly requestedAt: string
   /** If set, a change that one user proposes must be approved by another user. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel
   /** Opened at the first use. Rejects with `ConfigError` if it cannot be opened. */
   readonly outside: () => Promise<WebhookOutside>
-  /** Shows the progress of long work: a line for people, and `figures` for programs. */
+  /** Shows the progress of long-running work: a line for people, and `figures` for programs. */
   readonly progress: (line: string, figures?: object) => void
   /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
   /**
-   * Resolves when rows have caught up with the event log; on the dashboard it resolves immediately, because pages show how far
-   * their rows are behind.
+   * Resolves when rows have caught up with the event log. On the dashboard, resolves immediately, because pages show the lag of
+   * their rows.
    */
   readonly caughtUp: () => Promise<void>
   /** Opened at the first use. */
@@ -72,14 +72,14 @@ export type Given = Readonly<Record<string, unknown>>
 export type Changes = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
-  /** A sentence for someone who interrupts the command: what may already have been done, and how to continue. */
+  /** A sentence for a person who interrupts the command. The sentence states the possible changes and how to continue. */
   readonly left: string
 }
 
 /**
- * `never`: the command adds something, or changes a setting that it can change back.
- * `on a terminal`: the command gives money or access, or another command undoes it. Scripts are not asked.
- * `always`: the command takes credits, access or records away, or it cannot be undone. A script needs `--yes`.
+ * `never`: the command adds something, or changes a setting that it can change back. `on a terminal`: the command gives money or
+ * access, or another command undoes the change. Scripts are not asked. `always`: the command removes credits, access or records, or
+ * cannot be undone. A script needs `--yes`.
  */
 export type Asks = 'never' | 'on a terminal' | 'always'
 
@@ -102,14 +102,14 @@ export type Sections = readonly (string | object)[]
 export type Answer = {
   /** An object, or an array for lists. */
   readonly json: object
-  /** The command ran, but the exit code of the command line is 1. */
+  /** True if the command line must exit with code 1 although the command ran. */
   readonly failed?: boolean
   /** The output lines for human readers. Default: the members of `json`. */
   readonly lines?: readonly string[]
   /** Sections for people, shown instead of `lines`. */
   readonly sections?: Sections
   readonly next?: readonly Next[]
-  /** The command has written its output itself. */
+  /** True if the command has already written its output. */
   readonly written?: boolean
 }
 
@@ -150,7 +150,7 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
-  /** If the answer is an object: how the lists in it are shown, by the name of the member. */
+  /** If the answer is an object: the columns and next steps of the lists in it, by the name of the member. */
   readonly lists?: Lists
 }
 
@@ -368,7 +368,7 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
   if (issue.code === 'unrecognized_keys')
-    throw new InputFault(String(issue.keys[0]), 'this field does not exist here')
+    throw new InputFault(String(issue.keys[0]), 'this field does not exist')
   const name = String(issue.path[0])
   const field = fieldsIn(input).find((one) => one.name === name)
   throw new InputFault(
@@ -416,8 +416,8 @@ export const pageOf = async (
 }
 
 /**
- * The sentence to show if someone interrupts a command that makes one event or one transaction. `where` is the command that shows
- * the result.
+ * The sentence for a person who interrupts a command that makes one event or one transaction. `where` is the command that shows the
+ * result.
  */
 export const wholeOrNot = (where: string): string =>
-  `Either all of it was done, or nothing was: "${where}" shows which.`
+  `Either the whole change was made, or nothing was changed: "${where}" shows which.`

@@ -22,9 +22,9 @@ import {
 /** The kinds of fields. Each parses a typed text or a JSON value by the rules of `input.ts`, and defines how forms show it. */
 
 /**
- * How a form asks for a value. `line` is a string for people, such as a reason. Forms leave a `line` empty and show its default next
- * to it, so that no default is recorded without being read. `id` is a value that other pages provide, such as the id of a call.
- * `document` is JSON or has many lines: forms accept its text, and the command line expects the path of a file.
+ * The control with which a form asks for a value. `line` is a string for people, such as a reason. Forms leave a `line` empty and
+ * show its default next to it, so that no unread default is recorded. `id` is a value that other pages provide, such as the id of a
+ * call. `document` is JSON or has many lines: forms accept its text, and the command line expects the path of a file.
  */
 type Control =
   | 'text'
@@ -57,11 +57,11 @@ type Shown = FieldWords & {
   readonly flag?: string
   readonly options?: readonly string[]
   /**
-   * Data about a person, which must not be in a URL. On the command line, `-` reads the value from standard input, which keeps it out of
-   * the shell's history.
+   * Data about a person, which must not be in a URL. On the command line, `-` reads the value from standard input, so that the
+   * value is not in the shell's history.
    */
   readonly personal?: true
-  /** Set if the name of a price book or a proposal can be given instead of the document. */
+  /** Set if the field also accepts the name of a price book or a proposal instead of a document. */
   readonly named?: true
 }
 
@@ -86,7 +86,7 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
-/** The help for a typed value. For days, it also mentions instants, which only forms do not accept. */
+/** The help for a typed value. For days, the help also mentions instants, which every interface except forms accepts. */
 export const typedHelp = ({ help, control }: Shown): string =>
   control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
 
@@ -121,7 +121,7 @@ const reading =
 const organizationIdOf = (typed: string): string => {
   const id = typed.trim()
   if (organizationId.safeParse(id).success) return id
-  throw new InputFault('', `"${id}" is not the id of an organization`)
+  throw new InputFault('', `"${id}" is not an organization id`)
 }
 
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
@@ -170,16 +170,16 @@ export const line = (words: FieldWords) => text((typed) => labelOf('', typed), {
 
 export const reason = ({
   label = 'Reason',
-  help = 'kept in the event log with your name, and shown to the organization',
+  help = 'kept in the event log with your name and shown to the organization',
 }: Partial<FieldWords> = {}) => line({ label, help })
 
 export const reference = () =>
   line({
     label: 'Reference',
-    help: 'your own name for this change, such as an invoice number: if the command is repeated, nothing is written twice',
+    help: 'your own reference for this change, such as an invoice number; a repeated command with the same reference changes nothing',
   })
 
-/** An id that another page or command shows. */
+/** An id from another page or command. */
 export const id = (words: FieldWords, form: RegExp, example: string) =>
   text(
     (typed) => {
@@ -190,7 +190,7 @@ export const id = (words: FieldWords, form: RegExp, example: string) =>
     { ...words, control: 'id' },
   )
 
-/** A UUID that another page or command shows. */
+/** A UUID from another page or command. */
 export const uuid = (words: FieldWords) =>
   id(words, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f')
 
@@ -212,7 +212,7 @@ export const choice = <Option extends string>(words: FieldWords, options: readon
       const found = options.find((one) => one === typed.trim())
       if (found !== undefined) return found
       const meant = nearest(typed.trim(), options)
-      const others = options.length > namedMax ? 'not known here' : `not one of ${options.join(', ')}`
+      const others = options.length > namedMax ? 'not a known value' : `not one of ${options.join(', ')}`
       throw new InputFault('', `"${typed}" is ${others}${meant === null ? '' : `; did you mean ${meant}?`}`)
     },
     { ...words, control: 'choice', options },
@@ -249,7 +249,7 @@ export const apiKey = () =>
     ...{ control: 'key', picks: 'keys' },
   })
 
-/** Several values, separated by commas or as a JSON array. `options` are the values that a form offers. */
+/** Several values, separated by commas or as a JSON array. `options` are the values offered by a form. */
 export const list = <Value>(
   parse: (values: readonly string[]) => Value,
   words: FieldWords,
@@ -280,11 +280,11 @@ export const user = () =>
 export const newUser = () =>
   text((typed) => labelOf('', typed, userNameMax), {
     label: 'User name',
-    help: 'such as ada; with an identity provider, the name that the provider uses, such as an e-mail address',
+    help: 'such as ada; with an identity provider, the name used by the provider, such as an e-mail address',
     control: 'text',
   })
 
-/** The organization of a partner. Pages of an organization do not fill in this field, because the command is about the user. */
+/** The organization of a partner. Pages of an organization leave this field empty, because the command changes a user. */
 export const partnerOrganization = () =>
   text(organizationIdOf, {
     ...{ label: 'Organization', help: 'only for a partner: its organization, such as org_01J…' },
@@ -320,7 +320,7 @@ export const manyLines = <Value>(
   text(
     (typed) => {
       if (typed.length <= charactersMax) return parse(typed)
-      throw new InputFault('', `it has ${typed.length} characters; at most ${charactersMax} are read`)
+      throw new InputFault('', `it has ${typed.length} characters, but the maximum is ${charactersMax}`)
     },
     { ...words, control: 'document' },
   )
@@ -348,7 +348,7 @@ export const personal = (words: FieldWords) =>
 /** Longer than any e-mail address or profile URL. */
 const personalMax = 2_000
 
-/** A file on the machine that runs the command, so only for the command line. */
+/** A file on the machine that runs the command. Only the command line offers this field. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
 
 /** A place in a ledger: a revision (digits only) or an instant in UTC. */

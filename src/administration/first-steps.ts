@@ -37,7 +37,7 @@ export const missingSentence = (steps: readonly FirstStep[]): string => {
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
-/** Whether any user exists in the rows or in the event log. Users who are disabled or whose row is lost count, too. */
+/** Whether any user exists in the rows or in the event log. Disabled users and users with a lost row also count. */
 const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
   const { rows } = await pool.query<{ any: boolean }>('select exists (select from users) as any')
   return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0

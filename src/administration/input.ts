@@ -8,7 +8,7 @@ import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
  * such as `expires-at`.
  */
 
-/** A value that cannot be accepted. `field` names the field, and `message` says what is wrong with the value. */
+/** A value that cannot be accepted. `field` names the field, and `message` describes the fault. */
 export class InputFault extends Error {
   override name = 'InputFault'
   readonly field: string
@@ -49,8 +49,8 @@ export const instantOf = (field: string, text: string): string => {
 const dayMs = 86_400_000
 
 /**
- * An expiry in UTC. A day without a time means its last millisecond, so that the expiry is booked in the month and year of that
- * day.
+ * An expiry in UTC. A day without a time means the last millisecond of the day, so that the expiry is booked in that day's month
+ * and year.
  */
 export const expiryOf = (field: string, text: string): string => {
   const instant = instantOf(field, text)
@@ -67,7 +67,7 @@ export const futureExpiryOf = (field: string, text: string, nowMs: number): stri
 
 /** Text for people, without the white space around it. */
 export const labelOf = (field: string, text: string, max = labelMax): string => {
-  // The text is checked before it is trimmed, because a line break at its end is not allowed either.
+  // The text is checked before it is trimmed, because even a line break at its end is not allowed.
   const fault = labelFault(text, max)
   if (fault !== null) throw new InputFault(field, fault)
   return text.trim()
@@ -84,32 +84,32 @@ export const durationMsOf = (
   const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text.trim()) ?? []
   const unitLength = unitMs[unit]
   if (unitLength === undefined)
-    throw new InputFault(field, `"${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
+    throw new InputFault(field, `"${text}" is not a duration such as 90s, 15m, 24h or 7d`)
   const ms = Number(count) * unitLength
   if (ms > daysMax * dayMs) throw new InputFault(field, `at most ${daysMax}d; it is ${text.trim()}`)
   return ms
 }
 
-/** A thousand million credits, far above any real grant. The read models' integers can store much larger amounts. */
+/** One billion credits, far above any real grant. The integers of the read models can store much larger amounts. */
 const amountMax = 1_000_000_000n * microPerCredit
 
-/** A decimal number of credits other than zero. A negative number takes credits away; a positive number gives credits. */
+/** A decimal number of credits other than zero. A negative number removes credits; a positive number adds credits. */
 export const signedAmountOf = (field: string, text: string): MicroCredits =>
   text.startsWith('-')
     ? -amountOf(field, text.slice(1), { zero: false })
     : amountOf(field, text, { zero: false })
 
-/** A decimal number of credits, positive or, if `zero` is set, zero; at most a thousand million. */
+/** A decimal number of credits: positive or, if `zero` is set, zero; at most one billion. */
 export const amountOf = (field: string, text: string, { zero }: { zero: boolean }): MicroCredits => {
   try {
     const amount = parseCredits(text)
     if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
   } catch {
-    // The `InputFault` below says what is expected.
+    // The `InputFault` below describes the expected form.
   }
   throw new InputFault(
     field,
-    `"${text}" is not a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5 (up to 1000000000, at most 6 decimals)`,
+    `"${text}" is not a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5 (at most 1000000000, with up to 6 decimal places)`,
   )
 }
 
@@ -135,7 +135,7 @@ export const keyIdOf = (field: string, text: string): string => {
   )
 }
 
-/** How people name a price book (`2`) or a proposal (`p3`). */
+/** The name of a price book (`2`) or a proposal (`p3`), as people write it. */
 export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
 
 export const priceNameForm = /^(p?)([1-9]\d{0,8})$/

@@ -8,8 +8,8 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /**
- * Records an act in the operators' stream, and returns the event's id. Each call records a new event (see `recordOperationOnce`).
- * Throws the errors of `appendNext`.
+ * Records an operator's act in the operators' stream, and returns the event's id. Each call records a new event (see
+ * `recordOperationOnce`). Throws the errors of `appendNext`.
  */
 export const recordOperation = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,

@@ -1,13 +1,13 @@
 import type { UserRole } from '../events/users.ts'
 
 /**
- * An actor `user:<name>` has proved their identity, by signing in to the dashboard or with a token (`operator-tokens.ts`). An actor
- * `cli:<label>` is a label that anyone can write, and `system` is the service itself. `role` is null for an operator without a proven
- * identity, who has direct access to the database and its secrets.
+ * The actor `user:<name>` is a verified user, who has signed in to the dashboard or uses a token (`operator-tokens.ts`). The actor
+ * `cli:<label>` is an unverified name, and `system` is the service itself. `role` is null for an operator with an unverified name,
+ * who has direct access to the database and its secrets.
  */
 export type Operator = { readonly actor: string; readonly role: UserRole | null }
 
-/** The name of a user, which only a session or a token can prove; null for any other actor. */
+/** The name of a verified user; null for any other actor. */
 export const provedUserOf = (actor: string): string | null =>
   actor.startsWith('user:') ? actor.slice('user:'.length) : null
 

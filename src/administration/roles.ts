@@ -1,6 +1,6 @@
 import type { UserRole } from '../events/users.ts'
 
-/** The rights of each role, for all interfaces. Partners may see and change only their own organization; the caller has to check that. */
+/** The rights of each role, for all interfaces. The caller must check that partners see and change only their own organization. */
 
 export const roles = [
   'admin',
@@ -25,7 +25,7 @@ export const rolePermissions = {
   'organizations.change': ['admin', 'finance'],
   /** Issue, rotate, limit and revoke keys. */
   'keys.change': ['admin', 'operations', 'partner'],
-  /** Replace a leaked key and refund its calls, which requires the rights to change both keys and credits. */
+  /** Replace a leaked key and refund its calls. Changes both keys and credits. */
   'keys.replace': ['admin'],
   /** Grants, refunds, adjustments, voids, thresholds. */
   'credits.change': ['admin', 'finance'],

@@ -15,20 +15,20 @@ describe('with two people', () => {
       'a label never approves',
       ada,
       labelledBob,
-      'only a person with a proved identity can approve, and "cli:bob" is only a label',
+      'only a verified user can approve, and "cli:bob" is an unverified name',
     ],
-    ['a label that looks like a proof does not', ada, labelledOperator('user:bob').actor, 'is only a label'],
+    ['a label that looks like a proof does not', ada, labelledOperator('user:bob').actor, 'is an unverified name'],
     [
       'the command line alone never approves',
       ada,
       cli,
-      'only a person with a proved identity can approve, and "cli" is',
+      'only a verified user can approve, and "cli" is',
     ],
-    ['the system never approves', ada, 'system', 'only a person with a proved identity can approve'],
-    ['a key never approves', ada, 'key:l1WO9Eavc8p3Riys', 'only a person with a proved identity can approve'],
+    ['the system never approves', ada, 'system', 'only a verified user can approve'],
+    ['a key never approves', ada, 'key:l1WO9Eavc8p3Riys', 'only a verified user can approve'],
     ['a proposal made under a label cannot be approved', labelledBob, ada, 'it was proposed by "cli:bob"'],
     ['a proposal from the command line alone cannot be approved', cli, ada, 'it was proposed by "cli"'],
-    ['the proposer does not approve', ada, ada, 'ada proposed it: another person has to approve it'],
+    ['the proposer does not approve', ada, ada, 'ada proposed it: another person must approve it'],
   ])('%s', (_, proposer, approver, refusal) => {
     const said = approvalRefusal({ proposer, approver, twoPerson: true })
     if (refusal === null) expect(said).toBeNull()

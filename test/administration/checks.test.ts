@@ -227,7 +227,7 @@ describe('the environment', () => {
     ['EVENT_LOG_URL', 'esdb+discover://admin:changeit@one:2113,two:2113?tls=true'],
   ])('%s=%s is a warning', async (name, url) => {
     expect(await passwordLines({ [name]: url })).toEqual([
-      `warning: ${name}: the password is well known, or is the name of the user`,
+      `warning: ${name}: the password is a well-known one, or the name of the user`,
     ])
   })
 
@@ -236,7 +236,7 @@ describe('the environment', () => {
     ['DATABASE_URL', 'postgres://app@db/x'],
     ['EVENT_LOG_URL', 'esdb://localhost:2113?tls=false'],
   ])('%s=%s is not', async (name, value) => {
-    expect(await passwordLines({ [name]: value })).toEqual(['ok: no password is well known'])
+    expect(await passwordLines({ [name]: value })).toEqual(['ok: no password is a well-known one'])
   })
 
   test('invalid settings are left out, with a line for each, and the others still apply', () => {
@@ -259,9 +259,9 @@ describe('the database', () => {
   test.each([
     [{ off: ['fsync'] }, 'fault: fsync is off: a crash can lose answered calls'],
     [{ off: ['synchronous_commit'] }, 'fault: synchronous_commit is off: a crash can lose answered calls'],
-    [{ standby: true }, 'fault: it does not accept writes: it is a standby, or read-only'],
+    [{ standby: true }, 'fault: the server does not accept writes: it is a standby or read-only'],
     [{ used: 95 }, 'warning: 95 of 100 connections are in use'],
-    [{}, 'ok: safe against a crash; 12 of 100 connections are in use'],
+    [{}, 'ok: a crash does not lose answered calls; 12 of 100 connections are in use'],
   ])('%j is reported', async (changed, line) => {
     expect(await settings(changed)).toEqual([line])
   })
@@ -568,18 +568,18 @@ describe('the network', () => {
     })
     const ask = (name: string, more = {}) =>
       lines('mail name', { config: parseConfig({ SMTP_HELO: name, DNS_SERVERS: dns.address, ...more }) })
-    expect(await ask('good.test')).toEqual(['ok: good.test and 192.0.2.1 lead to each other'])
+    expect(await ask('good.test')).toEqual(['ok: good.test and 192.0.2.1 resolve to each other'])
     expect(await ask('other.test')).toEqual([
-      'warning: other.test has the address 192.0.2.2, which leads back to dynamic-2.provider.test',
+      'warning: other.test has the address 192.0.2.2, which resolves to dynamic-2.provider.test',
     ])
     expect(await ask('bare.test')).toEqual([
-      'warning: bare.test has the address 192.0.2.3, which leads back to no name',
+      'warning: bare.test has the address 192.0.2.3, which resolves to no name',
     ])
     expect(await ask('none.test')).toEqual(['warning: none.test has no address in DNS'])
     expect(await ask('mute.test')).toEqual([
       expect.stringMatching(/^warning: mute.test could not be looked up, because no DNS server answers: /),
     ])
-    expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, not a name to look up'])
+    expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, so there is no name to look up'])
     expect(await ask('other.test', { EMAIL_PROBE: 'off' })).toEqual([
       'ok: mail servers are not contacted (EMAIL_PROBE=off)',
     ])

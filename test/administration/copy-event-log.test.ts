@@ -146,7 +146,7 @@ test('a target with other events is refused with stream and revision, and left u
       { id: '00000000-0000-5000-8000-000000000001', type: 'KeyUsed', data: '{}', metadata: '{}' },
     ])
     await expect(copyEventLog({ from: source, to: log })).rejects.toThrow(
-      `something else at revision 0 of ${stream}`,
+      `a different event at revision 0 of ${stream}`,
     )
     expect(await log.read(stream, { max: 10 })).toHaveLength(1)
   } finally {

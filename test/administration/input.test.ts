@@ -43,21 +43,21 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   ],
   [
     'grace',
-    '"1 day" is not a length of time such as 90s, 15m, 24h or 7d',
+    '"1 day" is not a duration such as 90s, 15m, 24h or 7d',
     () => durationMsOf('grace', '1 day', { daysMax: 90 }),
   ],
   ['grace', 'at most 90d; it is 91d', () => durationMsOf('grace', '91d', { daysMax: 90 })],
   [
     'amount',
-    '"0" is not a positive decimal number of credits, such as 100 or 1.5 (up to 1000000000, at most 6 decimals)',
+    '"0" is not a positive decimal number of credits, such as 100 or 1.5 (at most 1000000000, with up to 6 decimal places)',
     () => amountOf('amount', '0', { zero: false }),
   ],
   [
     'allow',
-    'name an address or a CIDR block such as 203.0.113.0/24; leave it out for any address',
+    'give an address or a CIDR block such as 203.0.113.0/24, or omit this field to allow any address',
     () => allowedCidrsOf([]),
   ],
-  ['permissions', expect.stringMatching(/^name at least one of /), () => permissionsOf([])],
+  ['permissions', expect.stringMatching(/^give at least one of /), () => permissionsOf([])],
   ['permissions', expect.stringMatching(/^there is no permission "all"; /), () => permissionsOf(['all'])],
   [
     'file',

@@ -325,7 +325,7 @@ describe('the chosen calls', () => {
     expect(await balance()).toBe('97')
     for (const [more, why] of [
       [{ requests: requestId }, 'not by both'],
-      [{ from: undefined, to: at(0) }, 'needs a start'],
+      [{ from: undefined, to: at(0) }, 'a start is required'],
       [{ to: at(-3) }, 'is not after'],
       [{ reference: 'x'.repeat(180) }, 'at most 173 characters'],
       [{ from: undefined, requests: 'abc' }, 'not a request id'],

@@ -112,7 +112,7 @@ describe('a token', () => {
     const guessed = composeToken('enl_operator_', Uint8Array.from([...sameId, ...bytes]))
     expect(guessed.id).toBe(tokenId)
     expect(await refusal(guessed.token)).toBe(unknown)
-    expect(await refusal(token.slice(0, -1))).toContain('not a token as "user token" shows it')
+    expect(await refusal(token.slice(0, -1))).toContain('not a token in the form that "user token" shows')
     expect(await refusal(token.replace(tokenId.slice(0, 4), '0000'))).toContain('not a token')
     const elsewhere = createSecrets('another secret of thirty-two characters')
     await expect(userOfToken({ ...parts(), secrets: elsewhere }, token)).rejects.toThrow(
@@ -160,7 +160,7 @@ describe('a token', () => {
 
   test('cannot be made for a person who has 20 working tokens', async () => {
     for (let n = 0; n < 20; n++) await issue('ada')
-    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are no longer used')
+    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens, the maximum; revoke those that are no longer used')
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
     await issue('ada')
   })

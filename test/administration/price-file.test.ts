@@ -50,7 +50,7 @@ describe('a file', () => {
       'a price book must be complete, but neither these rules nor the book in force at that time contain whoami',
     )
     expect(() => read([{ rule: 'whoami', amount: '2' }], some)).toThrow(
-      'rule whoami is not in the price book that it would change: give its rule_version, sku and amount',
+      'rule whoami is not in the price book to be changed: give its rule_version, sku and amount',
     )
   })
 })

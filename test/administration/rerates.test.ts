@@ -126,7 +126,7 @@ describe('applying a plan', () => {
     await expect(apply(scene, planned.proposed.run)).rejects.toThrow('is not approved')
     const run = await approved(scene, planned)
     await apply(scene, run)
-    await expect(apply(scene, run)).rejects.toThrow('never applied twice')
+    await expect(apply(scene, run)).rejects.toThrow('is applied only once')
     const other = await approved(scene, await plan(scene, prices('3')))
     await abandonRerate(scene, { run: other, reason: 'no', actor: 'user:ann' })
     await expect(apply(scene, other)).rejects.toThrow('was abandoned')
@@ -139,7 +139,7 @@ describe('applying a plan', () => {
     const { run } = (await plan(scene, prices('2'))).proposed
     const rule = { run, twoPerson: true }
     await expect(approveRerate(scene, { ...rule, actor: 'user:ann' })).rejects.toThrow('another person')
-    await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('only a label')
+    await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('an unverified name')
   })
 
   test('takes the available credits, reports the rest, and lists the calls whose increase was not collected', async () => {
@@ -308,7 +308,7 @@ describe('a changed plan is refused, and the error names the change:', () => {
 
   test('its signature', async () => {
     const others = { ...scene, secrets: createSecrets('another secret, that is long enough to be one') }
-    await expect(provedRun(others, planned.proposed.run)).rejects.toThrow('names hmac as its signer')
+    await expect(provedRun(others, planned.proposed.run)).rejects.toThrow('names hmac as the signer')
   })
 
   test('a member of its file', async () => {

@@ -383,7 +383,7 @@ describe('prices', () => {
     for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }]) {
       const { statusCode, body } = await ada.submit(approve, fields)
       expect(statusCode).toBe(422)
-      expect(body).toContain('Ada proposed it: another person has to approve it')
+      expect(body).toContain('Ada proposed it: another person must approve it')
     }
     expect(await room.foundation.eventLog.head()).toBe(before)
 

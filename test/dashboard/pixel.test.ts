@@ -140,7 +140,7 @@ describe('the rules', () => {
       [...body.matchAll(/data-head="Domain">(d\d\d)\./g)].map(([, name]) => name)
     const first = (await partner.get(`${rulesPage}?max=50`)).body
     expect(shownIn(first)).toEqual(many.slice(0, 50).map((name) => name.slice(0, 3)))
-    expect(first).toContain('There are more: 60 in total.')
+    expect(first).toContain('The pixel has 60 rules in total.')
     expect(shownIn((await partner.get(rulesPage)).body)).toHaveLength(60)
     expect(shownIn((await partner.get(`${rulesPage}?domain=D17`)).body)).toEqual(['d17'])
     for (const query of ['domain=%F0%9F%98%80', `domain=${'x'.repeat(300)}`, 'domain=a&domain=b'])

@@ -82,7 +82,7 @@ describe("the limits of a partner's keys", () => {
       const refused = await browser.submit(path, wanted)
       expect(refused.statusCode).toBe(422)
       expect(refused.body).toContain(
-        `At most ${defaultKeyLimits[limit]}; ask the operator of the service for more.`,
+        `At most ${defaultKeyLimits[limit]}; ask the operator of the service for a higher limit.`,
       )
       expect(await limitsOf(keyId)).toEqual(defaultKeyLimits)
       const { key: _, ...fresh } = { ...wanted, name: 'another', permissions: ['ip_lookup'] }

@@ -765,7 +765,7 @@ describe('the admin API', () => {
     const { organizationId } = await sceneWithLot()
     const given = { org: organizationId, amount: '5' }
     expect((await onApi(room, as('admin'), grant, given)).json()).toMatchObject({
-      ...{ code: 'input', message: 'org: this field does not exist here', details: { field: 'org' } },
+      ...{ code: 'input', message: 'org: this field does not exist', details: { field: 'org' } },
     })
   })
 

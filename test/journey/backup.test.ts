@@ -236,7 +236,7 @@ test('a killed backup leaves no file under its final name, and the next backup s
     if (left.length === 0) continue
     const { err } = await cli(['backup', 'create', file('killed.tar')], from())
     expect(err).toContain(
-      'killed.tar.partial exists: another backup is writing it, or was killed and left it behind',
+      'killed.tar.partial exists: another backup is writing it, or was killed and did not remove it',
     )
     await rm(file('killed.tar.partial'))
   }

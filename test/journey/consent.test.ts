@@ -144,7 +144,7 @@ describe('without a terminal', () => {
     const again = await run('user', 'password', 'yan')
     expect(again).toMatchObject({ code: 2, out: '' })
     expect(again.err).toContain(
-      'Give yan a new password. The current password stops working, and every open session ends.',
+      'Set a new password for yan. The current password stops working, and every open session ends.',
     )
     expect((await run('user', 'password', 'yan', '--yes')).code).toBe(0)
   })

@@ -152,7 +152,7 @@ describe('faults planted next to a running service', () => {
     const found = wrong(findings).map(({ level, about, says }) => `${level} ${about}: ${says}`)
     for (const planted of [
       /^warning environment: API_PORTS is not a variable .* did you mean API_PORT/,
-      /^warning passwords: DATABASE_MIGRATION_URL: the password is well known, or/,
+      /^warning passwords: DATABASE_MIGRATION_URL: the password is a well-known one, or/,
       /^fault service: the program at http:\/\/127\.0\.0\.1:\d+ \(METRICS_PORT\) is not this service/,
       /^warning Redis: it does not answer: connect ECONNREFUSED/,
       /^warning secret files: .*\.key can be read by other users \(mode 644\)/,

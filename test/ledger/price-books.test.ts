@@ -96,14 +96,14 @@ test('a book whose rules were changed in the log stops pricing instead of being 
 test('with two people, the proposer, a label and the command line cannot approve', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   await expect(approve(proposal, 'user:ada')).rejects.toThrow('ada proposed it: another person')
-  await expect(approve(proposal, 'cli:bob')).rejects.toThrow('"cli:bob" is only a label')
-  await expect(approve(proposal, 'cli')).rejects.toThrow('"cli" is only a label')
+  await expect(approve(proposal, 'cli:bob')).rejects.toThrow('"cli:bob" is an unverified name')
+  await expect(approve(proposal, 'cli')).rejects.toThrow('"cli" is an unverified name')
   await expect(
     withdrawPrices(
       { eventLog },
       { name: { kind: 'book', number: 1 }, reason: 'x', actor: 'cli', twoPerson: true },
     ),
-  ).rejects.toThrow('"cli" is only a label')
+  ).rejects.toThrow('"cli" is an unverified name')
   expect((await approve(proposal)).approver).toBe('user:bob')
 })
 

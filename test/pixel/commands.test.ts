@@ -59,7 +59,7 @@ test('at first there are no rules, and an unknown organization is an error', asy
 
 test('a plan shows the change without making it; invalid input is refused with the same error as in the API', async () => {
   expect(await planned('pixel limit', 'Shop.Example.com.', '2', 'day')).toEqual([
-    expect.stringMatching(/fires at most 2 times per day on shop\.example\.com and everything under it\.$/),
+    expect.stringMatching(/fires at most 2 times per day on shop\.example\.com and its subdomains\.$/),
   ])
   await expect(planned('pixel limit', 'example.com', '0', 'day')).rejects.toThrow('whole number from 1')
   await expect(planned('pixel limit', 'example.com', '2', 'week')).rejects.toThrow(

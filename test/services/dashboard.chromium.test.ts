@@ -318,7 +318,7 @@ test('organizations are suggested while their name is typed, and can also be fou
   await field.fill(String(name))
   await page.getByLabel('Credits').fill('1')
   await page.getByRole('button', { name: 'See what will happen' }).click()
-  await page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
+  await page.getByRole('heading', { name: 'Grant credits to an organization?' }).waitFor()
   expect(await page.locator('main').textContent()).toContain(scene.organizationId)
   // A complete key is a secret, and must not be in any URL.
   await page.goto('/commands/key/revoke')
@@ -339,6 +339,6 @@ test('organizations are suggested while their name is typed, and can also be fou
   await plain.page.getByRole('button', { name: 'See what will happen' }).click()
   await plain.page.getByLabel('Which one?').selectOption(scene.organizationId)
   await plain.page.getByRole('button', { name: 'See what will happen' }).click()
-  await plain.page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
+  await plain.page.getByRole('heading', { name: 'Grant credits to an organization?' }).waitFor()
   await plain.close()
 })

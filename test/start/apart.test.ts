@@ -18,7 +18,7 @@ test.each([
   },
 ])('$name', ({ processes, says }) => {
   expect(countingApart(processes)).toBe(
-    says === null ? null : `each of ${says} processes counts alone; set REDIS_URL to one Redis for all`,
+    says === null ? null : `each of ${says} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`,
   )
 })
 
@@ -32,7 +32,7 @@ test('it is logged once when it begins, and once when it is over', () => {
     const end = warnOfApart(own as never, logger as never)
     vi.advanceTimersByTime(60_000)
     expect(logged).toEqual([
-      'rate limits: each of 2 processes counts alone; set REDIS_URL to one Redis for all',
+      'rate limits: each of 2 processes keeps its own counts; set REDIS_URL to the same Redis for all processes',
     ])
     processes = counting('a')
     vi.advanceTimersByTime(60_000)

@@ -14,13 +14,13 @@ export class ArchiveFault extends Error {
   override name = 'ArchiveFault'
 }
 
-/** The largest size of an entry. A reader loads each entry into memory as a whole. */
+/** The maximum size of an entry. A reader loads each entry completely into memory. */
 export const entryBytesMax = 64 * 1024 * 1024
 
 export type ArchiveWriter = {
   /**
-   * Resolves when the bytes have been accepted. A caller that waits for this keeps at most one unwritten entry in memory. Rejects
-   * if the file cannot be written.
+   * Resolves when the bytes have been accepted. A caller that waits for each entry keeps at most one unwritten entry in memory.
+   * Rejects if the file cannot be written.
    */
   add(name: string, bytes: Buffer): Promise<void>
   /** Resolves when the file has its final name and is on disk. */
@@ -47,7 +47,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
         entry.end(content)
         await Promise.race([taken, written])
       } catch (error) {
-        // The file's own error is more useful than "the tar was closed".
+        // The error from the file is more useful than "the tar was closed".
         await written
         throw error
       }
@@ -68,7 +68,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
   }
 }
 
-/** Computes the digest of the bytes that go through `pass`. */
+/** Computes the digest of the bytes that pass through the stream. */
 const digesting = () => {
   const hash = createHash('sha256')
   let bytes = 0

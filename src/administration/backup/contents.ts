@@ -20,7 +20,7 @@ export const manifestSchema = z.object({
   migration: z.int().positive(),
   /** Identifies the event log, without secrets. */
   event_log: z.string().max(2_000),
-  /** Whether the backup contains the event log. It does not if the log is in EventStoreDB. */
+  /** Whether the backup contains the event log. False if the log is in EventStoreDB. */
   holds_log: z.boolean(),
   head: place,
   /** The wrapped installation key. The SECRET_KEY of any slot unwraps it. */

@@ -25,7 +25,7 @@ import { keptTables, logTables } from './tables.ts'
 
 const compress = promisify(zstdCompress)
 
-/** The number of bytes that are compressed into one entry. */
+/** The number of uncompressed bytes in one entry. */
 const chunkBytes = 8 * 1024 * 1024
 /** The fastest level, because most of a backup is the event log, which is already compressed. */
 const level = 1
@@ -56,7 +56,7 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Writes a backup file with all data that cannot be derived from other data, as of one moment. The installation keeps running. The
+ * Writes all data that cannot be derived from other data, as of one moment, to a backup file. The installation keeps running. The
  * file contains neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
  */
 export const createBackup = async (
@@ -101,11 +101,11 @@ export const refuseTaken = async (path: string): Promise<void> => {
         'file',
         taken === path
           ? `${path} already exists and is not overwritten: choose another file`
-          : `${taken} exists: another backup is writing it, or was killed and left it behind. If no backup is running, remove it`,
+          : `${taken} exists: another backup is writing it, or was killed and did not remove it. If no backup is running, remove it`,
       )
 }
 
-/** Returns an `InputFault` if the disk or the directory cannot be written to, because another path can help. */
+/** Returns an `InputFault` if the disk or the directory cannot be written to, because the user can choose another path. */
 const asInputFault = (error: unknown, path: string): unknown => {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   if (
@@ -127,8 +127,7 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // For a log in EventStoreDB, the end is read before the rows. A restore then finds every change that the rows may lack after
-    // this position.
+    // The end of a log in EventStoreDB is read before the rows. Every change that the rows may lack then comes after this position.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(

@@ -14,8 +14,8 @@ type Options = { readonly logger: Logger; readonly waitMs: number }
 
 /**
  * Makes the last backup of an installation that will not start again. The installation is marked before anything is copied, so no
- * event is missing from the backup. After an interruption the mark stays, and the command can be repeated. After a failure the mark
- * is removed. Throws `CommandRefused` if the service is running, and the errors of `createBackup`.
+ * event is missing from the backup. An interruption leaves the mark, and the command can be repeated. A failure removes the mark.
+ * Throws `CommandRefused` if the service is running, and the errors of `createBackup`.
  */
 export const createFinalBackup = async (
   config: Config,

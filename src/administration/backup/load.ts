@@ -31,8 +31,8 @@ export const loadedTables = (copiesLog: boolean): readonly string[] =>
   [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
 
 /**
- * Marks the database, so that the service does not start on it until the restore is complete. `elsewhere` names the target event
- * log. Throws `ConfigError`, without marking the database, if the database cannot accept this backup.
+ * Marks the database so that the service does not start until the restore is complete. `elsewhere` names the target event log.
+ * Throws `ConfigError`, without marking the database, if the database cannot accept this backup.
  */
 export const beginRestore = (
   client: pg.Client,
@@ -103,7 +103,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** The number of the last migration; 0 if there was none. */
+/** The number of the last migration; 0 if no migration has run. */
 const migratedTo = async (client: pg.Client): Promise<number> => {
   if (!(await tableExists(client, 'schema_migrations'))) return 0
   const { rows } = await client.query<{ number: number | null }>(

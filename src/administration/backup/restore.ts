@@ -56,7 +56,7 @@ export const checkRestorable = async (
   const secretKeys = await knownSecretKeysOf(config)
   if (secretKeys === null)
     throw new ConfigError(
-      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup does not contain it: set it to the key of the installation that was backed up, or copy that installation's file "secret_key" into ${config.DATA_DIR}`,
+      `SECRET_KEY: it is not set, and DATA_DIR does not contain a key. Backups do not contain SECRET_KEY: set it to the key of the installation that was backed up, or copy that installation's file "secret_key" into ${config.DATA_DIR}`,
     )
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKeys, newest, path })
@@ -89,7 +89,7 @@ export type LoadedBackup = {
 /**
  * Restores a backup into an empty installation. The whole file is checked first; then all rows are written in one transaction. A
  * restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service
- * cannot start on this installation. Throws the errors of `checkRestorable`, and `CommandRefused` if the service is running.
+ * cannot start. Throws the errors of `checkRestorable`, and `CommandRefused` if the service is running.
  */
 export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
   const { logger, waitMs, onProgress } = asked
@@ -143,7 +143,7 @@ export const removeOldPasswords = async (
     for (const recorded of page) {
       if (recorded.type !== 'UserPasswordChanged') continue
       const { type, data, metadata } = decodeEvent(recorded)
-      // A copy of the log has other positions, but keeps the recording times, so both are compared.
+      // A copy of the log has different positions but the same recording times, so both are compared.
       const isLater = recorded.position > BigInt(head.position) || metadata.recorded_at > made_at
       if (type === 'UserPasswordChanged' && isLater)
         changed.push({ name: data.user, createdAt: data.user_created_at })
@@ -167,8 +167,8 @@ export const recordRestored = (
 export const endRestore = removeMark
 
 /**
- * Throws `CommandRefused`, and removes the mark, if a process that started before the mark was set is still running. At this point,
- * no rows have been loaded yet.
+ * Throws `CommandRefused`, and removes the mark, if a process that started before the mark was set is still running. No rows have
+ * been loaded at this point.
  */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
@@ -212,14 +212,14 @@ const copyLog = async (
 }
 
 /**
- * Throws unless the target is empty or begins with the same price book as the source. The event log of another installation must
- * not be changed.
+ * Throws unless the target is empty or begins with the same price book as the source, because the event log of another installation
+ * must not be changed.
  */
 const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
   if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return
   throw new ConfigError(
-    'EVENT_LOG_URL: the event log there belongs to another installation. Use an empty one, or keep them apart with EVENT_LOG_PREFIX',
+    'EVENT_LOG_URL: the event log there belongs to another installation. Use an empty event log, or separate the two with EVENT_LOG_PREFIX',
   )
 }
 

@@ -25,7 +25,6 @@ export const keptTables = [
 
 /**
  * Tables that contain positions, which differ in another event log. If a restore copies the log, these tables start empty: webhooks
- * read the copy from its beginning and skip messages whose ids were already sent, and events that cannot be folded are set aside
- * again.
+ * read the copy from its beginning and skip messages that were already sent, and events that cannot be folded are set aside again.
  */
 export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']

@@ -14,7 +14,7 @@ export type Check<On> = {
   readonly severity: 'warning' | 'fault'
   /** What to do, unless `look` gives more specific advice. */
   readonly advice: string
-  /** The check's name in `/readyz`, and whether a fault makes the process unready. */
+  /** The check's name in `/readyz`, and whether a fault makes the process not ready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
   /** Help texts by gauge name. All gauges of a check have the same labels. */
   readonly gauges?: Readonly<Record<string, string>>
@@ -76,7 +76,7 @@ export type Seen = Omit<Measured, 'found'> & {
   readonly failure: 'failed' | 'timed_out' | null
 }
 
-/** Runs one check until it is done. Never rejects. */
+/** Runs one check to its end. Never rejects. */
 export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   try {
     const looked = await check.look(on)
@@ -87,7 +87,7 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   }
 }
 
-/** The deadline of a check. Requests to servers have shorter deadlines of their own. */
+/** The deadline of a check. Requests to servers have their own, shorter deadlines. */
 const lookMaxMs = 10_000
 
 export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>

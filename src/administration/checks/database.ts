@@ -6,7 +6,7 @@ import { pendingDeliveries } from '../../webhooks/outbox.ts'
 import { type JobRow, knownJobs } from '../jobs/jobs.ts'
 import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
 
-/** The database, and the state of jobs, webhooks, processes and clocks according to its rows. */
+/** Checks of the database, and of the jobs, webhooks, processes and clocks recorded in its rows. */
 
 export type InDatabase = {
   readonly pool: pg.Pool
@@ -35,7 +35,7 @@ export const databaseCheck: Check<InDatabase> = {
     const [{ version, number, name } = { version: '', number: 0, name: '' }] = asked.rows
     const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
     if (number >= versionMin) return fine(says)
-    const advice = 'Move to PostgreSQL 16 or newer: use pg_dump on the old server and restore on the new one.'
+    const advice = 'Move to PostgreSQL 16 or newer: use pg_dump on the old server and pg_restore on the new one.'
     return wrong(`${says}: it is too old`, { advice })
   },
 }
@@ -49,7 +49,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     readiness: { name: 'rate_limiter', counts: 'never' },
     gauges: {
       rate_limiter_degraded:
-        '1 while the shared counters do not work and the process counts rate limits on its own',
+        '1 while the shared counters do not work and the process counts rate limits alone',
     },
     look: async ({ pool, rateLimitsShared = null }) => {
       const live = await liveProcesses(pool)
@@ -98,7 +98,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     severity: 'warning',
     bound: { unit: 'seconds', warning: hour },
     advice:
-      '"webhook list" shows failing webhooks and the reasons; a successful "webhook test" enables a webhook again. If none fails, check that a process with the role "jobs" is running.',
+      '"webhook list" shows failing webhooks and the reasons; a successful "webhook test" enables a webhook again. If no webhook fails, check that a process with the role "jobs" is running.',
     gauges: {
       webhook_pending_messages: 'Messages to webhooks waiting for their first or next attempt',
       webhook_oldest_pending_seconds: 'Age of the oldest waiting message',
@@ -137,7 +137,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database read its clock at an unknown moment during the query, so a difference of up to the query's duration is
+      // The database's clock was read at an unknown moment during the query, so a difference of up to the query's duration is
       // ignored.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
@@ -150,7 +150,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
 ]
 
-/** Only "doctor" runs these checks, because their results do not change while a process runs. */
+/** Only "doctor" runs these checks, because their results do not change while the service runs. */
 export const settingChecks: readonly Check<InDatabase>[] = [
   {
     name: 'database settings',
@@ -173,7 +173,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
       const found = (off ?? []).map((name) => wrong(`${name} is off: a crash can lose answered calls`))
       if (standby)
         found.push(
-          wrong('it does not accept writes: it is a standby, or read-only', {
+          wrong('the server does not accept writes: it is a standby or read-only', {
             advice: 'Point DATABASE_URL at the primary, or promote this server.',
           }),
         )
@@ -187,14 +187,14 @@ export const settingChecks: readonly Check<InDatabase>[] = [
         )
       return found.length > 0
         ? found
-        : fine(`safe against a crash; ${connections}`, { connections: used, connections_max: max })
+        : fine(`a crash does not lose answered calls; ${connections}`, { connections: used, connections_max: max })
     },
   },
   {
     name: 'database rights',
     severity: 'warning',
     advice:
-      'Give it a role of its own: see "How do I give the service its own database role?" in the deployment guide.',
+      'Give the service its own role: see "How do I give the service its own database role?" in the deployment guide.',
     look: async ({ pool }) => {
       const { rows } = await pool.query<{ role: string; changes: boolean | null }>(
         `select current_user as role, has_table_privilege(c.oid, 'update, delete, truncate') or pg_has_role(current_user, c.relowner, 'member') as changes
@@ -242,7 +242,7 @@ const connectionShareMax = 0.9
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size
-  return places < 2 ? null : `each of ${places} processes counts alone; set REDIS_URL to one Redis for all`
+  return places < 2 ? null : `each of ${places} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`
 }
 
 function processesFound(live: number, apart: string | null): Found {

@@ -34,7 +34,7 @@ export type InLog = InDatabase & {
 }
 
 const hour = 3_600
-/** In seconds. Rows that are further behind the log are not shown as current. */
+/** In seconds. Rows with a longer lag are not shown as current. */
 export const lagSecondsMax = 60
 
 export const eventLogCheck: Check<InLog> = {
@@ -68,7 +68,7 @@ export const eventLogCheck: Check<InLog> = {
   },
 }
 
-/** Checks how far rows are behind the log, and when recurring work was last done. */
+/** Checks the lag of the rows behind the log, and the age of the last recurring work. */
 export const logChecks: readonly Check<InLog>[] = [
   {
     name: 'projections',
@@ -184,7 +184,7 @@ export const logChecks: readonly Check<InLog>[] = [
     name: 'backup',
     gauge: 'backup',
     bound: { unit: 'seconds', warning: 48 * hour },
-    advice: 'Make one ("backup create"), and schedule it daily. Keep SECRET_KEY and KEY_DIR somewhere else.',
+    advice: 'Make a backup ("backup create"), and schedule one every day. Keep SECRET_KEY and KEY_DIR in a different place.',
     last: ({ acts }) => lastAct(acts, 'BackupCreated'),
   }),
 ]
@@ -198,7 +198,7 @@ export const keyChecks: readonly Check<InLog>[] = [
       'Set SECRET_KEY, or the file secret_key in DATA_DIR, to the previous value. Without it, issued keys do not work, and profiles cannot be opened.',
     look: async ({ config, eventLog }) => {
       const wrapped = await wrappedKeyIn(eventLog)
-      if (wrapped === null) return fine('there is no installation key yet; the first start makes it')
+      if (wrapped === null) return fine('there is no installation key yet; the first start creates one')
       const open = openSlots(wrapped.slots, (await knownSecretKeysOf(config)) ?? [])
       if (open === null) return wrong(wrongKeyText(wrapped))
       if (wrapped.slots.length === 1) return fine(`${open.by.id} opens the installation key`)
@@ -302,7 +302,9 @@ function proof({
   }
 }
 
-/** The time when the installation began, by the log's clock. The first event is a price book, and its effective date is much earlier. */
+/**
+ * The time when the installation began, by the log's clock. The first event is a price book whose effective date is much earlier.
+ */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await readIfAny(eventLog, priceBookStream, { max: 1 })
   return first?.recordedAtMs ?? null
@@ -322,7 +324,7 @@ async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
     : { doneMs, count: 0 }
 }
 
-/** So few events are enough, because a new key or a new tree is announced right before its first checkpoint. */
+/** A new key or a new tree is announced right before its first checkpoint, so a few events are enough. */
 const checkpointsMax = 20
 
 /**

@@ -14,7 +14,7 @@ import { misspeltText, misspeltVariables } from '../../foundation/misspelt-varia
 import { type DiskSpace, type DiskWatch, diskStateOf, scarcestOf, spaceText } from '../../guard/disk-space.ts'
 import { type Check, type Found, fine, reasonOf, wrong } from './check.ts'
 
-/** Checks of this host and its environment, which need no database. */
+/** Checks of this host and its environment. They need no database. */
 
 export type Host = {
   readonly config: Config
@@ -27,7 +27,7 @@ const urlVariables = ['DATABASE_URL', 'DATABASE_MIGRATION_URL', 'EVENT_LOG_URL',
 const makeRoom =
   'Make room, or move DATA_DIR to a larger disk while the service is stopped. Do not delete anything in postgres/.'
 
-/** Checks the disk of the embedded PostgreSQL. `disk` contains the last measurement by this process. */
+/** Checks the disk of the embedded PostgreSQL. `disk` contains this process's last measurement. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
   severity: 'fault',
@@ -98,8 +98,8 @@ export const hostChecks: readonly Check<Host>[] = [
     look: ({ config }) => {
       const weak = urlVariables.filter((name) => isWeak(config[name] ?? ''))
       return weak.length === 0
-        ? fine('no password is well known')
-        : weak.map((name) => wrong(`${name}: the password is well known, or is the name of the user`))
+        ? fine('no password is a well-known one')
+        : weak.map((name) => wrong(`${name}: the password is a well-known one, or the name of the user`))
     },
   },
   {
@@ -113,7 +113,7 @@ export const hostChecks: readonly Check<Host>[] = [
     name: 'mail name',
     severity: 'warning',
     advice:
-      "Set SMTP_HELO to a name whose address is this host's public address, and make the reverse DNS (PTR) of that address lead back to the name.",
+      "Set SMTP_HELO to a name whose address is this host's public address, and make the reverse DNS (PTR) of that address resolve to the name.",
     look: ({ config }) => mailName(config),
   },
   diskCheck,
@@ -196,11 +196,11 @@ const dnsMaxMs = 2_000
 const addressesMax = 4
 const noName = new Set(['ENOTFOUND', 'ENODATA'])
 
-/** Checks that the mail name and the host's address resolve to each other, because many mail servers refuse a client otherwise. */
+/** Checks that the name in SMTP_HELO and its address resolve to each other, because many mail servers refuse a client otherwise. */
 async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promise<Found> {
   if (EMAIL_PROBE === 'off') return fine('mail servers are not contacted (EMAIL_PROBE=off)')
   const name = SMTP_HELO ?? hostname()
-  if (name.startsWith('[')) return fine(`${name} is an address, not a name to look up`)
+  if (name.startsWith('[')) return fine(`${name} is an address, so there is no name to look up`)
   const resolver = new Resolver({ timeout: dnsMaxMs, tries: 1 })
   if (DNS_SERVERS !== undefined) resolver.setServers([...DNS_SERVERS])
   const asked = (question: Promise<string[]>): Promise<string[] | Error> =>
@@ -218,9 +218,9 @@ async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promis
     const names = await asked(resolver.reverse(address))
     const leads = names instanceof Error ? [] : names.map((one) => one.toLowerCase().replace(/\.$/, ''))
     if (!leads.includes(name.toLowerCase()))
-      return wrong(`${name} has the address ${address}, which leads back to ${leads[0] ?? 'no name'}`)
+      return wrong(`${name} has the address ${address}, which resolves to ${leads[0] ?? 'no name'}`)
   }
-  return fine(`${name} and ${addresses.join(', ')} lead to each other`)
+  return fine(`${name} and ${addresses.join(', ')} resolve to each other`)
 }
 
 const othersMask = 0o077

@@ -32,20 +32,20 @@ import {
 } from './refund-calls.ts'
 import { refund, requestIdForm } from './refunds.ts'
 
-/** Commands for manual credit movements. A result is shown only after its event is durable. */
+/** Commands that grant, adjust and refund credits. A result is shown only after its event is durable. */
 
 const doneBefore = (name: string | undefined): string =>
   `Nothing to do: this was already done under the reference "${name}".`
 
 const lot = z.object({
   organization: organization(),
-  amount: credits({ label: 'Credits', help: 'credits, at most 6 decimals' }),
+  amount: credits({ label: 'Credits', help: 'credits, with up to 6 decimal places' }),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'the rest of the lot expires at the end of this day, UTC (default never)',
+    help: 'the rest of the lot expires at the end of this day, UTC (default: never)',
   }).optional(),
   priority: number(
-    { label: 'Priority', help: '0 to 1000, lower is drawn first' },
+    { label: 'Priority', help: '0 to 1000; lots with a lower number are used first' },
     { min: 0, max: 1000 },
   ).prefault('100'),
   reason: reason().prefault('granted by operator'),
@@ -55,7 +55,7 @@ const lot = z.object({
 const grantCredits = command({
   name: 'credits grant',
   action: 'credits.change',
-  summary: 'grant a lot of credits',
+  summary: 'grant credits to an organization',
   input: lot,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('credits lots') },
   plan: async ({ foundation, operator }, input) => {
@@ -154,7 +154,7 @@ const adjustmentJson = ({ organization, reference }: z.output<typeof adjustment>
 
 const adjustment = z.object({
   organization: organization(),
-  amount: signedCredits({ label: 'Credits', help: 'credits, at most 6 decimals; -5 takes 5 credits' }),
+  amount: signedCredits({ label: 'Credits', help: 'credits, with up to 6 decimal places; -5 removes 5 credits' }),
   reason: reason(),
   reference: reference().optional(),
 })
@@ -162,7 +162,7 @@ const adjustment = z.object({
 const adjustBalance = command({
   name: 'credits adjust',
   action: 'credits.change',
-  summary: 'give credits, or take them (a negative amount)',
+  summary: 'add credits, or remove credits with a negative amount',
   input: adjustment,
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits balance') },
   plan: async ({ foundation, operator }, input) => {
@@ -177,8 +177,8 @@ const adjustBalance = command({
           ? doneBefore(reference)
           : `${verb} ${organizationId}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
-      // Taking credits always needs consent, because calls refused before the credits are given back stay refused. Credits that
-      // were given can be taken back.
+      // Removing credits always needs consent, because calls that are refused in the meantime stay refused. Added credits can be
+      // removed again.
       asks: would.already ? 'never' : signed < 0n ? 'always' : 'on a terminal',
       ...(would.already && ({ nothing: true } as const)),
       json: adjustmentJson(input, would),
@@ -195,7 +195,7 @@ const refundOfCall = z.object({
   request: id({ label: 'Call', help: 'request_id of the call' }, requestIdForm, '01M7YKBQZN92PN3ABTVNQE6E12'),
   amount: credits({
     label: 'Credits',
-    help: 'credits, at most 6 decimals (default: all that the call still costs)',
+    help: 'credits, with up to 6 decimal places (default: the remaining cost of the call)',
   }).optional(),
   reason: reason(),
   reference: reference().optional(),
@@ -207,7 +207,7 @@ const refundOfCall = z.object({
 const refundCall = command({
   name: 'credits refund',
   action: 'credits.change',
-  summary: 'refund a call, or a part of its cost, into the lots it was drawn from',
+  summary: 'refund a call, or a part of its cost, to the lots that paid for it',
   input: refundOfCall,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
   plan: async (context, input) => {
@@ -284,7 +284,7 @@ export const callFields = {
   }).optional(),
   to: instant({
     label: 'Calls before (UTC)',
-    help: 'refund no calls from this instant on (default: all calls up to now)',
+    help: 'refund no calls from this instant on (default: now)',
   }).optional(),
   requests: list(listedOf, {
     label: 'Calls by id',
@@ -305,7 +305,7 @@ export const choiceOf = ({
   if (requests !== undefined && (from ?? to) !== undefined)
     throw new InputFault('requests', 'choose calls by time or by id, not by both')
   if (requests !== undefined) return { kind: 'listed', requestIds: requests }
-  if (from === undefined && to !== undefined) throw new InputFault('from', 'an end needs a start as well')
+  if (from === undefined && to !== undefined) throw new InputFault('from', 'a start is required if an end is given')
   if (from === undefined) return null
   if (to !== undefined && Date.parse(to) <= Date.parse(from))
     throw new InputFault('to', `${to} is not after ${from}`)
@@ -329,7 +329,7 @@ export const refundsJson = ({ calls, free, refunds, credits, already, left }: Re
   not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
 })
 
-/** For people: the calls that were not refunded are shown separately from the figures. */
+/** The output for people shows the calls that were not refunded after the figures. */
 const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
   const { not_refunded: left, ...figures } = json
   return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
@@ -352,7 +352,7 @@ const chosenBy = async (
   const reference = commonReferenceOf(input.reference)
   const asked = choiceOf(input)
   if (asked === null) throw new InputFault('from', 'choose calls by time or by id')
-  // Without an end, the range ends at the time of the request, because the plan that the person saw contained no later calls.
+  // Without an end, the range ends at the time of the request, because the plan that the person saw contains no later calls.
   const choice = asked.kind === 'between' ? { ...asked, to: asked.to ?? requestedAt } : asked
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }

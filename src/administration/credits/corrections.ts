@@ -8,7 +8,7 @@ import { lookUpMovement, type Moved, type Movement, movedBefore, moveOnce } from
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
 /**
- * The result of a correction. `already` means that an earlier command made the correction under the same reference. After a dry
+ * The result of a correction. `already` is true if an earlier command made the correction under the same reference. After a dry
  * run, `balance` is the expected balance.
  */
 export type Corrected = {
@@ -47,7 +47,7 @@ const submitted = async (
 }
 
 /**
- * Gives credits, or takes them if the amount is negative. Throws `CommandRefused` if more is taken than is available, or
+ * Adds credits, or removes them if the amount is negative. Throws `CommandRefused` if more would be removed than is available, or
  * if the reference names another movement.
  */
 export const adjust = async (

@@ -17,8 +17,8 @@ import { balance } from './credits.ts'
 import { lotsLeft } from './lots.ts'
 
 /**
- * The balance at one instant, as known at another instant, calculated from the ledger. `revision` is the revision of the last event
- * that was known, or −1. Throws `CommandRefused` if the ledger does not exist.
+ * The balance at one instant, as known at another instant, calculated from the ledger. `revision` is that of the last known event,
+ * or −1. Throws `CommandRefused` if the ledger does not exist.
  */
 export const balanceAt = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -34,7 +34,7 @@ export const balanceAt = async (
     read += page.length
     for (const recorded of page) {
       const event = decodeEvent(recorded)
-      // Events are in the order of their recording times, so all further events were recorded later, too.
+      // Events are in the order of their recording times, so all further events were recorded later as well.
       if (recordedMsOf(event) > asOf.knownAtMs) break reading
       foldBalance(fold, event, asOf)
     }
@@ -47,16 +47,16 @@ export const balanceAt = async (
 const showBalance = query({
   name: 'credits balance',
   action: 'accounts.read',
-  summary: 'show the balance, from the ledger itself: now, or as of an instant',
+  summary: 'show the current balance, or the balance at an instant, calculated from the ledger',
   input: z.object({
     organization: organization(),
     at: instant({
       label: 'As of (UTC)',
-      help: 'ISO 8601 instant; later movements are not counted (default now)',
+      help: 'ISO 8601 instant; later movements are not counted (default: now)',
     }).optional(),
     known_at: instant({
       label: 'As known at (UTC)',
-      help: 'ISO 8601 instant; later records are not counted (default now)',
+      help: 'ISO 8601 instant; later records are not counted (default: now)',
     }).optional(),
   }),
   anyHistory: true,
@@ -95,11 +95,11 @@ const showBalance = query({
 const listLots = query({
   name: 'credits lots',
   action: 'accounts.read',
-  summary: 'list the lots that still have credits, in the order in which charges draw them',
+  summary: 'list the lots that still have credits, in the order in which charges use them',
   input: z.object({ organization: organization() }),
   columns: [
     { name: 'grant_id', label: 'Lot', kind: 'id' },
-    { name: 'left', label: 'Left', kind: 'credits' },
+    { name: 'left', label: 'Remaining', kind: 'credits' },
     { name: 'granted', label: 'Granted', kind: 'credits' },
     { name: 'priority', label: 'Priority', kind: 'number' },
     { name: 'expires_at', label: 'Expires (UTC)', kind: 'instant' },

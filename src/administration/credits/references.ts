@@ -15,18 +15,18 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 
 /**
- * A credit movement under an operator's reference happens exactly once, however often the command is run.
+ * A credit movement under an operator's reference is made exactly once, however often the command is run.
  *
  * Each reference has its own stream. The first event of the stream states the movement, and the ledger's revision at that time. The
- * id of the movement's event is derived from the reference, and the ledger is searched for that id from that revision on. A command
- * that was interrupted, or whose answer was lost, can be run again.
+ * id of the movement's event is derived from the reference, and the ledger is searched for this id from that revision on. After an
+ * interruption or a lost answer, the command can be run again.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
 export type Movement = {
   readonly movement: ReferenceReserved['movement']
-  /** Null for everything that the refunded call still costs. */
+  /** Null for the remaining cost of the refunded call. */
   readonly amount: MicroCredits | null
   /** Null unless the movement is a grant. */
   readonly priority: number | null
@@ -88,7 +88,7 @@ export const movedBefore = async (
   already: true,
 })
 
-/** Finds a reference and the movement under it; null if the reference is not used yet. Writes nothing. */
+/** Finds a reference and the movement under it; null if the reference has not been used. Writes nothing. */
 export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
   const reserved = await reservationFor(sources, referenced)
   return reserved === null ? null : lookUp(sources, referenced, reserved)
@@ -135,7 +135,7 @@ export const movementKey = (movement: Movement['movement'], reference: string): 
   `${movement}/reference/${reference}`
 
 /**
- * The reservation of a reference; null if the reference is not used yet. Throws `CommandRefused` if the reference names another
+ * The reservation of a reference; null if the reference has not been used. Throws `CommandRefused` if the reference names another
  * movement.
  */
 export const reservationFor = async (
@@ -160,8 +160,8 @@ const reservationOf = async (
 }
 
 /**
- * Reserves the reference, or returns the reservation if another process has already made it. `whole` means that the amount is
- * everything that the refunded call still costs. Throws `CommandRefused` if the reference names another movement.
+ * Reserves the reference, or returns the reservation if another process has already made it. `whole` means that the amount is the
+ * remaining cost of the refunded call. Throws `CommandRefused` if the reference names another movement.
  */
 export const reserve = async (
   { eventLog, ledger }: Sources,
@@ -182,7 +182,7 @@ export const reserve = async (
     ledger_revision: account.revision,
     refunds: named.requestId === null ? null : { request_id: named.requestId, whole },
   }
-  // A random id, so that a reservation of another process is not mistaken for this one.
+  // The id is random, so that the reservation of another process is not mistaken for this one.
   const id = eventIdOf(stream, randomUUID(), 0)
   const effectiveAt = new Date().toISOString()
   try {

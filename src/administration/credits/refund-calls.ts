@@ -18,8 +18,8 @@ import {
 } from './refunds.ts'
 
 /**
- * Refunds many calls of one API key under one reference. Each call is refunded under its own reference, which consists of the
- * common reference and the request id, so a repeated command skips the calls that were already refunded and refunds the rest.
+ * Refunds many calls of one API key. Each call has its own reference, which consists of the common reference and the request id, so
+ * a repeated command skips the calls that were already refunded and refunds the rest.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
@@ -177,8 +177,8 @@ export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: st
   })
 
 /**
- * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After an error, another call with
- * the same reference refunds the remaining calls.
+ * Refunds the remaining cost of the chosen calls, and skips calls that cannot be refunded. After an error, a repetition with the
+ * same reference refunds the other calls.
  */
 export const refundChosen = (
   foundation: Sources,

@@ -18,15 +18,15 @@ import { grantedLots } from './lots.ts'
 import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
- * A refund returns the cost of a call, or a part of it, to the lots it was drawn from. Refunds, reversals and re-rates of a call
- * never exceed its cost: the remaining cost is computed from the whole ledger, and the ledger refuses the refund if another
+ * A refund returns the cost of a call, or a part of it, to the lots that paid for the call. Refunds, reversals and re-rates of a
+ * call never exceed its cost: the remaining cost is computed from the whole ledger, and the ledger refuses the refund if another
  * correction has been written since.
  */
 
 type RefundAsked = {
   readonly requestId: string
   readonly organizationId?: string | undefined
-  /** The amount to refund; undefined for everything that the call still costs. */
+  /** The amount to refund; undefined for the remaining cost of the call. */
   readonly amount?: MicroCredits | undefined
   readonly reason: string
   /** The operator's name for the refund. Only one refund is made under a reference. */
@@ -45,7 +45,7 @@ type Refunded = Corrected & {
   readonly costs: MicroCredits
 }
 
-/** Concurrent corrections are rare, so after this many attempts in a row something is wrong. */
+/** Concurrent corrections are rare, so this many failed attempts in a row indicate a fault. */
 const attemptsMax = 8
 
 /**
@@ -161,7 +161,7 @@ const namedBy = (
 const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
   reserved === null ? undefined : parseCredits(reserved.amount)
 
-/** The first refund of a call and its reversal share one key, so that only one of them can be written. */
+/** The first refund of a call and its reversal have the same key, so that only one of them can be written. */
 const keyFor = (
   { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
   call: RecordedEvent,
@@ -190,7 +190,7 @@ export const refundable = (
   if (charge === null)
     throw new CommandRefused(
       now > 0n
-        ? `call ${requestId} was free, and a re-rate made it cost ${formatCredits(now)}: give that back with "credits adjust"`
+        ? `call ${requestId} was free, and a re-rate made it cost ${formatCredits(now)}: give the amount back with "credits adjust"`
         : `call ${requestId} cost nothing: there is nothing to refund`,
     )
   const given = adjustments
@@ -282,7 +282,7 @@ export const costOfFound = async (
   const own: DecodedEvent[] = []
   for (const event of corrections.events) {
     if (event.type !== 'CreditAdjusted' || event.recorded.revision <= recorded.revision) continue
-    // A re-rate names no charge, so it is kept, and `costsOf` checks whether the re-rate changed this call.
+    // The event of a re-rate names no charge, so the event is kept, and `costsOf` checks whether the re-rate changed this call.
     if (event.data.adjusts !== null && event.data.adjusts !== chargeId) continue
     refunded ||= event.recorded.id === refundId
     if (isRefundUnder(event.data, reference))
@@ -294,7 +294,7 @@ export const costOfFound = async (
   return { cost, refunded, there, upTo: corrections.upTo() }
 }
 
-/** A refund is identified by its reference and not by its id, because a reversal has the same id as the first refund of a call. */
+/** Identifies a refund by its reference, because a reversal has the same id as the first refund of a call. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 

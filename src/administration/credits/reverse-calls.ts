@@ -5,8 +5,8 @@ import { InputFault } from '../input.ts'
 import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 
 /**
- * Refunds calls whose callers never got an answer. A process that stops logs the request ids of these calls. Free calls are
- * skipped, and running the command again refunds nothing more.
+ * Refunds calls whose callers never received an answer. A process that stops logs the request ids of these calls. Free calls are
+ * skipped, and a repeated command refunds nothing more.
  */
 
 type ReversedCall =

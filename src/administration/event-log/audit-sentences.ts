@@ -2,7 +2,7 @@ import { creditsText } from '../../billing/money.ts'
 import type { AuditedEvent, AuditedType } from '../../events/audited.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 
-/** The sentence for each event in the audit. The time and the actor are shown next to it. */
+/** The sentence for each event in the audit. The time and the actor are shown next to the sentence. */
 
 type Sentences = { readonly [T in AuditedType]: (data: DomainEventOf<T>['data']) => string }
 
@@ -36,7 +36,7 @@ const ledgers = {
   CallsSearched: ({ organization_id, from, to }) =>
     `searched the calls of ${organization_id} from ${from} to ${to} for an e-mail address, IP address or profile`,
   LedgersReconciled: ({ ledgers: of, calls, differences }) =>
-    `reconciled ${count(of.length, 'ledger')} with ${count(calls, 'call')}: ${count(differences, 'difference')}`,
+    `reconciled ${count(of.length, 'ledger')} that contain ${count(calls, 'call')}: ${count(differences, 'difference')}`,
 } as const satisfies Partial<Sentences>
 
 const keys = {
@@ -45,7 +45,7 @@ const keys = {
   ApiKeyRotated: ({ key_id, successor_id, grace_until }) =>
     `replaced the key ${key_id} with ${successor_id}; the old one works until ${grace_until}`,
   ApiKeyLimitsChanged: ({ key_id, limits }) =>
-    `gave the key ${key_id} ${limits.requests_per_minute} requests per minute, ${limits.requests_per_day} per day, ${limits.email_validations_per_second} e-mail validations per second`,
+    `limited the key ${key_id} to ${limits.requests_per_minute} requests per minute, ${limits.requests_per_day} per day, ${limits.email_validations_per_second} e-mail validations per second`,
   ApiKeyRevoked: ({ key_id, reason }) => `revoked the key ${key_id}${because(reason)}`,
   PixelLimitSet: ({ domain, period, number }) => `limited the pixel on ${domain} to ${number} per ${period}`,
   PixelLimitRemoved: ({ domain, period }) => `removed the pixel's limit per ${period} on ${domain}`,
@@ -117,7 +117,7 @@ const people = {
   UserEnabled: ({ user, reason }) => `enabled ${user}${because(reason)}`,
   UserInvited: ({ user, role, organization_id, expires_at }) =>
     `invited ${user} as ${asRole(role, organization_id)}${until(expires_at)}`,
-  UserInvitationAccepted: () => 'accepted the invitation, and chose a password',
+  UserInvitationAccepted: () => 'accepted the invitation and chose a password',
   UserInvitationWithdrawn: ({ user }) => `withdrew the invitation of ${user}`,
   UserSignedIn: ({ known_device, way }) =>
     `signed in to the dashboard${byWay(way)}${known_device ? '' : ' on a new device'}`,
@@ -148,5 +148,5 @@ const factorRefusals = {
 const sentences: Sentences = { ...ledgers, ...keys, ...prices, ...installation, ...people }
 
 export const auditSentence = ({ type, data }: AuditedEvent): string =>
-  // TypeScript does not know that the sentence for a type accepts the data of that type.
+  // TypeScript cannot infer that the sentence for a type accepts the data of that type.
   (sentences[type] as (data: AuditedEvent['data']) => string)(data)

@@ -42,7 +42,7 @@ export async function* auditEntries(
   const own = (await readCheckpoints(pool)).find(({ name }) => name === 'audit')
   if (own?.state === 'halted')
     throw new CommandRefused(
-      `the rows of the audit have stopped (${own.error}): run "projection rebuild audit"`,
+      `the rows of the audit are no longer updated (${own.error}): run "projection rebuild audit"`,
     )
   let after = from
   for (let left = max; left > 0; ) {
@@ -82,7 +82,7 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
   }
 }
 
-/** An event of a key contains only the key's id, so the organization is read from the key's first event. */
+/** Later events of a key do not contain the organization, so the organization is read from the key's first event. */
 const organizationOf = async (
   eventLog: Foundation['eventLog'],
   { stream, data }: { readonly stream: string; readonly data: object },

@@ -13,7 +13,7 @@ import { acknowledgedFaults } from '../ledgers/ledgers.ts'
 
 type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
-/** Turns faults of the log's proof into refusals, so that every interface shows their messages. */
+/** Turns faults in checkpoints and signatures into refusals, so that every interface shows their messages. */
 export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
   try {
     return await work

@@ -7,7 +7,7 @@ const checkpoint = command({
   name: 'event-log checkpoint',
   action: 'log.change',
   long: 'repeatable',
-  summary: 'sign a checkpoint of the whole event log, to be kept elsewhere',
+  summary: 'sign a checkpoint of the whole event log, so that a copy can be kept elsewhere',
   input: z.object({
     rebuild: flag({ label: 'Rebuild the tree', help: 'first rebuild the stored tree from the log' }),
   }),
@@ -15,7 +15,7 @@ const checkpoint = command({
   plan: async (_, { rebuild }) => ({
     says: [
       ...(rebuild ? ['Rebuild the stored tree from the log.'] : []),
-      'Sign a checkpoint of the whole event log as it is now, and record it.',
+      'Sign a checkpoint of the current event log, and record the checkpoint.',
     ],
   }),
   run: async ({ foundation }, { rebuild }) => {
@@ -33,13 +33,13 @@ const announceKey = command({
   name: 'event-log announce-key',
   action: 'log.change',
   summary:
-    'sign checkpoints with a new key from now on; the current key signs its announcement, or your reason replaces that signature if KEY_DIR was lost',
+    'replace the key that signs checkpoints; the current key signs the announcement of the new key, or, if KEY_DIR was lost, your reason replaces that signature',
   // The command writes the key to KEY_DIR on the machine on which it runs.
   interfaces: ['command line'],
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },
   plan: async () => ({
-    says: ['Sign every later checkpoint with a new key; the current key signs no more checkpoints.'],
+    says: ['Sign all later checkpoints with a new key. The current key is no longer used.'],
   }),
   run: async ({ foundation, operator: { actor } }, { reason }) => {
     const { keyId, vouchedFor } = await orRefused(foundation.checkpoints.announceKey({ actor, reason }))

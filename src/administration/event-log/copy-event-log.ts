@@ -22,7 +22,7 @@ export type Copied = {
   readonly events: number
   readonly already: number
   readonly streams: number
-  /** The number of events of other software on the same event store, which are not copied. */
+  /** The number of events of other software in the same event store. They are not copied. */
   readonly leftOut: number
 }
 
@@ -30,7 +30,7 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions stay the same, byte for byte;
+ * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions are copied byte for byte;
  * positions and recording times are those of the new log. Events of other software are left out. The service must be stopped,
  * because nothing may be written to either log during the copy. If the log has checkpoints, one more event is appended, which
  * begins a new tree for the new log.
@@ -134,7 +134,7 @@ const copyInto = async (
     if (!(error instanceof AppendConflict)) throw error
     if (events.length === 1)
       throw new Error(
-        `the target contains something else at revision ${first.revision} of ${stream}, or lacks earlier events ` +
+        `the target contains a different event at revision ${first.revision} of ${stream}, or lacks earlier events ` +
           `(it is at ${error.actual}). Copy into an empty log, or into an earlier copy of this log.`,
         { cause: error },
       )
@@ -143,7 +143,7 @@ const copyInto = async (
   }
 }
 
-/** Below every engine's limit for one append. */
+/** Below the limit of every event store for one append. */
 const appendBytesGood = 500_000
 
 const holds = async (

@@ -15,12 +15,12 @@ export const eventJson = (recorded: RecordedEvent) => ({
 })
 
 /**
- * An event with its whole envelope, as one line of JSON. Data and metadata are copied as text, because parsing them would take most
- * of an export's time.
+ * An event with its whole envelope, as one line of JSON. Data and metadata are copied as text, because parsing would take most of
+ * an export's time.
  */
 export const eventLine = (recorded: RecordedEvent): string => {
   const { position, stream, revision, id, type, recordedAtMs, metadata, data } = recorded
-  // This service writes only JSON objects, but other text must not break the line.
+  // This service writes only JSON objects, but text from other software must not break the line.
   if (!isOneObject(metadata) || !isOneObject(data)) return JSON.stringify(eventJson(recorded))
   const organization = organizationOfStream(stream)
   return (

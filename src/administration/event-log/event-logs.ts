@@ -16,14 +16,14 @@ import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.t
 /** The names of the database connections that processes of the service open. Some commands also open connections with these names. */
 const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
 const connectTimeoutMs = 10_000
-/** A process that has ended keeps its connections for a moment. */
+/** The connections of a process that has ended remain for a moment. */
 const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
- * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; if it is
- * embedded, it is started for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is
- * running on the source.
+ * Copies one event log into another. If `from` is null, copies the log in this installation's PostgreSQL, and starts an embedded
+ * PostgreSQL for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is running on the
+ * source.
  */
 export const copyBetween = async (
   config: Config,
@@ -50,7 +50,7 @@ const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Pr
   if (config.DATABASE_URL !== undefined) return { variable: 'DATABASE_URL', url: config.DATABASE_URL }
   await access(join(placeIn(config.DATA_DIR).cluster, 'PG_VERSION')).catch(() => {
     throw new ConfigError(
-      `DATA_DIR: ${config.DATA_DIR} contains no embedded PostgreSQL. Set it to the directory of the installation, or give the source with --from`,
+      `DATA_DIR: ${config.DATA_DIR} contains no embedded PostgreSQL. Set DATA_DIR to the directory of the installation, or give the source with --from`,
     )
   })
   const { serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
@@ -97,8 +97,8 @@ const sentenceOf = (error: unknown): string => {
   const code = error instanceof Error ? Reflect.get(error, 'code') : undefined
   if (code !== 'ECONNREFUSED') return error instanceof Error ? error.message : String(error)
   return (
-    'no PostgreSQL answers there (ECONNREFUSED). Start it, or correct host and port. An embedded PostgreSQL runs only while the ' +
-    'service or a command is running: to copy from it, omit the source, and this command starts it in DATA_DIR.'
+    'no PostgreSQL answers at this address (ECONNREFUSED). Start PostgreSQL, or correct the host and port. An embedded PostgreSQL runs only while the ' +
+    'service or a command is running: to copy from an embedded PostgreSQL, omit the source, and this command starts it.'
   )
 }
 
@@ -117,7 +117,7 @@ export const prepareEventStore = async (
   admin: NamedEventLog,
   { user, password, shared, logger }: { user: string; password: string; shared: boolean; logger: Logger },
 ) => {
-  // Loaded only when used, because loading the client takes memory and a quarter of a second.
+  // Loaded only when used, because the client takes memory and a quarter of a second to load.
   const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
   const adminUrl = admin.url.replace(/^kurrentdb/, 'esdb')
   return telling(admin, () => prepareEventStoreDb({ adminUrl, user, password, shared, logger }))

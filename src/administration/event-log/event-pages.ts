@@ -11,10 +11,10 @@ import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
 const shownMax = 50
-/** A search for one type stops after this many events. The next page continues the search. */
+/** The maximum number of events that a search for one type reads. The next page continues the search. */
 export const lookedAtMax = 2_000
 const pageMax = 200
-/** A search for one type in one stream is a single read. */
+/** The maximum number of events that a search for one type in one stream reads, in a single read. */
 const streamLookedAtMax = 500
 
 export type LogPage = {
@@ -93,7 +93,7 @@ export const streamPage = async (
   const whole = read.events.slice(0, max)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
   const last = matching.at(-1)
-  // If the page is full, it ends with its last matching event.
+  // A full page ends with its last matching event.
   const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
   const looked = whole.slice(0, end)
   const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
@@ -130,7 +130,7 @@ const readBackwards = async (
   }
 }
 
-/** Reads the events after the unreadable ones. They can be read, because the failed read went backwards and reached them first. */
+/** Reads the events after the unreadable ones. The failed read went backwards and passed these events, so they can be read. */
 const openedAfter = async (
   eventLog: Pick<Log, 'read'>,
   { stream, lastRevision }: EventsUnreadable,
@@ -184,7 +184,7 @@ export const eventPage = async (
   return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
 }
 
-/** A charge directly follows the event that caused it, and any other event seldom comes long after its cause. */
+/** A charge directly follows the event that caused it, and other events rarely come long after their cause. */
 const causeWithin = 16
 
 const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {

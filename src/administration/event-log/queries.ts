@@ -39,13 +39,13 @@ const showEvents = async (
 const audit = pagedList({
   name: 'audit list',
   action: 'audit.read',
-  summary: 'list every change with its author, and sign-ins, but no calls',
+  summary: 'list all changes and sign-ins with their authors; calls are not included',
   input: z.object({
     since: instant({
       label: 'Since (UTC)',
       help: 'recorded at this instant or later, such as 2027-01-31',
     }).optional(),
-    actor: line({ label: 'By', help: 'only this actor, such as ada, or user:ada as in the list' }).optional(),
+    actor: line({ label: 'By', help: 'only this actor, such as ada, or user:ada as shown in the list' }).optional(),
     about: line({
       label: 'About',
       help: 'only changes to this: an organization, key or webhook (by its id), a user, or a projection',
@@ -54,12 +54,12 @@ const audit = pagedList({
       { label: 'Type', help: 'only events of this type, such as CreditGranted' },
       auditedTypes,
     ).optional(),
-    oldest_first: flag({ label: 'Oldest first', help: 'the oldest first instead of the newest' }),
+    oldest_first: flag({ label: 'Oldest first', help: 'show the oldest entries first instead of the newest' }),
   }),
   columns: [
     { name: 'at', label: 'When (UTC)', kind: 'instant' },
     { name: 'actor', label: 'By' },
-    { name: 'says', label: 'What' },
+    { name: 'says', label: 'Description' },
     { name: 'organization_id', label: 'Organization', kind: 'organization' },
     { name: 'position', label: 'Position', kind: 'position' },
   ],
@@ -99,7 +99,7 @@ const actorsOf = (actor: string): string[] =>
 const show = query({
   name: 'event-log show',
   action: 'system.read',
-  summary: 'show an event of a stream, or its newest 20',
+  summary: "show one event of a stream, or the stream's newest 20",
   // The dashboard has its own pages for events, which also check the digests of the events.
   interfaces: ['command line', 'admin API'],
   input: z.object({
@@ -134,7 +134,7 @@ const checkpoints = query({
   action: 'system.read',
   summary: 'list the newest checkpoints, newest first',
   input: z.object({
-    max: number({ label: 'At most', help: 'the most checkpoints to list' }, { min: 1, max: 1_000 }).prefault(
+    max: number({ label: 'At most', help: 'maximum number of checkpoints to list' }, { min: 1, max: 1_000 }).prefault(
       '20',
     ),
   }),
@@ -176,13 +176,13 @@ const verify = query({
   name: 'event-log verify',
   action: 'system.read',
   summary:
-    'read and verify the whole event log: every hash chain and its end, every signed checkpoint; shows all faults',
+    'verify every hash chain, including its end, and every signed checkpoint of the event log; shows all faults',
   input: z.object({
     against: manyLines(
       (note) => note,
       {
-        label: 'Against a checkpoint',
-        help: 'a checkpoint that was kept elsewhere; proves that this log extends it',
+        label: 'Compare with a checkpoint',
+        help: 'a checkpoint that was kept elsewhere; proves that this log extends that checkpoint',
       },
       { charactersMax: noteCharactersMax },
     ).optional(),

@@ -39,7 +39,7 @@ const listJobs = query({
     { name: 'cron', label: 'Schedule' },
     { name: 'running', label: 'Running' },
     { name: 'last_run_at', label: 'Last run (UTC)', kind: 'instant' },
-    { name: 'last_duration_seconds', label: 'Seconds', kind: 'number' },
+    { name: 'last_duration_seconds', label: 'Duration, s', kind: 'number' },
     { name: 'last_outcome', label: 'Outcome' },
     { name: 'next_run_at', label: 'Next run (UTC)', kind: 'instant' },
     { name: 'failed_24h', label: 'Failures, 24 h', kind: 'number' },
@@ -117,17 +117,17 @@ const runJob = command({
 const listDead = query({
   name: 'jobs dead',
   action: 'system.read',
-  summary: 'list runs that failed on every attempt, with their errors; kept for 30 days, 20 per job',
+  summary: 'list runs whose every attempt failed, with their errors; 20 runs per job are kept for 30 days',
   input: z.object({ name: jobName().optional() }),
   columns: [
     { name: 'id', label: 'Run', kind: 'id' },
     { name: 'job', label: 'Job' },
     { name: 'failed_at', label: 'Failed (UTC)', kind: 'instant' },
-    { name: 'age_seconds', label: 'Seconds ago', kind: 'number' },
-    { name: 'tries', label: 'Tries', kind: 'number' },
+    { name: 'age_seconds', label: 'Age, s', kind: 'number' },
+    { name: 'tries', label: 'Attempts', kind: 'number' },
     { name: 'error', label: 'Error', kind: 'whole' },
-    { name: 'data', label: 'About' },
-    { name: 'done_since', label: 'Done since' },
+    { name: 'data', label: 'Input' },
+    { name: 'done_since', label: 'Succeeded since' },
   ],
   run: async ({ foundation: { pool } }, { name: wanted }) => {
     const job = wanted === undefined ? null : jobNamed(wanted, await knownJobs(pool)).name
@@ -148,7 +148,7 @@ const listDead = query({
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
-  summary: 'retry runs that failed on every attempt; several runs of a job with the same task count as one',
+  summary: 'retry runs whose every attempt failed; several runs of a job with the same input are retried once',
   input: z.object({
     id: uuid({ label: 'Run', help: 'id of a run, as in "jobs dead"' }).optional(),
     all: flag({ label: 'All', help: 'every dead letter' }),
@@ -156,7 +156,7 @@ const retryDead = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'Some runs may already have been requested; "jobs dead" lists the rest.',
+    left: 'Some runs may already have been requested; "jobs dead" lists the others.',
   },
   plan: async (_, input) => {
     const one = retried(input)
@@ -190,7 +190,7 @@ const retried = ({
 const listWork = query({
   name: 'jobs work',
   action: 'finance.read',
-  summary: 'list long work requested in the last week, with progress and outcome',
+  summary: 'list the long-running work of the last week, with progress and outcome',
   input: z.object({}),
   columns: [
     { name: 'job_id', label: 'Job', kind: 'work' },
@@ -207,7 +207,7 @@ const listWork = query({
       const { answer: _, figures: __, ...json } = longWorkJson(work)
       return json
     })
-    return { json: listed, ...(listed.length === 0 && { lines: ['no long work has been requested'] }) }
+    return { json: listed, ...(listed.length === 0 && { lines: ['no long-running work has been requested'] }) }
   },
 })
 
@@ -216,15 +216,15 @@ const showWork = query({
   action: 'finance.read',
   // In the dashboard, a separate page shows the same information and follows the progress.
   interfaces: ['command line', 'admin API'],
-  summary: 'show long work: its progress, and its answer when it is done',
+  summary: 'show long-running work: its progress and, once it is done, its answer',
   input: z.object({
-    id: uuid({ label: 'Job', help: 'id of long work, as in "jobs work"' }),
+    id: uuid({ label: 'Job', help: 'id of long-running work, as in "jobs work"' }),
   }),
   run: async ({ foundation: { pool }, operator: { role } }, { id: asked }) => {
     const work = await longWork(pool, asked)
-    if (work === null) throw new InputFault('id', `there is no long work ${asked}; see "jobs work"`)
+    if (work === null) throw new InputFault('id', `there is no long-running work ${asked}; see "jobs work"`)
     if (role !== null && !mayDo(role, work.action))
-      throw new InputFault('id', `"${work.name}" is for ${rolesThatMay(work.action)}`)
+      throw new InputFault('id', `"${work.name}" requires the role ${rolesThatMay(work.action)}`)
     return { json: longWorkJson(work), failed: work.state === 'failed' || work.state === 'refused' }
   },
 })

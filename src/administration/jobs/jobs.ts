@@ -1,13 +1,13 @@
 import type pg from 'pg'
 
-/** The queue of failed runs that are not tried again. */
+/** The queue of failed runs that are not attempted again. */
 export const deadLetterQueue = 'dead-letters'
 
 /** The queue of work that people request (see `long-work.ts`). */
 export const longWorkQueue = 'long-work'
 
 /**
- * A job of the queue, with its last finished run. Members that end in `_ms`, except `duration_ms`, say how many milliseconds ago
+ * A job of the queue, with its last finished run. Members that end in `_ms`, except `duration_ms`, are the milliseconds since
  * something happened.
  */
 export type JobRow = {

@@ -11,24 +11,24 @@ import type { Action } from '../roles.ts'
 import { longWorkQueue, queueMade } from './jobs.ts'
 
 /**
- * Commands and queries that can take minutes run as jobs of pg-boss. Any interface can request them, a process that runs jobs does
- * the work, and any process can show the progress and the answer, even after a restart.
+ * Commands and queries that can take minutes run as pg-boss jobs in a process with the role `jobs`. Any interface can request them,
+ * and any process can show the progress and the answer, even after a restart.
  */
 
-/** Longer than the longest run. If the process of a run ends, the queue notices this much sooner, because the heartbeats stop. */
+/** Longer than the longest run. If the process of a run ends, its heartbeats stop, and the run fails much sooner. */
 const secondsMax = 24 * 3_600
 export const longWorkOptions = {
   retryLimit: 0,
   retryDelay: 5,
   expireInSeconds: secondsMax,
   heartbeatSeconds: 60,
-  // Work that has waited for a day is no longer expected to begin.
+  // After waiting for a day, work is no longer expected to begin.
   retentionSeconds: 24 * 3_600,
   // The answer can be read for a week.
   deleteAfterSeconds: 7 * 86_400,
   notify: true,
 } as const
-/** How many times repeatable work is done again if its process ends. */
+/** The maximum number of times that repeatable work is repeated because its process ended. */
 const repetitionsMax = 2
 
 export type LongWorkRequest = {
@@ -47,7 +47,7 @@ export type LongWorkOutcome =
       readonly consent: Pick<NeedsConsent, 'agreement' | 'would'> | null
     }
 
-/** Turns an error into a refusal; null for other failures, after which a repetition can succeed. */
+/** The refusal that an error stands for; null for other failures, after which a repetition can succeed. */
 export const refusalOf = (error: unknown): LongWorkOutcome | null => {
   if (error instanceof InputFault)
     return { kind: 'refused', message: error.message, field: error.field, consent: null }
@@ -57,7 +57,7 @@ export const refusalOf = (error: unknown): LongWorkOutcome | null => {
   return { kind: 'refused', message: error.message, field: null, consent }
 }
 
-/** The answer that finished work produced. Throws if the work was refused or failed. */
+/** The answer of finished work. Throws if the work was refused or failed. */
 export const answerOf = ({ outcome, error }: LongWork): Answer => {
   if (outcome === null) throw new Error(error ?? 'the work has not ended')
   if (outcome.kind === 'done') return outcome.answer
@@ -102,7 +102,7 @@ export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean>
   return rows.length === 1
 }
 
-/** Cancels work that no process has begun. Returns whether it was cancelled. */
+/** Cancels work that no process has begun. Returns true if it was cancelled. */
 export const takeBack = async (
   { pool, url }: Pick<Foundation, 'pool' | 'url'>,
   id: string,
@@ -154,7 +154,7 @@ const selected = `
     from pgboss.job j left join work_progress p on p.job_id = j.id
    where j.name = $1`
 
-/** Returns no rows as long as the tables of the queue do not exist. The first process that uses the queue creates them. */
+/** Returns no rows until the first process that uses the queue has created its tables. */
 const rowsOf = async (
   pool: Pick<pg.Pool, 'query'>,
   text: string,
@@ -174,7 +174,7 @@ export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promis
   return row === undefined ? null : longWorkOf(row)
 }
 
-/** Long work, newest first. */
+/** Long-running work, newest first. */
 export const longWorks = async (pool: Pick<pg.Pool, 'query'>, max: number): Promise<LongWork[]> => {
   const rows = await rowsOf(pool, `${selected} order by j.created_on desc, j.id limit $2`, [
     longWorkQueue,
@@ -229,7 +229,7 @@ export const forgetProgress = async (pool: Pick<pg.Pool, 'query'>): Promise<void
   ])
 }
 
-/** Long work as JSON, for programs. */
+/** Long-running work as JSON, for programs. */
 export const longWorkJson = (work: LongWork) => ({
   job_id: work.id,
   name: work.name,

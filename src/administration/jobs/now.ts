@@ -26,17 +26,17 @@ type RunResult = {
 }
 
 /**
- * A process that runs jobs checks the queue every 30 s. If no process takes the run within three times 30 s, no such process is
- * running.
+ * A process with the role `jobs` checks the queue every 30 s. If the run is not taken within three such intervals, no process with
+ * this role is running.
  */
 const takenWithinDefaultMs = 90_000
 const pollMs = 250
-/** If a run takes longer than allowed, the queue ends it within this time. */
+/** If a run exceeds its time limit, the queue ends the run within this time. */
 const settledWithinMs = 120_000
 
 /**
- * Requests a run of a scheduled job through the queue, and waits for its outcome. A failed run is not tried again. It never runs at
- * the same time as a scheduled run, and is cancelled if no process takes it. Throws `CommandRefused` if the job is not scheduled.
+ * Requests a run of a scheduled job through the queue, and waits for the outcome. The run waits for a scheduled run to end, is
+ * attempted only once, and is cancelled if no process takes it. Throws `CommandRefused` if the job is not scheduled.
  */
 export const runNow = async (
   { pool, url, eventLog }: Parts,
@@ -127,7 +127,7 @@ const outcome = async (
     if (run === undefined) throw new Error(`the queue no longer contains run ${runId} of ${name}`)
     if (run.state === 'completed' || run.state === 'failed' || run.state === 'cancelled') {
       const succeeded = run.state === 'completed'
-      const error = succeeded ? null : (run.message ?? `it was ${run.state}`)
+      const error = succeeded ? null : (run.message ?? `the run was ${run.state}`)
       return {
         run_id: runId,
         succeeded,
@@ -145,7 +145,7 @@ const outcome = async (
         )
       onProgress({ state: 'running', seconds })
     } else {
-      // The run waits for the job's other run, but not longer than a run can take.
+      // The run waits for the job's other run, but not longer than the time limit of a run.
       if (run.behind && now - startedAt < runMaxMs) notTakenSince = now
       else if (stoodBehind) await wakeWorkers(pool, [name])
       stoodBehind = run.behind
@@ -159,7 +159,7 @@ const outcome = async (
 const retriedAtOnceMax = 1_000
 
 /**
- * Retries one failed run, or all failed runs. If several runs of a job had the same task, only one run is requested, because jobs
+ * Retries one failed run, or all failed runs. If several runs of a job had the same input, only one run is requested, because jobs
  * are idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is nothing to retry.
  */
 export const retryDeadLetters = async (
@@ -188,7 +188,7 @@ export const retryDeadLetters = async (
     const counted = Map.groupBy(chosen, ({ job }) => job)
     const runs = [...counted].map(([job, of]) => ({ job, runs: of.length }))
     await recordOperation(eventLog, { type: 'DeadLettersRetried', data: { runs } }, { actor })
-    // Older runs of the same task are deleted first, so that the newest run still exists after an interruption.
+    // Older runs with the same input are deleted first, so that the newest run still exists after an interruption.
     await pool.query(
       `delete from pgboss.job d using pgboss.job k
         where k.name = $1 and k.id = any ($2::uuid[]) and d.name = $1 and d.state < 'active' and d.id <> k.id
@@ -214,7 +214,7 @@ export const nextRuns = async (
   atMs: number,
 ): Promise<Map<string, Date>> => {
   const { PgBoss } = await import('pg-boss')
-  // The queue is not started, because it is only used to calculate times.
+  // The queue is not started, because only its calculation of times is needed.
   const boss = new PgBoss({ connectionString: url })
   const next = new Map<string, Date>()
   for (const { name, cron } of jobs) {

@@ -33,7 +33,7 @@ import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
 import { limitNames } from './key-request.ts'
 
-/** Operators' actions on API keys. Every action is an event in the key's stream. */
+/** Changes to API keys by operators. Every change is an event in the key's stream. */
 
 export const defaultKeyLimits: KeyLimits = {
   requests_per_minute: 6_000,
@@ -51,7 +51,7 @@ export const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<K
     if ((asked[limit] ?? 0) > most)
       throw new InputFault(
         limit.replaceAll('_', '-'),
-        `at most ${most}; ask the operator of the service for more`,
+        `at most ${most}; ask the operator of the service for a higher limit`,
       )
   }
 }
@@ -100,7 +100,9 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/** If the organization is given, a key is refused as unknown if it belongs to another organization or its organization cannot be read. */
+/**
+ * If the organization is given, keys of other organizations, and keys whose organization cannot be read, are refused as unknown.
+ */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
@@ -113,7 +115,7 @@ export const rotate = async (
   const state = certainState(keyId, await readKey(eventLog, key))
   const atMs = Date.now()
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
-  // Checked before the successor is issued, and again when the rotation is recorded.
+  // The rotation is checked before the successor is issued, and again when it is recorded.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(foundation, { ...rightsOf(state), actor }, state.organizationName)
   try {
@@ -137,8 +139,8 @@ const rightsOf = ({ organizationId, name, permissions, limits, allowedCidrs, exp
 type Successor = { readonly keyId: string; readonly apiKey: string | null }
 
 /**
- * Revokes a leaked key, and then issues a successor with the same rights; returns null if the key has expired. It can be called
- * again after an interruption, because the key's stream names only one successor, and a key can be issued only once.
+ * Revokes a leaked key, and then issues a successor with the same rights; returns null if the key has expired. Can be called again
+ * after an interruption, because the key's stream names only one successor, and a key can be issued only once.
  */
 export const replaceLeaked = async (
   foundation: Foundation,
@@ -167,7 +169,9 @@ export const replaceLeaked = async (
   return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
 }
 
-/** Whether a key expired before it was replaced. If the key has a successor, its replacement has begun and may have to be completed. */
+/**
+ * Whether a key expired before it was replaced. If the key has a successor, the replacement has begun and can still be completed.
+ */
 export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
   successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
 
@@ -220,7 +224,7 @@ const revocationOf = (keyId: string, { state, revoked }: KeyStream, reason: stri
 }
 
 /**
- * The current state of a key that is to be changed; null if the state cannot be read. The key can then only be revoked. Throws
+ * The current state of a key that is to be changed; null if the state cannot be read, so that the key can only be revoked. Throws
  * `CommandRefused` if the change would be refused.
  */
 export const keyToChange = async (
@@ -293,11 +297,11 @@ const readKey = async (eventLog: EventLog, { keyId, organizationId }: KeyNamed):
   return stream
 }
 
-/** The state of a key according to its stream. Throws `CommandRefused` if its events leave the state in doubt. */
+/** The state of a key according to its stream. Throws `CommandRefused` if an event of the stream cannot be read. */
 const certainState = (keyId: string, stream: KeyStream): KeyState => {
   if (stream.state === undefined || isInDoubt(stream))
     throw new CommandRefused(
-      `key ${keyId} is in doubt: event ${stream.unreadableAt ?? 0} of its stream cannot be read; revoke it and issue another`,
+      `the state of key ${keyId} is unknown: event ${stream.unreadableAt ?? 0} of its stream cannot be read; revoke the key and issue another one`,
     )
   return stream.state
 }
@@ -347,8 +351,8 @@ const testCreditsMin = parseCredits('100000')
 const suffix = ' (test)'
 
 /**
- * Opens the test organization of a registered organization, with test credits. Keys of a test organization are test keys. If the
- * test organization exists, nothing is opened. Throws `CommandRefused` if the organization does not exist.
+ * Opens the test organization of a registered organization, with test credits, unless it exists. All keys of a test organization
+ * are test keys. Throws `CommandRefused` if the organization does not exist.
  */
 export const openTestOrganization = async (
   foundation: Pick<Foundation, 'ledger'>,
@@ -363,7 +367,7 @@ export const openTestOrganization = async (
       const envelope = { key: 'register', atMs: Date.now(), actor }
       await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
     } catch (error) {
-      // If the test organization exists now, another operator registered it at the same moment.
+      // If the test organization exists now, another process registered it at the same moment.
       if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
         throw error
     }
@@ -381,7 +385,7 @@ export const openTestOrganization = async (
   return organizationId
 }
 
-/** Cuts a string without leaving half of a character. */
+/** Cuts a string without splitting a character. */
 const cutTo = (text: string, charactersMax: number): string =>
   text.length <= charactersMax
     ? text

@@ -62,7 +62,7 @@ const issueInput = z.object({
     permissionsOf,
     {
       label: 'Permissions',
-      help: 'what the key may be used for; only an operator can give ledger_read, which exports the whole ledger',
+      help: 'the calls that the key can make; only an operator can give ledger_read, which allows exports of the whole ledger',
     },
     permission.options,
   ).prefault(permissionsByDefault.join(',')),
@@ -73,15 +73,15 @@ const issueInput = z.object({
   ),
   allow: list(allowedCidrsOf, {
     label: 'Allowed from',
-    help: 'comma-separated addresses or CIDR blocks, such as 203.0.113.0/24 (default any address)',
+    help: 'comma-separated addresses or CIDR blocks, such as 203.0.113.0/24 (default: any address)',
   }).optional(),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'the key expires at the end of this day, UTC (default never)',
+    help: 'the key expires at the end of this day, UTC (default: never)',
   }).optional(),
   test: flag({
-    label: 'A test key',
-    help: 'its calls are free, answered from invented data, and recorded in a separate ledger',
+    label: 'Test key',
+    help: 'calls are free, answered with invented data, and recorded in a separate ledger',
   }),
 })
 
@@ -100,9 +100,9 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
 }
 
 /**
- * A partner cannot have more live keys, but an operator can issue more: each key has its own rate limits, and every process keeps
- * all live keys in memory. Rotation has a higher limit, so that a partner with the maximum number of keys can still rotate them.
- * Rows can be late, so a few keys more than the limit are possible.
+ * A partner cannot have more live keys, because each key has its own rate limits, and every process keeps all live keys in memory.
+ * An operator can issue more. Rotation has a higher limit, so that a partner with the maximum number of keys can still rotate them.
+ * The count can lag, so a few more keys than the limit are possible.
  */
 const partnerKeysMax = { issue: 100, rotate: 200 } as const
 
@@ -169,13 +169,13 @@ const issue = command({
 const rotateKey = command({
   name: 'key rotate',
   action: 'keys.change',
-  summary: 'issue a successor of an API key, shown once; the old key still works for a grace period',
+  summary: 'issue a successor of an API key, which is shown once; the old key still works for a grace period',
   input: z.object({
     key: apiKey(),
     grace: duration(
       {
         label: 'Grace period',
-        help: `such as 15m, 24h or 7d; 0s ends the old key now, ${graceDaysMax}d is the longest`,
+        help: `such as 15m, 24h or 7d, at most ${graceDaysMax}d; 0s ends the old key immediately`,
       },
       { daysMax: graceDaysMax },
     ).prefault('24h'),
@@ -253,7 +253,7 @@ const replaceLeakedKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'Run the same command again, with the same reference, to do the rest. If the successor was issued without its secret being shown, replace the successor with "key rotate".',
+    left: 'Run the same command again, with the same reference, to complete it. If the successor was issued without its secret being shown, replace the successor with "key rotate".',
   },
   plan: async ({ foundation, progress }, input) => {
     const { key: keyId, organization: organizationId } = input
@@ -289,7 +289,7 @@ const replaceLeakedKey = command({
     const [asked, choice] = [{ ...input, reference: commonReferenceOf(input.reference) }, choiceOf(input)]
     const replaced = { keyId, organizationId, reason, actor: operator.actor }
     const { leaked: key, successor } = await replaceLeaked(foundation, replaced)
-    // The secret is only in this answer, so if the refunds fail, the answer reports that instead of an error.
+    // Only this answer contains the secret, so a failure of the refunds is reported in the answer and not as an error.
     const refunds = choice === null ? null : await refundsOf(context, { ...key, choice }, asked)
     return {
       json: {
@@ -322,9 +322,9 @@ const successorToCome = async (
   }
 }
 
-/** If there are more calls than this, a job refunds them, so that the answer with the new key does not have to wait. */
+/** If there are more calls than this, a job refunds them, so that the answer with the new key is not delayed. */
 const refundsAtOnceMax = 100
-/** Within this time, every process certainly refuses a revoked key. */
+/** After this time, every process certainly refuses a revoked key. */
 const refusedWithinMs = 60_000
 
 type LeakedRefunds = {

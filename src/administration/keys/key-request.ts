@@ -13,7 +13,7 @@ export const permissionsByDefault = permission.options.filter((one) => one !== '
 export const permissionsOf = (names: readonly string[]): Permission[] => {
   const asked = [...new Set(names)]
   if (asked.length === 0)
-    throw new InputFault('permissions', `name at least one of ${permission.options.join(', ')}`)
+    throw new InputFault('permissions', `give at least one of ${permission.options.join(', ')}`)
   return asked.map((name) => {
     const parsed = permission.safeParse(name)
     if (!parsed.success)
@@ -25,7 +25,7 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
   })
 }
 
-/** The export of a ledger names people of the operator, so only an operator may permit it. Throws `InputFault`. */
+/** Throws `InputFault` for `ledger_read`, because the export of a ledger contains the names of the operator's users. */
 export const checkPartnerPermissions = (asked: readonly Permission[]): void => {
   if (asked.includes('ledger_read'))
     throw new InputFault(
@@ -37,14 +37,14 @@ export const checkPartnerPermissions = (asked: readonly Permission[]): void => {
 const allowedMax = 100
 
 /**
- * Checks addresses and CIDR blocks. An empty list is refused: it would allow every address, but someone whose script passes an
- * empty variable does not expect that.
+ * Checks addresses and CIDR blocks. An empty list would allow every address. It is refused, because a script can pass an empty
+ * variable by mistake.
  */
 export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
   if (cidrs.length === 0)
     throw new InputFault(
       'allow',
-      'name an address or a CIDR block such as 203.0.113.0/24; leave it out for any address',
+      'give an address or a CIDR block such as 203.0.113.0/24, or omit this field to allow any address',
     )
   if (cidrs.length > allowedMax)
     throw new InputFault('allow', `at most ${allowedMax} blocks; there are ${cidrs.length}`)
@@ -57,11 +57,11 @@ export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
 }
 
 export const limitWords = {
-  requests_per_minute: { label: 'Calls a minute', help: 'calls a minute, at most', max: 100_000_000 },
-  requests_per_day: { label: 'Calls a day', help: 'calls a day, at most', max: 1_000_000_000 },
+  requests_per_minute: { label: 'Calls per minute', help: 'maximum number of calls per minute', max: 100_000_000 },
+  requests_per_day: { label: 'Calls per day', help: 'maximum number of calls per day', max: 1_000_000_000 },
   email_validations_per_second: {
-    label: 'E-mail validations a second',
-    help: 'e-mail validations a second, at most',
+    label: 'E-mail validations per second',
+    help: 'maximum number of e-mail validations per second',
     max: 100_000,
   },
 } as const satisfies Record<keyof KeyLimits, FieldWords & { readonly max: number }>

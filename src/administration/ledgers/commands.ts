@@ -21,7 +21,7 @@ const verify = query({
   name: 'ledger verify',
   action: 'finance.read',
   summary:
-    'recompute the hash chain, the rules and every charge of one ledger, or of all; shows the first broken event',
+    'verify the hash chain, the rules and every charge of one ledger, or of all; shows the first broken event',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
   long: 'repeatable',
@@ -71,7 +71,7 @@ const verdictLines = ({
     : `BROKEN  ${organizationId}  ${described(fault)}`,
   ...(accountRow === 'changed'
     ? [
-        `CHANGED ${organizationId}  its row in accounts was changed after the projector wrote it: calls do not use the row, but figures do; "projection rebuild accounts" repairs it`,
+        `CHANGED ${organizationId}  its row in accounts was changed after the projector wrote it. Calls do not use the row, but pages and lists do; "projection rebuild accounts" repairs it`,
       ]
     : []),
   ...contradicted.map(
@@ -116,7 +116,7 @@ const reconcile = command({
   name: 'ledger reconcile',
   action: 'ledgers.change',
   long: 'repeatable',
-  summary: 'compare the log, the read models and the tariff; shows each difference',
+  summary: 'compare the log, the read models and the tariff, and show each difference',
   input: z.object({
     organization: onlyOf(),
     month: month({
@@ -182,7 +182,7 @@ const reconciledLines = (ledger: Reconciled): string[] => [
 ]
 
 const closing = z.object({
-  organization: organization({ help: 'organization id, unless all are closed' }).optional(),
+  organization: organization({ help: 'organization id; not with --all' }).optional(),
   month: month({ label: 'Month (UTC)', help: 'such as 2026-11' }).optional(),
   all: flag({ label: 'All', help: 'every organization' }),
 })
@@ -201,7 +201,7 @@ const close = command({
   name: 'ledger close',
   action: 'ledgers.change',
   long: 'repeatable',
-  summary: "make a month's statement final; later changes to it are corrections in the open month",
+  summary: "make a month's statement final; later changes are corrections in the open month",
   input: closing,
   changes: {
     of: 'records',
@@ -235,8 +235,8 @@ const close = command({
       try {
         outcomes.push(await closeOne(id))
       } catch (error) {
-        // After a refusal, the months of the other organizations are still closed. Any other error ends the command; run it again
-        // to close the rest.
+        // After a refusal, the command continues with the other organizations. Any other error ends the command, which can be run
+        // again.
         if (!(error instanceof CommandRefused)) throw error
         outcomes.push({ organization_id: id, ...notClosed('refused', error.message) })
       }
@@ -271,7 +271,7 @@ const notRecorded =
 const reversing = z.object({
   requests: manyLines(
     requestIdsIn,
-    { label: 'Calls', help: 'request ids of calls, one on each line' },
+    { label: 'Calls', help: 'request ids of calls, one per line' },
     { charactersMax: requestsCharactersMax },
   ),
 })

@@ -13,7 +13,9 @@ import { organizationsOf } from './ledgers.ts'
 
 /** A request id, in upper or lower case. */
 export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
-/** The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows can name more. */
+/**
+ * The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows name more.
+ */
 const organizationsMax = 10
 
 /** The maximum number of events after the read models' position that are read for a page. Commands can read the whole ledger. */
@@ -32,7 +34,7 @@ type Question = {
 }
 
 /**
- * Explains one call. The read models locate the call. If they do not contain the call, ledgers are read, if necessary from their
+ * Explains one call. The read models locate the call. For a call that is missing from them, ledgers are read, if necessary from the
  * start. Throws `InputFault` if the text is not a request id, and `CommandRefused` if no ledger contains the call.
  */
 export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {

@@ -77,7 +77,7 @@ const monthOfOrganization = z.object({
   csv: flag({ label: 'CSV', help: 'as CSV' }),
   jsonl: flag({
     label: 'JSON Lines',
-    help: 'as JSON Lines, the form that the digest of a closed month covers',
+    help: 'as JSON Lines; the digest of a closed month is that of this file',
   }),
 })
 
@@ -124,7 +124,7 @@ const read = (
 
 const stateOf = ({ head, closing, through }: MonthStatement): string => {
   if (closing === null) return `open, as of revision ${through}`
-  if (closing.month !== head.month) return `closed with ${closing.month}, because nothing counted in it`
+  if (closing.month !== head.month) return `closed with ${closing.month}, because it had no movements`
   return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
 }
 

@@ -10,9 +10,9 @@ import type { Operator } from '../operator.ts'
 import { recordOperation } from '../operator-events.ts'
 import { missingLedger } from './ledgers.ts'
 
-/** Finds the calls of an organization about a person in the event log, because rows contain no hashes of inputs. */
+/** Finds an organization's calls about a person. Reads the event log, because rows contain no hashes of inputs. */
 
-/** A search stops after this many events, because a person waits for it. */
+/** A search stops after this many events, because a person is waiting for the result. */
 const lookedAtMax = 20_000
 const foundMax = 500
 /** The maximum number of concurrent verdicts. Each can read the stream of a person. */
@@ -58,7 +58,7 @@ export const callsAbout = async (
   let later: readonly RecordedEvent[] = []
   const range = { fromMs: Date.parse(from), untilMs: Date.parse(to), before }
   for await (const page of recordedBackwards(eventLog, organizationId, range)) {
-    // The charge for the last call in a page can be the first event of the page after it, which is in `later`.
+    // The charge for the last call in a page can be the first event of the next page, which is in `later`.
     const events = [...page, ...later]
     const within = page.flatMap((recorded, i) => {
       if (recorded.type !== 'KeyUsed' || recorded.revision >= (before ?? Number.POSITIVE_INFINITY)) return []

@@ -71,8 +71,8 @@ export type VerifiedLedger = {
 }
 
 /**
- * Verifies one ledger, or every ledger in the event log and the read models. `readModels` describes a fault of the read models as a
- * whole; null if there is none. Throws `CommandRefused` if the requested ledger does not exist.
+ * Verifies one ledger, or every ledger in the event log and the read models. `readModels` describes a fault that concerns all read
+ * models; null if there is none. Throws `CommandRefused` if the requested ledger does not exist.
  */
 export const verifyLedgers = async (
   foundation: Foundation,
@@ -145,7 +145,7 @@ export const acknowledgedFaults = async (
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
-    // An unreadable event acknowledges nothing, so the fault that it may have acknowledged counts as new.
+    // An unreadable event acknowledges nothing, so a fault that only this event acknowledged counts as new.
     const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')

@@ -12,7 +12,7 @@ import { callsAbout } from './find-calls.ts'
 const explain = query({
   name: 'ledger explain',
   action: 'accounts.read',
-  summary: 'explain the cost of a call, by its request id: facts, rule, price, lots and later corrections',
+  summary: 'explain the cost of a call: facts, rule, price, lots and later corrections',
   // The dashboard has a page for each call.
   interfaces: ['command line', 'admin API'],
   input: z.object({
@@ -56,7 +56,7 @@ const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
     return repeats === null
       ? 'this call repeats an earlier call'
-      : `this call repeats ${repeats}: ask about that call`
+      : `this call repeats ${repeats}: explain that call instead`
   if (kind === 'refusal') return 'the log contains nothing about the input of a refused or failed call'
   return 'the log contains no hash of the input of such a call; see its facts'
 }
@@ -71,7 +71,7 @@ const linesOf = (call: Explanation): string[] => [
   ...(call.repeats === null
     ? []
     : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
-  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, as named by its request`]),
+  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, from the request`]),
   ...call.replays.map(
     ({ request_id, at }) => `  answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
   ),
@@ -146,7 +146,7 @@ const findCalls = query({
     organization: organization(),
     input: personal({
       label: 'E-mail address, IP address or profile id',
-      help: 'it is not stored; the audit records your name, the organization and the time',
+      help: 'not stored; the audit records your name, the organization and the time',
     }),
     from: instant({
       label: 'From',
@@ -156,7 +156,7 @@ const findCalls = query({
     before: number(
       {
         label: 'Before revision',
-        help: 'look further back from this revision, which a search that stopped early shows',
+        help: 'continue the search before this revision, as shown by a search that stopped early',
       },
       { min: 1, max: Number.MAX_SAFE_INTEGER },
     ).optional(),
@@ -164,7 +164,7 @@ const findCalls = query({
   run: async ({ foundation, operator, data }, { organization: organizationId, input, before, ...given }) => {
     const { to = new Date().toISOString() } = given
     const { from = new Date(Date.parse(to) - searchedMs).toISOString() } = given
-    if (from >= to) throw new InputFault('from', 'it must be before the end of the range')
+    if (from >= to) throw new InputFault('from', 'the start must be before the end of the range')
     const range = { organizationId, from, to, before: before ?? null }
     const found = await callsAbout(foundation, range, (await data()).recognizerOf(input), operator)
     const { calls, events_looked_at, cannot_be_told, next_before } = found
@@ -179,16 +179,16 @@ const findCalls = query({
         ...(cannot_be_told === 0
           ? []
           : [
-              `Calls whose input is unknown: ${cannot_be_told}. The person was erased, or nothing is recorded.`,
+              `Calls whose input is unknown: ${cannot_be_told}. The person was erased, or the input was not recorded.`,
             ]),
         ...(again === null
           ? []
-          : [`Look further back with --to ${to} --from ${from} --before ${again.before}`]),
+          : [`Continue the search with --to ${to} --from ${from} --before ${again.before}`]),
       ],
       ...(again !== null && {
         next: [
           {
-            ...{ name: 'ledger find-calls', label: 'Look further back' },
+            ...{ name: 'ledger find-calls', label: 'Search earlier calls' },
             given: { organization: organizationId, input, ...again },
           },
         ],

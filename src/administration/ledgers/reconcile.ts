@@ -54,11 +54,12 @@ export const reconcileLedgers = async (
   for (const organizationId of organizations) {
     let events = 0
     const since = before.get(organizationId)
-    // The ledger is read from the event that set the organization's own prices, because otherwise these prices are unknown.
+    // Reading starts no later than the event that set the organization's own prices, because these prices would otherwise be
+    // unknown.
     const from =
       since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
     const row = range === always ? await accountRow(foundation, organizationId) : null
-    // The position is read after the row, so that it is not before the row's revision.
+    // The position is read after the row, so that the position is not before the row's revision.
     const until = await foldedUntil(foundation)
     const own = {
       organizationId,

@@ -12,13 +12,13 @@ const ledgersPerEvent = 1_000
 
 type Ledgers = DomainEventOf<'LedgersReconciled'>['data']['ledgers']
 
-/** The text to sign. It has its own format, so that a checkpoint's signature cannot be used for it. */
+/** The text to sign. Its own format prevents the use of a checkpoint's signature for this text. */
 const textOf = (ledgers: Ledgers): string =>
   `enrichment-ledger reconciled ledgers\n${ledgers.map((one) => `${one.organization_id} ${one.revision}\n`).join('')}`
 
 /**
- * Records the result of a reconciliation. If a ledger agreed, the next run reads only later events of the ledger; otherwise, the
- * next run reads the same part again.
+ * Records the result of a reconciliation. If a ledger agreed, the next run reads only its later events. Otherwise, the next run
+ * reads the same events again.
  */
 export const recordReconciled = async (
   { eventLog, checkpoints }: Pick<Foundation, 'eventLog' | 'checkpoints'>,
@@ -71,7 +71,7 @@ export type LastReconciled = {
   readonly named: readonly string[]
 }
 
-/** The last reconciliation; null if there was none recently. */
+/** The last reconciliation; null if there is none. */
 export const lastReconciliation = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<LastReconciled | null> => {

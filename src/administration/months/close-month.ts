@@ -16,7 +16,7 @@ import {
   storeStatement,
 } from './statements.ts'
 
-/** How many times a ledger that keeps changing is read before the closing fails. */
+/** The maximum number of times that a ledger is read again because it has changed. After that, the closing fails. */
 const attemptsMax = 10
 
 export type ClosedMonth = {
@@ -40,7 +40,7 @@ type CloseRequest = {
 export const requireClosable = (month: Month, nowMs: number): void => {
   if (nowMs < closableAt(month))
     throw new CommandRefused(
-      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then its calls may still be written`,
+      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then its calls can still be written`,
     )
 }
 
@@ -84,7 +84,7 @@ const closedBefore = (
   closing: MonthClosing,
 ): Omit<ClosedMonth, 'expired'> => {
   if (closing.month !== month)
-    throw new CommandRefused(`${month} was closed with ${closing.month}, because nothing counted in it`)
+    throw new CommandRefused(`${month} was closed with ${closing.month}, because it had no movements`)
   return { organizationId, closed: closing.closed, already: true }
 }
 
@@ -139,7 +139,7 @@ const closeOnce = async (
   const known = months.closings.length
   const counted = months.sums.get(month)?.events
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Reads the events that were recorded while the statement was read. Hardly any of these events belong to this month.
+    // Reads the events that were recorded while the statement was read. Almost none of these events belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
     mayClose(months, request)

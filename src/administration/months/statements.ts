@@ -67,8 +67,8 @@ export const closableAt = (month: Month): number =>
 export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
 
 /**
- * The closings of a ledger, the newest first. Rows only locate the closings in the event log. If a row is missing, reading takes
- * longer, but all figures stay the same.
+ * The closings of a ledger, newest first. Rows only locate the closings in the event log. A missing row makes reading slower, but
+ * does not change any figure.
  */
 async function* closingsOf(
   { eventLog, pool }: Reading,
@@ -178,7 +178,7 @@ export const storeStatement = async (
   ])
 }
 
-/** Reads the stored file of a month. Its digest proves that it is complete; `foot` is its last line. */
+/** Reads the stored file of a month. The digest proves that the file is complete; `foot` is the last line. */
 const readStored = async (
   pool: NonNullable<Reading['pool']>,
   { organizationId, month }: StoredMonth,

@@ -11,10 +11,10 @@ const createOrg = command({
   input: z.object({
     name: line({
       label: 'Name',
-      help: 'its name for partners and in statements; it cannot be changed later',
+      help: 'the name shown to partners and in statements; it cannot be changed later',
     }),
     overdraft_limit: credits(
-      { label: 'Overdraft limit, credits', help: 'how far below zero its balance can go' },
+      { label: 'Overdraft limit, credits', help: 'the maximum amount by which the balance can fall below zero' },
       { zero: true },
     ).prefault('0'),
   }),

@@ -14,7 +14,7 @@ const dayMs = 86_400_000
 /** The number of days in the sums, including today. */
 const figureDays = 30
 
-/** A search text for domains, without characters that domains cannot contain, because PostgreSQL refuses a string with U+0000. */
+/** A search text for domains, without characters that domains cannot contain. PostgreSQL would refuse a string with U+0000. */
 const searchedDomain = (text: string): string =>
   text
     .trim()
@@ -24,7 +24,7 @@ const searchedDomain = (text: string): string =>
 
 const portionMax = 1_000
 
-const max = number({ label: 'Rows', help: 'rows, at most 10000' }, { min: 1, max: 10_000 }).prefault('100')
+const max = number({ label: 'Rows', help: 'number of rows, at most 10000' }, { min: 1, max: 10_000 }).prefault('100')
 const searched = (help: string) => domain({ label: 'Domain', help }).prefault('')
 
 const rules = query({
@@ -42,7 +42,7 @@ const rules = query({
         { name: 'domain', label: 'Domain', kind: 'name' },
         { name: 'rule', label: 'Rule' },
         { name: 'period', label: 'Per' },
-        { name: 'number', label: 'At most', kind: 'number' },
+        { name: 'number', label: 'Limit', kind: 'number' },
         { name: 'used', label: 'Used now', kind: 'number', limit: 'number' },
         { name: 'resets_at', label: 'Resets (UTC)', kind: 'instant' },
         { name: 'set_by', label: 'Set by' },
@@ -83,9 +83,9 @@ const rules = query({
       ...(page.unreadableAt === null
         ? []
         : [`Event ${page.unreadableAt} of its rules cannot be read, so the pixel does not fire.`]),
-      ...(page.uncounted ? ['The counters are not answering, so the usage is unknown.'] : []),
+      ...(page.uncounted ? ['The counters do not answer, so the usage is unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
-      ...(page.more ? [`There are more: ${page.count} in total. Ask for more rows, or for one domain.`] : []),
+      ...(page.more ? [`The pixel has ${page.count} rules in total. Increase the number of rows, or choose one domain.`] : []),
     ]
     return {
       json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
@@ -134,9 +134,9 @@ type Asked = { readonly domain: string; readonly period?: string; readonly numbe
 
 const sentences: Readonly<Record<PixelChange, (asked: Asked) => string>> = {
   limit: ({ domain, period, number }) =>
-    `fires at most ${number} times per ${period} on ${domain} and everything under it`,
+    `fires at most ${number} times per ${period} on ${domain} and its subdomains`,
   unlimit: ({ domain, period }) => `has no limit per ${period} on ${domain}`,
-  block: ({ domain }) => `does not fire on ${domain} or anything under it`,
+  block: ({ domain }) => `does not fire on ${domain} or its subdomains`,
   unblock: ({ domain }) => `is not blocked on ${domain}`,
 }
 
@@ -183,7 +183,7 @@ const changed =
 
 const ofDomain = {
   organization: organization(),
-  domain: domain({ label: 'Domain', help: 'such as example.com; the rule covers everything under it' }),
+  domain: domain({ label: 'Domain', help: 'such as example.com; the rule also covers subdomains' }),
 }
 const period = choice({ label: 'Period', help: 'UTC' }, pixelPeriod.options)
 const changes = { of: 'settings', asks: 'on a terminal', left: wholeOrNot('pixel rules') } as const
@@ -194,7 +194,7 @@ const limit = command({
   summary: 'limit how often a pixel may fire for a domain; replaces an existing limit',
   input: z.object({
     ...ofDomain,
-    number: number({ label: 'Hits', help: 'the most hits per period' }, { min: 1, max: 1_000_000_000 }),
+    number: number({ label: 'Hits', help: 'maximum number of hits per period' }, { min: 1, max: 1_000_000_000 }),
     period,
   }),
   ...{ changes, plan: planned('limit'), run: changed('limit') },
@@ -211,7 +211,7 @@ const unlimit = command({
 const block = command({
   name: 'pixel block',
   action: 'pixel.change',
-  summary: 'block a pixel on a domain and everything under it, from the next hit on',
+  summary: 'block a pixel on a domain and its subdomains, from the next hit on',
   input: z.object(ofDomain),
   ...{ changes, plan: planned('block'), run: changed('block') },
 })
@@ -268,7 +268,7 @@ const hits = query({
       sections: [
         { days_summed: figureDays, fired, refused },
         shown,
-        ...(!more ? [] : [{ note: 'There are more: ask for more rows, or for one domain.' }]),
+        ...(!more ? [] : [{ note: 'The list is incomplete: increase the number of rows, or choose one domain.' }]),
       ],
     }
   },

@@ -6,10 +6,10 @@ type Text = (name: string) => string
 
 type Rule = {
   readonly domain: string
-  /** This and the next three members are null for a block. */
+  /** Null for a block, like the next three members. */
   readonly period: string | null
   readonly number: number | null
-  /** Null also if the counters did not answer. */
+  /** Null for a block, and if the counters did not answer. */
   readonly used: number | null
   readonly resetsAt: Date | null
   readonly actor: string

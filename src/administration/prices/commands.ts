@@ -38,14 +38,14 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
 const propose = command({
   name: 'price propose',
   action: 'prices.change',
-  summary: 'propose a price book, complete or only the changes; it takes effect only after it is approved',
+  summary: 'propose a price book, either complete or as changes; it takes effect only after approval',
   input: z.object({
     rules: document({
       label: 'Rules (JSON)',
       help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]',
       flag: 'file',
     }),
-    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which it prices calls' }),
+    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
   }),
   changes: { of: 'money', asks: 'never', left: wholeOrNot('price show') },
@@ -56,7 +56,7 @@ const propose = command({
       says: [
         `Propose, for calls from ${from} on:`,
         ...changeSentences(ruleChanges(base, rulesOver(rules)(base))),
-        'The proposal takes effect only after it is approved.',
+        'The proposal takes effect only after approval.',
       ],
     }
   },
@@ -81,7 +81,7 @@ const propose = command({
 })
 
 /**
- * The number of a proposal. Throws `InputFault` for the version of a book, because a proposal with that number would be a different
+ * The number of a proposal. Throws `InputFault` for the version of a book, because a proposal with the same number is a different
  * one.
  */
 const proposalIn = ({ kind, number }: PriceName): number => {
@@ -92,7 +92,7 @@ const proposalIn = ({ kind, number }: PriceName): number => {
 const approve = command({
   name: 'price approve',
   action: 'prices.change',
-  summary: 'approve a proposal: it is published, and prices calls from its instant on',
+  summary: 'approve and publish a proposal, whose prices apply from its date on',
   input: z.object({ proposal: priceName({ label: 'Proposal', help: 'such as p3' }) }),
   changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
   plan: async ({ foundation, operator, twoPerson }, { proposal }) => {
@@ -106,7 +106,7 @@ const approve = command({
     return {
       says: [
         ...changeSentences(found.changes),
-        `Approve p${number}, which ${proposer} proposed${why === null ? '' : ` (${why})`}: it prices calls from ${effective_from} on. It can be withdrawn until then.`,
+        `Approve p${number}, which ${proposer} proposed${why === null ? '' : ` (${why})`}: its prices apply to calls from ${effective_from} on. It can be withdrawn until then.`,
       ],
     }
   },
@@ -133,14 +133,14 @@ const withdraw = command({
   plan: async ({ foundation }, { name }) => {
     const { effective_from } = await namedPrices(foundation, name)
     return {
-      says: [`Withdraw ${whatOf(name)}, effective from ${effective_from}: it will never price a call.`],
+      says: [`Withdraw ${whatOf(name)}, effective from ${effective_from}: its prices will never apply.`],
     }
   },
   run: async ({ foundation, operator, twoPerson }, { name, reason: why }) => {
     await withdrawPrices(foundation, { name, reason: why, twoPerson, actor: operator.actor })
     return {
       json: { withdrawn: nameOfPrices(name), reason: why },
-      lines: [`${whatOf(name)} is withdrawn and will never price a call`],
+      lines: [`${whatOf(name)} is withdrawn, and its prices will never apply`],
     }
   },
 })
@@ -154,7 +154,7 @@ const overrideGiven = z.object({
   }).optional(),
   effective_from: instant({
     label: 'From (UTC)',
-    help: 'ISO 8601 instant, not in the past (default now)',
+    help: 'ISO 8601 instant, not in the past (default: now)',
   }).optional(),
   reason: reason().optional(),
   withdraw: uuid({
@@ -190,7 +190,7 @@ const withdrawnIn = ({
 const override = command({
   name: 'price override',
   action: 'prices.change',
-  summary: 'give one organization its own price of a SKU, or withdraw such a price',
+  summary: 'set one organization's own price of a SKU, or withdraw such a price',
   input: overrideGiven,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
   plan: async ({ foundation }, input) => {

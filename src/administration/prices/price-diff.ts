@@ -31,7 +31,7 @@ export const rulesNamed = async (
   return { name: 'the given rules', rules: priceRulesOf(given.document, { field, base }) }
 }
 
-/** The last whole month. */
+/** The previous calendar month. */
 export const lastMonth = (nowMs: number): Month => {
   const now = new Date(nowMs)
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)

@@ -53,7 +53,7 @@ const wholeRule = (
   if (rule_version === undefined || sku === undefined || amount === undefined)
     throw new InputFault(
       field,
-      `rule ${rule} is not in the price book that it would change: give its rule_version, sku and amount`,
+      `rule ${rule} is not in the price book to be changed: give its rule_version, sku and amount`,
     )
   return { rule, rule_version, sku, amount: canonicalAmount(field, { rule, amount }) }
 }
@@ -73,6 +73,6 @@ const rulesIn = (content: unknown): { rules: unknown } => ({
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
 
-/** Operators can write an amount in several forms, but events contain only the canonical form. */
+/** Operators can write an amount in several forms. Events contain only the canonical form. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
 const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })

@@ -11,7 +11,7 @@ import { registeredAccount, uniqueCommandKey } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
 
-/** Organizations' own prices. The organization's ledger stores them and decides which ones are valid. */
+/** Organizations' own prices. The ledger of the organization is the authority on them. */
 
 type PriceOverride = {
   readonly organizationId: string
@@ -23,7 +23,7 @@ type PriceOverride = {
   readonly actor: string
 }
 
-/** An instant may have passed by this much, because time passes between choosing an instant and sending the request. */
+/** The time by which an instant can already have passed, because it is chosen before the request is sent. */
 const toleranceMs = 1_000
 
 /**
@@ -56,7 +56,7 @@ export const setPriceOverride = async (
   return { overrideId: (event?.type === 'PriceOverrideSet' && event.data.override_id) || '' }
 }
 
-/** The members have the names that they have in JSON. */
+/** The names of the members are those in JSON. */
 export type StandingOverride = {
   readonly organization_id: string
   /** The id of the event that set the override. */

@@ -114,8 +114,8 @@ export const proposePriceBook = async (
 }
 
 /**
- * Publishes a proposal. The actor approves it. If two people are needed, the actor must have proved their identity. Throws
- * `CommandRefused` if the actor may not approve the proposal, or it is too late.
+ * Publishes a proposal. The actor approves it. If two people are needed, the actor must be a verified user. Throws `CommandRefused`
+ * if the actor may not approve the proposal, or it is too late.
  */
 export const approvePriceBook = async (
   { eventLog }: Log,
@@ -143,10 +143,10 @@ export const withdrawPrices = async (
 ): Promise<void> => {
   await decideNext(eventLog, actor, (prices, nowMs) => {
     if (kind === 'proposal') return withdrawProposal(prices, { proposal: number, reason })
-    // An actor without a proved identity could be anyone, and must not undo the agreement of two people.
+    // An unverified name can be used by anyone, and must not undo the agreement of two people.
     if (twoPerson && provedUserOf(actor) === null)
       return {
-        refused: `"${actor}" is only a label, and price book ${number} was approved by a person with a proved identity: set OPERATOR_TOKEN (see "user token")`,
+        refused: `"${actor}" is an unverified name, and price book ${number} was approved by a verified user: set OPERATOR_TOKEN (see "user token")`,
       }
     return withdrawBook(prices, { version: number, reason, nowMs })
   })

@@ -23,7 +23,7 @@ const showPrices = query({
       label: 'Only',
       help: 'a version, such as 2, or a proposal, such as p3',
     }).optional(),
-    at: instant({ label: 'At (UTC)', help: 'ISO 8601 instant (default now)' }).optional(),
+    at: instant({ label: 'At (UTC)', help: 'ISO 8601 instant (default: now)' }).optional(),
     organization: organization({ help: 'organization id: also shows its own prices' }).optional(),
   }),
   run: async (context, { name, at, organization: organizationId }) => {
@@ -94,7 +94,7 @@ const proposalSections = ({ rules, ...proposal }: PriceProposal): Sections => [
   rules,
 ]
 
-/** The next step "Propose prices". Its form already contains the rules that have a price, so a person only has to change them. */
+/** The next step "Propose prices". Its form already contains the rules with a price, so that a person only changes them. */
 const proposeNext = (inForce: PublishedBook | null): Next => ({
   name: 'price propose',
   label: 'Propose prices',
@@ -134,7 +134,7 @@ const diffPrices = query({
   name: 'price diff',
   long: 'repeatable',
   action: 'finance.read',
-  summary: "compare two price books, and what a month's calls would have cost under each",
+  summary: "compare two price books, and the cost of a month's calls under each",
   input: z.object({
     from: prices({ label: 'From', help: anyPrices }),
     to: prices({ label: 'To', help: anyPrices }),
@@ -227,7 +227,7 @@ const listOverrides = query({
     { name: 'amount', label: 'Credits', kind: 'credits' },
     { name: 'effective_from', label: 'From (UTC)', kind: 'instant' },
     { name: 'in_force', label: 'In force' },
-    { name: 'override_id', label: 'Id', kind: 'id' },
+    { name: 'override_id', label: 'Override', kind: 'id' },
     { name: 'set_by', label: 'Set by' },
     { name: 'reason', label: 'Reason' },
   ],

@@ -16,7 +16,7 @@ import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.t
 
 const names = projections.map(({ name }) => name)
 const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
-/** A rebuild concerns no organization, so no organization sees the reason. */
+/** The default help adds that the organization sees the reason, but a rebuild does not concern an organization. */
 const keptOnly = 'kept in the event log with your name'
 
 const chosen = {
@@ -47,7 +47,7 @@ const chosenOrAll = (input: Chosen): readonly Projection[] => {
 const listProjections = query({
   name: 'projection list',
   action: 'system.read',
-  summary: 'show the position of every projection, and its lag behind the event log',
+  summary: 'show the position of every projection and its lag behind the event log',
   input: z.object({ name: projection().optional() }),
   anyHistory: true,
   columns: [
@@ -98,7 +98,7 @@ const rebuildProjection = command({
   name: 'projection rebuild',
   action: 'projections.change',
   long: 'repeatable',
-  summary: 'rebuild projections from the event log and switch; readers see the old rows until then',
+  summary: 'rebuild projections from the event log; readers see the old rows until the switch to the new ones',
   input: z.object({
     ...chosen,
     reason: reason({ help: keptOnly }).prefault('requested by operator'),
@@ -108,7 +108,7 @@ const rebuildProjection = command({
     }),
     accept_loss: line({
       label: 'Accepted loss',
-      help: 'for a restored log: the digest of the facts that only the rows contain, as shown by the rebuild; without it, they are not discarded',
+      help: 'for a restored log: the digest, shown by the rebuild, of the facts that only the rows contain; without it, these facts are not discarded',
     }).optional(),
   }),
   anyHistory: true,
@@ -148,7 +148,7 @@ const rebuildProjection = command({
         ...differences.map(differenceLine),
         ...(differences.length === 0
           ? []
-          : ['Rows that differ were wrong before: the new rows have the totals of the event log.']),
+          : ['The old rows that differ were wrong: the new rows have the totals of the event log.']),
       ],
     }
   },
@@ -179,7 +179,7 @@ const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): bool
     ...lost.slice(0, lostMax).map(lostLine),
     ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
     `The digest of this list is ${now}.`,
-    'Until you repeat the listed changes, revoked keys work again, erased people come back, and credits are those of the log.',
+    'Until you repeat the listed changes, revoked keys work again, erased people are no longer erased, and balances are those of the log.',
   ])
 }
 
@@ -216,7 +216,7 @@ const cancelRebuild = command({
       lines: [
         ended.length === 0
           ? `no rebuild of ${namesOf(of)} is running`
-          : `rebuilds asked to end: ${ended.length}; "projection rebuilds" shows when they have ended`,
+          : `rebuilds being cancelled: ${ended.length}; "projection rebuilds" shows when they have ended`,
       ],
     }
   },
@@ -232,7 +232,7 @@ const listRebuilds = query({
     { name: 'rebuild_id', label: 'Rebuild', kind: 'id' },
     { name: 'state', label: 'State' },
     { name: 'position', label: 'Position', kind: 'number' },
-    { name: 'target', label: 'Of', kind: 'number' },
+    { name: 'target', label: 'Target', kind: 'number' },
     { name: 'events', label: 'Events', kind: 'number' },
     { name: 'events_per_second', label: 'Events/s', kind: 'number' },
     { name: 'started_at', label: 'Started (UTC)', kind: 'instant' },
@@ -271,12 +271,12 @@ const rebuildJson = (one: RebuildRow) => ({
 const verifyProjection = query({
   name: 'projection verify',
   action: 'system.read',
-  summary: 'rebuild projections next to the live ones and compare row by row',
+  summary: 'rebuild projections next to the live ones, and compare the rows',
   long: 'repeatable',
   input: z.object(chosen),
   columns: [
     { name: 'name', label: 'Projection', kind: 'name' },
-    { name: 'ok', label: 'Same' },
+    { name: 'ok', label: 'Identical' },
     { name: 'position', label: 'Position', kind: 'number' },
     { name: 'rows', label: 'Rows', kind: 'number' },
     { name: 'differences', label: 'Differences' },
@@ -323,7 +323,7 @@ const parkedJson = ({ position: at, parked_at, ...one }: ParkedEvent) => ({
   parked_at: parked_at.toISOString(),
 })
 
-/** Rows about money or access must not skip an event. */
+/** Projections about money or access must not skip an event. */
 const maySkip = (name: string): boolean => {
   const { money, guards } = named(name)
   return !money && guards !== true
@@ -417,10 +417,10 @@ const retryProjection = command({
 const releaseProjection = command({
   name: 'projection release',
   action: 'projections.change',
-  summary: 'let a projection skip an event permanently; not for money or keys',
+  summary: 'let a projection skip an event permanently; not possible for money or keys',
   input: z.object({
     name: projection(),
-    position: position({ label: 'Position', help: 'of the event, as in "projection parked"' }),
+    position: position({ label: 'Position', help: 'position of the event, as in "projection parked"' }),
     reason: reason({ help: keptOnly }),
   }),
   changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },

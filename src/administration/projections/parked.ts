@@ -51,8 +51,8 @@ export const parkedEvents = async (
 }
 
 /**
- * Why this release still cannot read an event; null if it can. Even if the event can be read, the projection may still be unable to
- * fold it.
+ * The reason why this release still cannot read an event; null if it can. The projection may be unable to fold an event that can be
+ * read.
  */
 export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -70,7 +70,7 @@ export const stillUnreadable = async (
 
 type Retried = {
   readonly waiting: readonly ParkedEvent[]
-  /** Why this release cannot read some of the events; empty if it can read all. If not empty, nothing was changed. */
+  /** The reasons why this release cannot read some of the events; empty if it can read all. If not empty, nothing was changed. */
   readonly unreadable: readonly string[]
   /** The events that are still set aside. */
   readonly left: readonly ParkedEvent[]
@@ -101,8 +101,8 @@ export const retryParked = async (
 }
 
 /**
- * Makes a projection skip an event permanently. Throws `CommandRefused` if the projection's rows are about money or define access
- * rights, because these rows must not lack an event.
+ * Makes a projection skip an event permanently. Throws `CommandRefused` if the projection's rows are about money or access, because
+ * these rows must not lack an event.
  */
 export const releaseParked = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,

@@ -13,13 +13,13 @@ import {
 export type ProjectionState = {
   readonly name: string
   readonly version: number
-  /** `halted` also means that the event log no longer contains the event at which the rows end. */
+  /** Also `halted` if the event log no longer contains the last event in the rows. */
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
   /**
-   * The distance to the log's head: a number of events in PostgreSQL, of bytes in EventStoreDB. Null if the position does not
-   * belong to this log.
+   * The distance to the log's head: in events in PostgreSQL, in bytes in EventStoreDB. Null if the position does not belong to this
+   * log.
    */
   readonly behind: bigint | null
   /** The number of events that were set aside, at most 1,000, which is enough to show that a release is broken. */
@@ -60,7 +60,7 @@ export const projectionStates = async ({
       updatedAt,
       state: ended ? 'halted' : checkpoint.state,
       error: ended ? strayMessage([checkpoint]) : checkpoint.error,
-      // The head and the checkpoints were not read as one snapshot, so a checkpoint can be ahead of the head.
+      // The head and the checkpoints were not read in one snapshot, so a checkpoint can be ahead of the head.
       behind: ended ? null : position < head ? head - position : 0n,
       parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
       haltedStreams: halted.filter(({ projection }) => projection === name),
@@ -72,7 +72,7 @@ export const projectionStates = async ({
 const parkedMax = 1_000
 
 export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
-  /** The distance from the projection's position to the event log's head: a number of events in PostgreSQL, of bytes in EventStoreDB. */
+  /** The distance from the projection's position to the event log's head: in events in PostgreSQL, in bytes in EventStoreDB. */
   readonly behind: bigint
   /** The age of the oldest event that the projection has not folded; 0 if it has folded all events. */
   readonly seconds: number
@@ -85,14 +85,14 @@ type LagOptions = Pick<Foundation, 'pool'> & {
   readonly monotonic?: () => number
 }
 
-/** How far rows are behind the event log. The returned function throws if the log or the database does not answer. */
+/** Measures the lag of rows behind the event log. The returned function throws if the log or the database does not answer. */
 export function createProjectionLags({
   pool,
   eventLog,
   headAgeMs,
   monotonic = () => performance.now(),
 }: LagOptions): () => Promise<readonly ProjectionLag[]> {
-  // A projection that this release no longer has is left out, because its checkpoint does not move.
+  // Projections of other releases are left out, because their checkpoints do not advance.
   const names = new Set(allProjections.map(({ name }) => name))
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
   return async () => {
@@ -127,8 +127,8 @@ export function createProjectionLags({
 const nextMaxMs = 1_000
 
 /**
- * The age in seconds of the event after a position. The time from this event to the log's head is measured by the log's clock, and
- * the time since then by the clock of this process.
+ * The age in seconds of the event after a position. The log's clock measures the time from this event to the log's head, and the
+ * clock of this process the time since then.
  */
 async function ageOfNext(
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
@@ -150,7 +150,7 @@ async function ageOfNext(
     return null
   }
   try {
-    // The wait is limited here, because a subscription notices the abort only when the log answers.
+    // The wait is limited here, because a subscription reacts to the abort only when the log answers.
     const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
     if (seconds === null) throw new Error('the event log does not report the age of an event')
     return seconds

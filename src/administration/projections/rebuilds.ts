@@ -18,7 +18,7 @@ export type RebuildAsked = {
   readonly logger: Pick<Logger, 'fatal'>
   /** If true, the partial result of a killed rebuild is not used. */
   readonly anew?: boolean
-  /** Called with everything that a rebuild from a shorter log would lose; `false` keeps the current rows. */
+  /** Called with everything that a rebuild from a shorter log would lose. If the result is false, the current rows are kept. */
   readonly mayForget: (lost: readonly OnlyInRows[]) => Promise<boolean>
   readonly onProgress: (progress: RebuildProgress) => void
 }
@@ -34,7 +34,7 @@ type RebuildResult = {
 
 type Ended = DomainEventOf<'RebuildEnded'>['data']
 
-/** How often the progress row is written, and checked for a request to cancel. */
+/** The interval at which the progress row is written and checked for a request to cancel. */
 const beatMs = 500
 const namedMax = 20
 

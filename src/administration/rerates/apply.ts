@@ -62,7 +62,7 @@ const refuse = (why: string): never => {
 /** Throws `CommandRefused` if the run can no longer change. */
 export const refuseEnded = ({ run, applied, abandoned }: ProvedRun): void => {
   if (applied !== null)
-    refuse(`${run} was applied by ${applied.by} at ${applied.at}; it is never applied twice`)
+    refuse(`${run} was applied by ${applied.by} at ${applied.at}; a re-rate is applied only once`)
   if (abandoned !== null)
     refuse(`${run} was abandoned by ${abandoned.by} at ${abandoned.at}: ${abandoned.reason}`)
 }
@@ -108,7 +108,7 @@ export const abandonRerate = async (
 
 /**
  * Records the adjustments that an abandoned run has made but not recorded because its process was killed. The ledger shows whether
- * an adjustment was made. As long as it is not recorded, the cost of the ledger's calls is unknown.
+ * an adjustment was made. Until the adjustment is recorded, the cost of the ledger's calls is unknown.
  */
 const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
   const { foundation, actor } = changed
@@ -143,14 +143,14 @@ export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPe
   const { run, approved, proposed } = found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
-  // The approval in the stream is checked again, because it counts only if the approver was allowed to give it.
+  // The approval in the stream is checked again, because it counts only if the approver had the right to approve.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson })
-  if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
+  if (why !== null) refuse(`${run} was not approved by an authorized person: ${why}`)
 }
 
 /**
- * Applies an approved plan, ledger by ledger. After an interruption, anyone who may apply it can resume; work that is done is not
- * repeated. Throws `CommandRefused` if the plan was not approved, was changed, or is already applied.
+ * Applies an approved plan, ledger by ledger. An interrupted run can be resumed, and adjustments that were made are not repeated.
+ * Throws `CommandRefused` if the plan was not approved, was changed, or is already applied.
  */
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
   const { actor, twoPerson, onProgress } = applying
@@ -222,7 +222,7 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
   }
 }
 
-/** All attempts of a run use the same command key, so a ledger is adjusted once, no matter how many processes try. */
+/** All attempts of a run use the same command key, so a ledger is adjusted only once, even if several processes apply the run. */
 const keyOf = (run: string): string => `rerate/${run}`
 
 const adjust = (

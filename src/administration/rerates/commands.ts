@@ -20,8 +20,8 @@ const planGiven = z.object({
     label: 'Prices',
     help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (only those that differ are needed)',
   }),
-  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant: calls made then or later' }),
-  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant: calls made before it' }),
+  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant; includes calls made at this instant or later' }),
+  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant; includes calls made before this instant' }),
   organization: organization({ help: 'only this organization (default: all)' }).optional(),
   reason: reason(),
 })
@@ -30,7 +30,7 @@ const plan = command({
   name: 'rerate plan',
   action: 'rerates.change',
   long: 'once',
-  summary: 'calculate what past calls would have cost under other prices; nothing is charged',
+  summary: 'calculate the cost of past calls under other prices; nothing is charged',
   input: planGiven,
   out: 'also write the plan into this file (JSON)',
   changes: {
@@ -44,7 +44,7 @@ const plan = command({
     await pricesNamed(foundation, input.book, { from })
     return {
       says: [
-        `Work out what calls from ${from} to ${to} of ${organizationId ?? 'every organization'} would have cost under these prices, and record that plan; nothing is charged.`,
+        `Calculate the cost of calls from ${from} to ${to} of ${organizationId ?? 'every organization'} under these prices, and record the plan; nothing is charged.`,
       ],
     }
   },

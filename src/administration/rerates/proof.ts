@@ -8,7 +8,9 @@ type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 const hmac = 'hmac'
 const signedText = (digest: string): string => `enrichment-ledger re-rate plan\n${digest}\n`
 
-/** Signs with the key for checkpoints, or with a secret of the installation if that key is not announced yet or is not on this host. */
+/**
+ * Signs with the key for checkpoints. If this key is not announced or not on this host, signs with a secret of the installation.
+ */
 export const signPlan = async (
   { checkpoints, secrets }: Pick<Foundation, 'checkpoints' | 'secrets'>,
   digest: string,
@@ -35,14 +37,14 @@ export const provedRun = async (proving: Proving, run: string): Promise<ProvedRu
   const { proposed } = found
   if (found.revision === -1) throw new CommandRefused(`there is no re-rate ${run}; see "rerate list"`)
   if (proposed === null)
-    throw new CommandRefused(`the planning of ${run} never finished: plan it again with "rerate plan"`)
+    throw new CommandRefused(`the plan of ${run} was never completed: plan the re-rate again with "rerate plan"`)
   if (planDigest(plannedOf(proposed), found.ledgers.values()) !== proposed.plan_digest)
     throw new CommandRefused(
       `the plan of ${run} was changed: its events do not match the digest it was proposed with`,
     )
   if (!(await isSigned(proving, proposed)))
     throw new CommandRefused(
-      `the plan of ${run} names ${proposed.signature.signed_by} as its signer, but the signature is not valid`,
+      `the plan of ${run} names ${proposed.signature.signed_by} as the signer, but the signature is not valid`,
     )
   return { ...found, proposed }
 }

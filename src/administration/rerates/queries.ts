@@ -17,7 +17,7 @@ export const runFields = {
   ),
   plan: document({
     label: 'Plan (JSON)',
-    help: 'a file from "rerate plan --out": refused if it is not the plan of the run',
+    help: 'a file from "rerate plan --out"; refused if it is not the plan of this re-rate',
   }).optional(),
 }
 

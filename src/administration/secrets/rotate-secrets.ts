@@ -8,9 +8,9 @@ import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../../guar
 import { CommandRefused } from '../../ledger/write/commit.ts'
 
 /**
- * Changes SECRET_KEY so that processes can start at any time: the installation key is also wrapped with the new key, every process is
- * restarted with the new key, and then the previous slot is removed. Each step is one append at the revision that was read, so a
- * concurrent rotation is refused. After an interruption, the same command can be repeated.
+ * Changes SECRET_KEY in steps, so that processes can start at any time: the installation key is also wrapped with the new key,
+ * every process is restarted with the new key, and then the previous slot is removed. Each step is one append at the revision that
+ * was read, so a concurrent rotation is refused. After an interruption, the same command can be repeated.
  */
 
 type Rotating = {
@@ -121,7 +121,7 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   return [...slots, open.wrapFor(next)]
 }
 
-/** The slot that stays. It is opened before the other slot is removed, to prove that this host has its key. */
+/** The slot that remains. It is opened before the other slot is removed, to prove that this host has its key. */
 const keptBy = async (
   step: 'finish' | 'cancel',
   { slots, config }: { slots: readonly KeySlot[]; config: Config },

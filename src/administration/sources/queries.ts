@@ -41,7 +41,7 @@ const listSources = query({
   name: 'data list',
   action: 'system.read',
   summary:
-    'list the data that answers are based on, with its age; files are those of the machine that answers',
+    'list the data that answers are based on, with its age; files are those of the machine that runs this query',
   input: z.object({}),
   columns: [
     { name: 'name', label: 'Data', kind: 'name' },
@@ -50,11 +50,11 @@ const listSources = query({
     { name: 'holds', label: 'Contents' },
     { name: 'as_of', label: 'As of (UTC)', kind: 'instant' },
     { name: 'age_days', label: 'Age in days', kind: 'number' },
-    { name: 'age_days_max', label: 'At most', kind: 'number' },
+    { name: 'age_days_max', label: 'Maximum age', kind: 'number' },
     { name: 'too_old', label: 'Too old' },
     { name: 'imported_at', label: 'Last import (UTC)', kind: 'instant' },
     { name: 'imported_by', label: 'Imported by' },
-    { name: 'remedy', label: 'What to do', kind: 'whole' },
+    { name: 'remedy', label: 'Remedy', kind: 'whole' },
   ],
   run: async ({ foundation, data }) => {
     const { sources, faults } = await (await data()).sources()

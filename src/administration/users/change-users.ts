@@ -46,7 +46,7 @@ type Decided<Done> = {
   readonly writeRow: (client: pg.PoolClient) => Promise<Done>
 }
 
-/** Any number that no other lock uses. */
+/** An arbitrary number that no other lock uses. */
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
 
@@ -97,7 +97,7 @@ const appendDecided = async <Done>(
   actor: string,
   decide: (state: OperatorState) => Decided<Done>,
 ): Promise<Decided<Done>['writeRow']> => {
-  // Random, so that the same change by another process is not mistaken for this change.
+  // The id is random, so that the same change by another process is not mistaken for this one.
   const once = randomUUID()
   let state = noOperators
   return repeatConflicts(operatorStream, async () => {
@@ -135,7 +135,7 @@ export const refuseLastAdmin = (known: Known, name: string): void => {
   }
   if (isAdmin(name) && !known.rows.some((row) => row.name !== name && isAdmin(row.name)))
     throw new CommandRefused(
-      `${name} is the only active admin: create another admin first, so that someone can assign roles`,
+      `${name} is the only active admin: create another admin first, because only an admin can assign roles`,
     )
 }
 
@@ -148,7 +148,7 @@ export const checkOrganization = async (
   if (isTestOrganization(organizationId))
     throw new InputFault(
       'org',
-      'this is a test organization: give the organization that it belongs to instead',
+      'this is a test organization: give the organization to which it belongs',
     )
   if ((await lastOf(eventLog, ledgerStream(organizationId))) === null)
     throw new InputFault('org', `there is no organization ${organizationId}; see "org list"`)

@@ -4,7 +4,7 @@ import { passwordMax } from './users.ts'
 
 /**
  * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional,
- * and must not be a password that attackers try first. There are no rules about digits or special characters, because they make
+ * and must not be a password that attackers try first. Digits or special characters are not required, because such rules make
  * people write passwords down.
  */
 
@@ -57,7 +57,7 @@ export const checkPassword = async (
   if (Math.min(...scores) < scoreMin)
     throw new InputFault(
       field,
-      'it is too easy to guess: it is a common password, a pattern or a name, or made of them; choose several unrelated words',
+      'it is too easy to guess, because it consists of common passwords, patterns or names; choose several unrelated words',
     )
   return password
 }

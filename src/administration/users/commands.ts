@@ -20,7 +20,7 @@ const create = command({
   summary: 'create a user with a password, which is shown once',
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; the very first user is admin by default').optional(),
+    role: role('rights of the user; the very first user is an admin by default').optional(),
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
@@ -42,10 +42,10 @@ const create = command({
 const invite = command({
   name: 'user invite',
   action: 'users.change',
-  summary: `invite a person with a link, which is shown once and works once, within ${invitationHours} hours`,
+  summary: `invite a person with a link, which is shown once and can be used once within ${invitationHours} hours`,
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; required unless the link is withdrawn').optional(),
+    role: role('rights of the user; required unless the link is withdrawn').optional(),
     organization: partnerOrganization().optional(),
     withdraw: flag({ label: 'Withdraw', help: 'invalidate the link for this name' }),
   }),
@@ -93,10 +93,10 @@ const roleGiven = <Role>(role: Role | undefined): Role => {
 const changeOfRole = command({
   name: 'user role',
   action: 'users.change',
-  summary: 'change the role of a user, from the next request on',
+  summary: 'change the role of a user; takes effect with the user's next request',
   input: z.object({
     name: user(),
-    role: role('what the user may do'),
+    role: role('rights of the user'),
     organization: partnerOrganization().optional(),
   }),
   changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
@@ -115,7 +115,7 @@ const changeOfRole = command({
 const password = command({
   name: 'user password',
   action: 'users.change',
-  summary: 'give a user a new password, which is shown once',
+  summary: 'set a new password for a user, which is shown once',
   input: z.object({ name: user() }),
   secret: 'password',
   changes: {
@@ -125,7 +125,7 @@ const password = command({
   },
   plan: async (_, { name }) => ({
     says: [
-      `Give ${name} a new password. The current password stops working, and every open session ends.`,
+      `Set a new password for ${name}. The current password stops working, and every open session ends.`,
       'Tokens for the command line stay valid.',
     ],
   }),
@@ -180,7 +180,7 @@ const secondFactor = command({
   summary: 'remove the second factor of a user whose device is lost',
   input: z.object({
     name: user(),
-    remove: flag({ label: 'Remove it', help: 'the only possible change; users set up their own' }),
+    remove: flag({ label: 'Remove it', help: 'required; users set up a second factor themselves' }),
     reason: userReason(),
   }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
@@ -207,7 +207,7 @@ const refuseUnlessRemoved = (remove: boolean): void => {
 
 const tokenOf = z.object({
   name: user(),
-  revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
+  revoke: flag({ label: 'Revoke', help: 'revoke all tokens of the user, or one of them, instead of creating one' }),
   id: id(
     { label: 'Token', help: 'to revoke only this token, as in "user tokens"' },
     /^[0-9A-Za-z]{16}$/,
@@ -218,7 +218,7 @@ const tokenOf = z.object({
 /** Throws `InputFault` if a token's id is given without `revoke`, because a new token would be issued instead. */
 const refuseIdAlone = ({ revoke, id }: z.output<typeof tokenOf>): void => {
   if (id !== undefined && !revoke)
-    throw new InputFault('revoke', `it has to be set to revoke the token ${id}; a new token takes no id`)
+    throw new InputFault('revoke', `set this flag to revoke the token ${id}; a new token has no id yet`)
 }
 
 const token = command({

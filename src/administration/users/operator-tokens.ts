@@ -17,7 +17,7 @@ type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
 type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
 
-/** A user needs one token for each machine. If there are more than this, some have been forgotten. */
+/** A user needs one token for each machine, so a user with more tokens than this no longer needs some of them. */
 const liveTokensMax = 20
 
 /** Issues a token with the rights of its user. Throws `InputFault` if the user does not exist, and `CommandRefused` if not allowed. */
@@ -35,7 +35,7 @@ export const issueOperatorToken = (
     if (standing.role === 'partner') throw new CommandRefused(partnersElsewhere(user))
     const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
     if (live.length >= liveTokensMax)
-      throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are no longer used`)
+      throw new CommandRefused(`${user} has ${live.length} tokens, the maximum; revoke those that are no longer used`)
     const data = {
       token_id: tokenId,
       user,
@@ -76,7 +76,7 @@ export const revokeOperatorTokens = async (
 /** Throws `ConfigError` if a string does not have the form of a token, or if its checksum is wrong. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
-    throw new ConfigError('OPERATOR_TOKEN: this is not a token as "user token" shows it; it may be cut off')
+    throw new ConfigError('OPERATOR_TOKEN: this is not a token in the form that "user token" shows; it may be incomplete')
 }
 
 /** The owner of a token according to the event log, and the owner's rights. Throws `ConfigError` if the token does not work. */

@@ -10,7 +10,7 @@ import { provedUserOf } from '../operator.ts'
 import { mayDo } from '../roles.ts'
 
 /**
- * Users and their tokens according to the event log. Only the event log decides who may act, because a row in the database can be
+ * Users and their tokens according to the event log. Rights depend only on the event log, because a row in the database can be
  * changed or lost.
  */
 
@@ -101,7 +101,7 @@ export const operatorsSince = async (
   let events = before.events
   for await (const page of pagesOf(eventLog, operatorStream, { from: events })) {
     for (const recorded of page) {
-      // Other events are not decoded, because they do not matter here and this release may not know their types.
+      // Other events are not decoded, because they are not needed and this release may not know their types.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
@@ -132,7 +132,7 @@ const foldUser = (
       let disabled = before?.disabled ?? null
       if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
       else if (event.type !== 'UserRoleChanged') disabled = null
-      // A user without a `UserCreated` event becomes known with the first change.
+      // A user without a `UserCreated` event is added by the first change.
       users.set(user, {
         user,
         createdAt,
@@ -147,7 +147,7 @@ const foldUser = (
   }
 }
 
-/** The inviter counts as the creator of the user, not the person who accepted the invitation. */
+/** The inviter, not the person who accepted the invitation, counts as the creator of the user. */
 const inviterOr = (
   actor: string,
   invitations: ReadonlyMap<string, LoggedInvitation>,

@@ -119,7 +119,7 @@ const invited = (one: Awaited<ReturnType<typeof listInvitations>>[number]) => ({
 const tokens = query({
   name: 'user tokens',
   action: 'users.read',
-  summary: 'list the tokens for the command line and the admin API',
+  summary: 'list tokens for the command line and the admin API',
   input: z.object({ name: user().optional() }),
   columns: [
     { name: 'user', label: 'User', kind: 'name' },

@@ -40,7 +40,7 @@ const factorIn = ({ state }: Known, user: string): LoggedFactor => {
   return factor
 }
 
-/** People type codes with spaces, hyphens and small letters. */
+/** People type codes with spaces, hyphens and lower-case letters. */
 const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperCase()
 
 /** Throws `InputFault` if the code is not valid now. */
@@ -222,7 +222,7 @@ class CodeSpent extends Error {
   override name = 'CodeSpent'
 }
 
-/** An event marks the code as used. If the code is used twice at the same time, the second attempt finds the event. */
+/** An event marks the code as used. If a code is submitted twice at the same time, the second attempt finds the event. */
 const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Promise<FactorVerdict> => {
   const { user, factor, actor } = asked
   const { factorId, codesId } = factor
