@@ -38,17 +38,17 @@ import { keepAnswer, releaseKey, takeKey } from './once.ts'
 import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.ts'
 
 /**
- * The administration commands and queries as a JSON API. Cookies are ignored, so a page on another site cannot use a person's session; every
- * request needs an operator token.
+ * The administration commands and queries as a JSON API. Every request needs an operator token. Cookies are ignored, so that a page
+ * on another site cannot use a person's session.
  */
 
 const bodyMax = 64 * 1024
-/** The maximum number of requests a minute with an invalid token from one address. */
+/** The maximum number of requests per minute with an invalid token from one address. */
 const refusedPerMinute = 30
 
-/** The maximum number of concurrent requests in this process, for all users together. A query of a whole ledger takes minutes. */
+/** The maximum number of concurrent requests of all users in this process. A query of a whole ledger takes minutes. */
 const runningMax = 8
-const tooMuch = 'too many of your requests are in progress; wait until one of them ends'
+const tooMuch = 'too many requests are in progress; wait until one of your requests ends'
 
 type Options = {
   readonly twoPerson: boolean
@@ -71,7 +71,7 @@ export const adminApi =
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
     const enter = createFairShare(() => runningMax).enter
     const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
-    // Made on the first request, because this takes about 25 ms of processor time.
+    // Created on the first request, because this takes about 25 ms of processor time.
     let document: string | undefined
 
     host.removeAllContentTypeParsers()
@@ -79,7 +79,7 @@ export const adminApi =
       'application/json',
       { parseAs: 'buffer', bodyLimit: bodyMax },
       (_, bytes: Buffer, done) => {
-        // Decoding would replace invalid bytes with U+FFFD.
+        // Checked first, because decoding replaces invalid bytes with U+FFFD.
         if (!isUtf8(bytes)) return done(new Refused('body', 'the body is not UTF-8'))
         try {
           done(null, parseJson(bytes.toString()))
@@ -108,7 +108,7 @@ export const adminApi =
       return reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document)
     })
     host.all('/admin/v1/*', async () => {
-      throw new Refused('missing', 'this is not a command or query; /admin/openapi.json lists them')
+      throw new Refused('missing', 'there is no such command or query; /admin/openapi.json lists them')
     })
 
     const contextOf = async (request: FastifyRequest, declared: Declared): Promise<Context> => {
@@ -116,7 +116,7 @@ export const adminApi =
       if (!mayDo(role, declared.action))
         throw new Refused(
           'forbidden',
-          `${user} is ${role}, and "${declared.name}" is for ${rolesThatMay(declared.action)}`,
+          `${user} has the role ${role}, but "${declared.name}" requires ${rolesThatMay(declared.action)}`,
         )
       return {
         ...{ foundation, logger, twoPerson },
@@ -135,13 +135,13 @@ export const adminApi =
       const [, token] = /^Bearer ([!-~]{1,200})$/.exec(request.headers.authorization ?? '') ?? []
       try {
         if (token === undefined)
-          throw new ConfigError('an operator token is expected: Authorization: Bearer …')
+          throw new ConfigError('an operator token is required: Authorization: Bearer …')
         return await users.ownerOf(token)
       } catch (error) {
         if (!(error instanceof ConfigError)) throw error
         const waitSeconds = await attempts(callerAddress(request))
         if (waitSeconds !== null)
-          throw new Refused('limited', `too many tokens that do not work; try again in ${waitSeconds} s`, {
+          throw new Refused('limited', `too many invalid tokens; try again in ${waitSeconds} s`, {
             retryAfterSeconds: waitSeconds,
           })
         throw new Refused('unauthorized', error.message.replace('OPERATOR_TOKEN: ', ''))
@@ -209,27 +209,30 @@ const givenIn = (
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
-/** Throws `InputFault` for an invalid value, and for a file on this host, which only the command line may name. */
+/** Throws `InputFault` for an invalid value, and for the path of a file on this host, which only the command line accepts. */
 const readAs = (declared: Declared, given: Given): Asked => {
   const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
   if (path !== undefined)
-    throw new InputFault(path.name, 'it names a file on the server, which only the command line accepts')
+    throw new InputFault(path.name, 'only the command line accepts the path of a file')
   return declared.read(given)
 }
 
-/** The error, with the field's name in JSON instead of the name on the command line. */
+/** The error, with the field's JSON name instead of its command-line name. */
 const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown => {
   if (!(error instanceof InputFault) || Object.hasOwn(given, error.field)) return error
   const field = fields.find(({ flag }) => flag === error.field)
   return new InputFault(field?.name ?? error.field, error.message)
 }
 
-/** Whether only the plan is wanted. Throws `InputFault` for anything else in the address, because it may be a misspelt `plan`. */
+/**
+ * Whether the request asks for the plan only. Throws `InputFault` for any other parameter in the URL, because it may be a misspelt
+ * `plan`.
+ */
 const isPlan = (query: unknown): boolean => {
   const { plan = 'false', ...others } = query as Record<string, unknown>
   const [other] = Object.keys(others)
   if (other !== undefined)
-    throw new InputFault(other, 'the address takes only "plan"; values belong in the body')
+    throw new InputFault(other, 'the URL accepts only "plan"; send values in the body')
   if (plan !== 'true' && plan !== 'false')
     throw new InputFault('plan', `${JSON.stringify(plan)} is neither true nor false`)
   return plan === 'true'
@@ -253,7 +256,7 @@ const changed = async (
   }
   const answerNow = async (): Promise<object> => {
     if (declared.long === undefined) return (await run(context)).json
-    // The plan throws if the work would be refused, so that refused work is not started. The plan of a query is empty.
+    // The plan throws if the work would be refused, so that no job is started for it. The plan of a query is empty.
     await plan(context)
     const { foundation, operator, logger } = context
     const id = randomUUID()
@@ -261,7 +264,7 @@ const changed = async (
     return accepted(reply, { job_id: id, name: declared.name, state: 'waiting' })
   }
   const key = headers['idempotency-key']
-  // A query about a person changes nothing, and no hash of its values is stored.
+  // A query about a person changes nothing, and hashes of its values must not be stored.
   if (typeof key !== 'string' || isPersonal(declared)) return answerNow()
   const { foundation } = context
   const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(given)}` }
@@ -271,7 +274,7 @@ const changed = async (
     return declared.long === undefined ? JSON.parse(before) : accepted(reply, JSON.parse(before))
   }
   const json = await answerNow().catch(async (error: unknown) => {
-    // With each of these errors, it is certain that nothing was done.
+    // After each of these errors, it is certain that nothing was done.
     if (
       error instanceof InputFault ||
       error instanceof CommandRefused ||
@@ -283,7 +286,8 @@ const changed = async (
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  // The change has been made, so a failure to store the answer is only logged. A repeated request then gets "outcome unknown".
+  // The change has been made, so a failure to store the answer is only logged. A repeated request is then answered with "outcome
+  // unknown".
   await keepAnswer(foundation, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )

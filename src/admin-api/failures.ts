@@ -5,7 +5,7 @@ import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
 
-/** A refused request of the admin API: the error object of Spec §2.1 with the codes of the command line's `--json`. */
+/** A refused request of the admin API, with the error object of Spec §2.1 and the codes of the command line's `--json`. */
 export class Refused extends Error {
   override name = 'Refused'
   readonly status: number
@@ -47,7 +47,7 @@ export const kinds = {
   failed: [500, 'internal_error', 'failed'],
 } as const
 
-/** Turns any error into a `Refused`. The message of an unexpected error only says that the request failed. */
+/** Turns any error into a `Refused`. The message of an unexpected error is not revealed. */
 export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof Refused) return error
   if (error instanceof InputFault)
@@ -65,5 +65,5 @@ export const refusedBy = (error: FastifyError): Refused => {
     })
   if ((error.statusCode ?? 500) < 500)
     return new Refused('body', 'a JSON object of at most 64 KiB is expected, as application/json')
-  return new Refused('failed', 'something went wrong on our side; it was logged with the request id')
+  return new Refused('failed', 'something went wrong on our side; the log contains the error with the request id')
 }

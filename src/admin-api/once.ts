@@ -2,8 +2,8 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { Refused } from './failures.ts'
 
 /**
- * Idempotency-Keys of the admin API. A key is taken before its command runs, so the command runs at most once, in any process. If the process
- * ends before the answer is stored, the key stays taken and the outcome is unknown.
+ * Idempotency-Keys of the admin API. A key is reserved before its command runs, so the command runs at most once, in any process.
+ * If the process ends before the answer is stored, the key stays reserved and the outcome is unknown.
  */
 
 const keyForm = /^[\x21-\x7e]{1,255}$/
@@ -16,7 +16,7 @@ const digest = ({ secrets }: Parts, ...parts: readonly string[]): Buffer =>
 
 type Request = { readonly user: string; readonly key: string; readonly asked: string }
 
-/** Returns null if the key is new, so that the command may run, and otherwise the answer to the first request. Throws `Refused`. */
+/** Returns null if the key is new and the command can run, and otherwise the answer to the first request. Throws `Refused`. */
 export const takeKey = async (parts: Parts, { user, key, asked }: Request): Promise<string | null> => {
   if (!keyForm.test(key))
     throw new Refused('input', 'Idempotency-Key: 1 to 255 printable ASCII characters without spaces', {
@@ -51,7 +51,7 @@ export const keepAnswer = async (parts: Parts, { user, key }: Request, answer: s
   ])
 }
 
-/** Releases the key of a refused command, so that the key can be used again. The command did nothing. */
+/** Releases the key of a refused command, which changed nothing, so that the key can be used again. */
 export const releaseKey = async (parts: Parts, { user, key }: Request): Promise<void> => {
   await parts.pool.query('delete from admin_requests where id_hash = $1', [digest(parts, user, key)])
 }

@@ -8,7 +8,7 @@ type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
-/** Queries also use POST if they are long work, or if they are about a person, whose data must not be in URLs. */
+/** Queries also use POST if they run as jobs, or if they are about a person, whose data must not be in URLs. */
 export const adminMethodOf = (declared: Pick<Declared, 'changes' | 'long' | 'fields'>): 'GET' | 'POST' =>
   declared.changes === 'nothing' && declared.long === undefined && !isPersonal(declared) ? 'GET' : 'POST'
 
@@ -22,7 +22,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     version,
     summary: 'The commands and queries of operators.',
     description:
-      'Every request carries an operator token (`user token` makes one) and has the rights of the user that the token belongs to. Amounts of credits are decimal strings.',
+      'Every request needs an operator token (created with `user token`) and has the rights of the token\'s user. Amounts of credits are decimal strings.',
     license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
   },
   servers: [{ url: '/', description: 'The host of the dashboard' }],
@@ -40,7 +40,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     schemas: { Error: errorSchema, Job: jobSchema },
     responses: {
       Error: {
-        description: 'The request was refused or failed; `message` says why.',
+        description: 'The request was refused or failed; `message` contains the reason.',
         content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
       },
     },
@@ -94,15 +94,15 @@ const jobSchema: Json = {
       type: ['object', 'array', 'null'],
       description: 'For a finished job: the output of the command when run with --json.',
     },
-    error: { type: ['string', 'null'], description: 'Why the job was refused or failed.' },
+    error: { type: ['string', 'null'], description: 'The reason why the job was refused or failed.' },
   },
 }
 
 const jobOperation: Json = {
   get: {
     operationId: 'job',
-    summary: 'The progress of a job, and its answer when it is done',
-    description: 'For the roles that may start such work.',
+    summary: 'The progress of a job and, once it is done, its answer',
+    description: 'Requires a role that can start the job.',
     tags: ['jobs'],
     parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }],
     responses: answered({ $ref: '#/components/schemas/Job' }, 'The job.'),
@@ -114,7 +114,7 @@ const pathOf = (declared: Declared): Json => {
   const about = {
     operationId: name.replaceAll(/[ -](\w)/g, (_, letter: string) => letter.toUpperCase()),
     summary: `${summary.charAt(0).toUpperCase()}${summary.slice(1)}`,
-    description: `For ${rolesThatMay(action)}.`,
+    description: `Requires the role ${rolesThatMay(action)}.`,
     tags: [nounOf(declared)],
   }
   const schema = schemaOf(declared)
@@ -131,13 +131,13 @@ const pathOf = (declared: Declared): Json => {
         {
           ...{ name: 'Idempotency-Key', in: 'header', required: false, schema: { type: 'string' } },
           description:
-            'Another request with the same key within a day runs nothing and returns the same answer without its secrets.',
+            'Within a day, another request with the same key runs nothing and returns the same answer without its secrets.',
         },
       ].filter((one) => one !== false),
       requestBody: { required: true, content: { 'application/json': { schema } } },
       responses:
         long === undefined
-          ? answered({ type: 'object' }, 'Done, or the plan.')
+          ? answered({ type: 'object' }, 'The answer, or the plan.')
           : { ...answered({ type: 'object' }, 'The plan.'), '202': accepted },
     },
   }

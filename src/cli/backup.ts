@@ -26,18 +26,18 @@ import { progressOf } from './declared.ts'
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
 const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
-  `The backup does not contain SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}), and is useless without them: keep copies of both elsewhere.`
+  `The backup does not contain SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}), and cannot be restored without them: keep copies of both in a different place.`
 
 const create: Command = {
   name: 'backup create',
   action: 'log.change',
   summary:
-    'back up everything that is not derived, as of one moment, while the service runs; the file does not contain SECRET_KEY and KEY_DIR',
+    'back up all data that cannot be rebuilt, as of one moment, while the service runs; the file does not contain SECRET_KEY and KEY_DIR',
   parameters: [
     { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
       name: 'final',
-      help: 'for moving the installation: the service is stopped and does not start here again',
+      help: 'to move the installation: requires a stopped service, which then cannot start here again',
       kind: 'flag',
     },
   ],
@@ -50,9 +50,9 @@ const create: Command = {
       return {
         ...(final ? { asks: 'always' as const } : {}),
         says: [
-          `Copy everything that is not derived into ${given.required('file')}, and record that.`,
+          `Copy all data that cannot be rebuilt into ${given.required('file')}, and record the backup.`,
           ...(final
-            ? ['The installation will not start here again: it continues where the file is restored.']
+            ? ['The installation will not start here again. It continues where the file is restored.']
             : []),
         ],
       }
@@ -69,7 +69,7 @@ const create: Command = {
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
-    // The operator has been identified, so the connections can be closed. Open connections would look like a running service.
+    // The operator has been identified, so the connections can be closed. Otherwise, they would be taken for a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
       ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
@@ -91,11 +91,11 @@ const create: Command = {
       lines: [
         `${path}  ${megabytes(bytes)}  sha256 ${sha256}`,
         holds_log
-          ? `The event log up to position ${head.position}, and every table that is not derived from it.`
-          : `Every table that is not derived from the event log. The event log (${manifest.event_log}) is not in the backup: copy it now with its own tools.`,
+          ? `The event log up to position ${head.position}, and every table that cannot be rebuilt from it.`
+          : `Every table that cannot be rebuilt from the event log. The event log (${manifest.event_log}) is not in the backup: copy it now with its own tools.`,
         secretsNote(context),
         ...(final
-          ? ['This installation will not start again. Restore the file where the service is to continue.']
+          ? ['This installation will not start again. Restore the file on the new host.']
           : []),
       ],
     }
@@ -144,7 +144,7 @@ const backupJson = ({ path, manifest, bytes, sha256, rows }: CheckedBackup) => (
   rows,
 })
 
-/** Reports a damaged file as an answer instead of as wrong usage. */
+/** Reports a damaged file as an answer instead of a usage error. */
 const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
   try {
     return await work()
@@ -158,7 +158,7 @@ const restore: Command = {
   name: 'backup restore',
   action: 'installation.change',
   summary:
-    'restore a backup into an empty installation, in the stores that the environment names; verifies its event log and rebuilds every projection',
+    'restore a backup into an empty installation, verify its event log and rebuild every projection; the environment names the stores',
   parameters: [
     {
       name: 'file',
@@ -168,7 +168,7 @@ const restore: Command = {
     },
     {
       name: 'keys-lost',
-      help: 'restore even if keys in KEY_DIR are lost, and with them the profiles sealed under them',
+      help: 'restore even if keys in KEY_DIR are lost; profiles sealed under these keys are lost, too',
       kind: 'flag',
     },
   ],
@@ -228,14 +228,14 @@ const proved = async (
     onProgress: ({ position, head }) => context.progress(`verified up to ${position} of ${head}`),
   })
   if (faults.length > 0) {
-    // The restored data equal the backup, so running the command again would not help.
+    // The restored data equal the backup, so a repetition of the command would not help.
     await endRestore(foundation.pool)
     return {
       json: { ok: false, faults },
       failed: true,
       lines: [
-        `the event log was loaded as it was backed up, and is broken in ${faults.length} places, beginning with ${faults[0]?.stream}: ${faults[0]?.fault}`,
-        'See "event-log verify". Nothing has been derived from it yet: "projection rebuild --all" does that.',
+        `the restored event log equals the backup, but is broken in ${faults.length} places, the first in ${faults[0]?.stream}: ${faults[0]?.fault}`,
+        'See "event-log verify". No projection has been rebuilt yet: run "projection rebuild --all" to rebuild them.',
       ],
     }
   }
@@ -268,7 +268,7 @@ const proved = async (
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams verified, ${rebuilt.events} folded, in ${seconds} s`,
       manifest.holds_log
-        ? 'Later changes are missing: repeat the calls, grants and key revocations since then. Erasures since then are in KEY_DIR, and are applied when the service starts.'
+        ? 'Later changes are missing: repeat the calls, grants and key revocations since then. Later erasures are in KEY_DIR, and are applied when the service starts.'
         : 'The event log contains later changes, but these tables do not: replace the webhook secrets that were rotated since then, pause again the webhooks that were paused, and invite again the users who were created.',
       ...(withoutPassword.length === 0
         ? []

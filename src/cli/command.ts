@@ -15,7 +15,7 @@ export type Command = {
   readonly parameters: readonly Parameter[]
   /** The changes that the command makes, or `nothing`. Required, so that every command announces its changes. */
   readonly changes: 'nothing' | (Changes & { readonly plan: Planning })
-  /** The command also runs if the environment is invalid; wrong values are left out. */
+  /** True if the command also runs in an invalid environment, without the invalid values. */
   readonly anyEnvironment?: true
   /** Called only after confirmation. Throws `InputFault` for an invalid value. */
   readonly run: (context: CommandContext, given: Given) => Promise<Answer>
@@ -25,12 +25,12 @@ export type Command = {
 type Planning = (context: CommandContext, given: Given) => Promise<Plan>
 
 export type Parameter = {
-  /** The name without dashes: `org` is typed as `--org X` or by position. */
+  /** The name without dashes. The value of `org` is typed as `--org X` or by position. */
   readonly name: string
   readonly help: string
   readonly required?: true
   /**
-   * A `flag` has no value. Values can be typed by position, in the order of the parameters. A `file` is a path, which is made absolute from the
+   * A `flag` has no value. Values can be typed by position, in the order of the parameters. A `file` is a path relative to the
    * user's folder; `-` stays unchanged.
    */
   readonly kind?: 'flag' | 'file'
@@ -47,7 +47,7 @@ export type OperatedFoundation = Foundation & { readonly operator: Operator }
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  /** Opens the stores on first use, and identifies the operator. A malformed token is refused before anything is opened. */
+  /** Opens the stores on first use, and identifies the operator. A malformed token is refused before any store is opened. */
   readonly foundation: (options?: {
     anyEventLog?: boolean
     anyHistory?: boolean
@@ -55,14 +55,14 @@ export type CommandContext = {
     restored?: readonly KeySlot[]
   }) => Promise<OperatedFoundation>
   readonly json: boolean
-  /** Shows the progress of long work. On a terminal, the line is overwritten. */
+  /** Shows the progress of long-running work. On a terminal, each line overwrites the previous one. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /** Sets the sentence about what an interruption leaves from now on. */
+  /** Sets the sentence that an interruption prints from now on. */
   readonly leaves: (what: string) => void
 }
 
-/** The command was typed wrongly (exit code 2). `remedy` is what to type instead. */
+/** The command was typed wrongly (exit code 2). `remedy` describes the correct form. */
 export class UsageError extends Error {
   override name = 'UsageError'
   readonly remedy: string | null

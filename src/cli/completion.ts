@@ -2,15 +2,15 @@ import { InputFault } from '../administration/input.ts'
 import type { Command } from './command.ts'
 import { optionsOf } from './parse.ts'
 
-/** The command that replaces `npm run -s cli --`. The script defines it, unless it exists. */
+/** The command that replaces `npm run -s cli --`. The script defines this command unless it exists. */
 const word = 'enl'
 const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `all` is evaluated when the command runs, because it includes this command. Completion sends no request to the service. */
+/** `all` is evaluated when the command runs, because the list includes this command. Completion sends no request to the service. */
 export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
   name: 'completion',
   action: 'system.read',
-  summary: `print a completion script for a shell; it also defines "${word}", which is this command line from any folder`,
+  summary: `print a completion script for a shell; it also defines "${word}", which runs this command line from any folder`,
   parameters: [{ name: 'shell', help: `one of ${shells.join(', ')}`, required: true }],
   changes: 'nothing',
   anyEnvironment: true,
@@ -40,7 +40,7 @@ const treeOf = (commands: readonly Command[]): Tree => {
 
 const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
 
-/** Quotes a string for a POSIX shell. fish reads it in the same way, because none of our paths contains a backslash. */
+/** Quotes a string for a POSIX shell. The quoting also works in fish, because our paths contain no backslash. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const packageFolder = new URL('../..', import.meta.url).pathname.replace(/\/$/, '')

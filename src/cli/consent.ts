@@ -3,23 +3,23 @@ import type { Command, CommandContext, Given } from './command.ts'
 import { members, sectionLines } from './table.ts'
 
 /**
- * Decides whether a command may make its change. On a terminal, every command that changes money, access or rows shows its plan and asks. Without
- * a terminal it proceeds, unless the change removes something or cannot be undone. Such a change needs `--yes`. `--dry-run` only shows the plan.
- * A plan describes the current state; the command decides again when it runs.
+ * Decides whether a command can make its change. On a terminal, every command that changes money, access or rows shows its plan and
+ * asks. Without a terminal, the command runs unless the change removes something or cannot be undone. Such a change needs `--yes`.
+ * `--dry-run` only shows the plan. A plan is based on the current state; the command checks the state again when it runs.
  */
 
-/** Nothing was done, because there is no terminal to ask on and `--yes` is missing. */
+/** Nothing was done, because no terminal can ask for consent and `--yes` is missing. */
 export class NeedsYes extends Error {
   override name = 'NeedsYes'
   readonly would: readonly string[]
-  readonly remedy = 'add --yes to do it, or --dry-run to see what it would do'
+  readonly remedy = 'add --yes to make the change, or --dry-run to see the planned change'
   constructor(would: readonly string[]) {
-    super('Nothing was done: this needs to be confirmed, and there is no terminal to ask on.')
+    super('Nothing was done: the change must be confirmed, but there is no terminal.')
     this.would = would
   }
 }
 
-/** The person at the terminal said no, so nothing was done. */
+/** The person at the terminal declined, so nothing was done. */
 export class Declined extends Error {
   override name = 'Declined'
 }
@@ -34,8 +34,8 @@ type Consenting = {
 }
 
 /**
- * Returns null if the command may run, and otherwise the plan as the answer of a dry run. Throws `NeedsYes`, `Declined` and the errors of the
- * plan.
+ * Returns null if the command can run, and otherwise the plan as the answer of a dry run. Throws `NeedsYes`, `Declined` and the
+ * errors of the plan.
  */
 export const consentTo = async (
   { changes }: Command,

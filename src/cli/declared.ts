@@ -20,13 +20,13 @@ import { fromUser, readTextFile } from './files.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
-/** A document can be the plan for all organizations of a large installation, but must fit into memory. */
+/** A document can contain a plan for all organizations of a large installation, but must fit into memory. */
 const documentBytesMax = 256 * 1024 * 1024
 
 /** Turns a declared command or query into a command of the command line. */
 export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action, out, long } = declared
-  // A check runs in this process, because an independent check proves more, and nothing is lost if it ends early.
+  // A query runs in this process and not in a job, so that a check does not depend on the service.
   const asJob = long !== undefined && changes !== 'nothing'
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
@@ -52,7 +52,7 @@ export const commandOf = (declared: Declared): Command => {
       if (paged !== undefined) return streamed(declared, paged, context, given)
       if (exported !== undefined) return written(declared, exported, context, given)
       if (declared.types !== undefined && given.text('out') !== undefined)
-        throw new UsageError('--out: these values do not produce a file; --help says which values do')
+        throw new UsageError('--out: these values do not produce a file; --help describes the values that do')
       const own = await contextIn(declared, context, given)
       const elsewhere = asJob && !given.flag('here') ? await fromWorker(declared, values, own, context) : null
       const answer = elsewhere ?? (await run(own))
@@ -66,7 +66,7 @@ export const commandOf = (declared: Declared): Command => {
 const hereParameter: Parameter = {
   name: 'here',
   kind: 'flag',
-  help: 'do the work in this process, not in a job of the service that continues when this process ends',
+  help: 'do the work in this process instead of a job that continues when this process ends',
 }
 
 const fromWorker = async (
@@ -78,7 +78,7 @@ const fromWorker = async (
   const { answerFromWorker } = await import('./long-work.ts')
   return answerFromWorker(own, {
     ...{ declared, given },
-    onBegun: (id) => leaves(`The service continues it: "jobs show ${id}" shows its progress and its answer.`),
+    onBegun: (id) => leaves(`The service continues the work: "jobs show ${id}" shows its progress and its answer.`),
   })
 }
 
@@ -123,7 +123,10 @@ const withPixel =
 
 const jsonPauseMs = 500
 
-/** Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output is for the answer. */
+/**
+ * Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output contains only the
+ * answer.
+ */
 export const progressOf = ({
   json,
   progress,
@@ -140,7 +143,7 @@ export const progressOf = ({
 const limitMax = 1_000_000
 const limitParameter: Parameter = {
   name: 'limit',
-  help: `the maximum number (default ${rowsDefault}, at most ${limitMax})`,
+  help: `the maximum number of rows (default ${rowsDefault}, at most ${limitMax})`,
 }
 
 /** Writes a list row by row: with `--json` as an array of objects, otherwise as lines of columns. */
@@ -175,7 +178,7 @@ const written = async (
   const { json } = context
   if (json && file.type !== 'application/jsonl')
     throw new UsageError(
-      '--json cannot be combined with a file format that is not JSON: leave out one of them',
+      '--json cannot be combined with a file format that is not JSON: omit one of them',
     )
   const own = await contextIn(declared, context, given)
   const answer = await withOutput(context, given, async (write) => {
@@ -199,7 +202,7 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
   columns
     .flatMap(({ name }) => (row[name] === null ? [] : [String(row[name])]))
     .join('  ')
-    // Text from outside must not move the terminal's cursor.
+    // Control characters are replaced, because text from outside must not move the terminal's cursor.
     .replace(/\p{Cc}/gu, '\u{fffd}')
 
 /** Shows a list as a table, unless the answer has its own lines. */

@@ -3,14 +3,14 @@ import type { Finding } from '../administration/checks/check.ts'
 import { examine } from '../start/doctor.ts'
 import type { Command } from './command.ts'
 
-/** A connection without an answer must not keep the process running. */
+/** The maximum wait for a connection to close. A connection without an answer must not keep the process running. */
 const endMaxMs = 2_000
 
 export const doctorCommand: Command = {
   name: 'doctor',
   action: 'system.read',
   summary:
-    'check everything this installation needs, whether it runs or not; show faults and remedies; changes nothing',
+    'check everything that this installation needs, even if it is not running, and show faults and remedies; changes nothing',
   parameters: [],
   anyEnvironment: true,
   changes: 'nothing',
@@ -44,5 +44,5 @@ const findingLines = ({ level, about, says, remedy }: Finding): string[] => [
   ...(remedy === null ? [] : [`${' '.repeat(levelLength)}  → ${plain(remedy)}`]),
 ]
 
-/** Text from other software must not move the terminal's cursor. */
+/** Control characters are replaced, because text from other software must not move the terminal's cursor. */
 const plain = (text: string): string => text.replace(/\p{Cc}/gu, '\u{fffd}')

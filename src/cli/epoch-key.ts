@@ -9,7 +9,7 @@ const instant = (ms: number): string => new Date(ms).toISOString()
 const list: Command = {
   name: 'epoch-key list',
   action: 'system.read',
-  summary: 'the keys that seal personal data, and when each is destroyed at the latest',
+  summary: 'list the keys that seal personal data, and the date by which each is destroyed',
   parameters: [],
   changes: 'nothing',
   run: async ({ config, foundation }) => {
@@ -22,7 +22,7 @@ const list: Command = {
     }))
     return {
       json: keys,
-      lines: keys.length === 0 ? ['no key has been needed yet'] : [...table(keys), '', keyDirOf(config)],
+      lines: keys.length === 0 ? ['no key has been created yet'] : [...table(keys), '', keyDirOf(config)],
       failed: keys.some(({ state }) => state === 'lost'),
     }
   },
@@ -32,7 +32,7 @@ const abandon: Command = {
   name: 'epoch-key abandon',
   action: 'log.change',
   summary:
-    'abandon data whose keys are permanently lost: people in the data set are dropped, profiles are fetched again',
+    'abandon data whose keys are permanently lost: people are removed from the data set, and profiles are fetched again',
   parameters: [],
   changes: {
     of: 'people',
@@ -56,7 +56,7 @@ const abandon: Command = {
           ? [`No key is lost: ${keyDirOf(config)} contains all keys that are needed.`]
           : [
               `Abandoned: ${abandoned.join(', ')}.`,
-              `${dropped} people in the data set were sealed under them and must be imported again.`,
+              `${dropped} people in the data set were sealed under these keys and must be imported again.`,
             ],
     }
   },

@@ -7,7 +7,10 @@ const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
-/** Returns the typed URL, or the URL in the environment, which keeps passwords off the command line. Messages name the URL by `variable`. */
+/**
+ * Returns the typed URL, or the URL in the environment, which keeps passwords out of the command line. Messages name the URL by
+ * `variable`.
+ */
 const urlOf = (
   name: 'from' | 'to',
   typed: string | undefined,
@@ -57,7 +60,7 @@ const copy: Command = {
   name: 'event-log copy',
   action: 'log.change',
   summary:
-    'copy an event log to another engine: keeps ids, digests and the order within streams; can be resumed',
+    'copy an event log to another store; ids, digests and the order within streams stay the same; can be resumed',
   parameters: [
     {
       name: 'from',
@@ -78,7 +81,7 @@ const copy: Command = {
       const { from, to } = copyOf(context, given)
       return {
         says: [
-          `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}, which is changed.`,
+          `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}.`,
         ],
       }
     },
@@ -119,7 +122,7 @@ const prepareOf = (config: CommandContext['config'], given: Given) => {
     throw new UsageError('EVENT_LOG_USER_PASSWORD: set it to the password of the new user')
   if (/[?&]tls=false/i.test(url))
     throw new UsageError(
-      'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS has no users; there is nothing to prepare',
+      'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS has no users, so there is nothing to prepare',
     )
   return { user, url, password }
 }
@@ -128,7 +131,7 @@ const prepare: Command = {
   name: 'event-log prepare',
   action: 'log.change',
   summary:
-    'create the EventStoreDB user of the service, or give it a new password, with the rights it needs; ' +
+    'create the EventStoreDB user of the service with the rights it needs, or set its password; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
   parameters: [{ name: 'user', help: 'the name of the user: letters, digits, . _ -', required: true }],
   changes: {
@@ -139,7 +142,7 @@ const prepare: Command = {
       const { user, url } = prepareOf(config, given)
       return {
         says: [
-          `Create the user ${user} at ${shownUrl(url)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
+          `Create the user ${user} at ${shownUrl(url)}, or set its password, with the rights that the service needs. The password is that in EVENT_LOG_USER_PASSWORD.`,
         ],
       }
     },

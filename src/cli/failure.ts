@@ -23,13 +23,13 @@ type Failure = {
     | 'interrupted'
     | 'failed'
   readonly message: string
-  /** The wrong parameter or variable. */
+  /** The invalid parameter or variable. */
   readonly field: string | null
   readonly remedy: string | null
   readonly would?: readonly string[]
 }
 
-/** Returns 1 if the command failed, and 2 if the command or the environment is wrong and nothing was done. */
+/** Returns 1 if the command failed, and 2 if the command or the environment is invalid and nothing was done. */
 export const exitCodeOf = (error: unknown): 1 | 2 =>
   error instanceof InputFault ||
   error instanceof NeedsYes ||
@@ -72,8 +72,8 @@ const failureOf = (error: unknown, command: Command): Failure => {
     return { ...failure('needs_yes', { field: 'yes', remedy: error.remedy }), would: error.would }
   if (error instanceof NeedsConsent) {
     const { field, value } = error.agreement
-    const remedy = `Read what is listed, then give --${field} ${value}. It agrees to exactly that and nothing more.`
-    const nothing = 'Nothing was changed: --yes does not agree to this.'
+    const remedy = `Read the list. To agree to exactly this list, add --${field} ${value}.`
+    const nothing = 'Nothing was changed, because --yes does not include consent to this list.'
     return { ...failure('needs_yes', { field, remedy }), message: nothing, would: error.would }
   }
   if (error instanceof Declined) return failure('declined')

@@ -5,8 +5,8 @@ import { InputFault } from '../administration/input.ts'
 const packageRoot = resolve(import.meta.dirname, '../..')
 
 /**
- * Returns the user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. An outer script may
- * have set a wrong INIT_CWD for other processes.
+ * Returns the user's folder. `npm run cli` changes to the package's folder and stores the user's folder in INIT_CWD. INIT_CWD is
+ * used only for the script `cli`, because other npm scripts set it as well.
  */
 const userFolder = (): string => {
   const { npm_lifecycle_event: script, INIT_CWD: called } = process.env
@@ -21,7 +21,7 @@ export const fromUser = (path: string): string => (path === '-' ? path : resolve
 export const readTextFile = async (field: string, path: string, bytesMax: number): Promise<string> => {
   try {
     const { size } = await stat(path)
-    if (size > bytesMax) throw new RangeError(`it has ${size} bytes; at most ${bytesMax} are read`)
+    if (size > bytesMax) throw new RangeError(`it has ${size} bytes, but the maximum is ${bytesMax}`)
     return await readFile(path, 'utf8')
   } catch (error) {
     throw new InputFault(field, `${path} cannot be read: ${reasonOf(error)}`)

@@ -48,8 +48,8 @@ export const usageOf = ({ name, summary, parameters, changes }: Command): string
     ...(changes === 'nothing'
       ? []
       : [
-          { name: 'dry-run', help: 'show the planned changes, and write nothing', required: undefined },
-          { name: 'yes', help: 'do it without asking', required: undefined },
+          { name: 'dry-run', help: 'show the planned changes and write nothing', required: undefined },
+          { name: 'yes', help: 'make the change without asking', required: undefined },
         ]),
   ]
   const width = Math.max(0, ...options.map((option) => option.name.length))

@@ -10,15 +10,15 @@ import {
 } from '../administration/jobs/long-work.ts'
 
 const pollMs = 250
-/** An idle process that runs jobs starts immediately. */
+/** The wait for the work to start. An idle process with the role `jobs` starts work immediately. */
 const begunWithinMs = 3_000
 /** A larger document is not sent through the queue. */
 const givenCharactersMax = 1024 * 1024
 
 /**
- * Requests long work from a process that runs jobs, so that it continues when the terminal is closed. Returns null if no process started the
- * work, which must then be done in this process. Throws if the work was refused or failed. Calls `onBegun` with the job's id when the work has
- * started.
+ * Requests long-running work as a job, so that the work continues when the terminal is closed. Calls `onBegun` with the job's id
+ * when the work has started. Returns null if no process started the work; the caller must then do the work itself. Throws if the
+ * work was refused or failed.
  */
 export const answerFromWorker = async (
   { foundation, operator, logger, progress }: Context,

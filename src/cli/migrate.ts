@@ -1,10 +1,10 @@
 import { migrationsToApply } from '../foundation/database.ts'
 import type { Command } from './command.ts'
 
-/** Other commands also wait this long for a database. */
+/** The same wait as in other commands. */
 const databaseWaitMs = 10_000
 
-/** Applies the migrations before an installation starts many processes at the same time. */
+/** Applies the migrations. Run before many processes are started at the same time. */
 export const migrateCommand: Command = {
   name: 'migrate',
   action: 'installation.change',
@@ -21,7 +21,7 @@ export const migrateCommand: Command = {
           pending.length === 0
             ? ['Nothing: the database has every migration of this release.']
             : [
-                `Apply ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} that the database does not have: ${pending.join(', ')}.`,
+                `Apply ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} missing from the database: ${pending.join(', ')}.`,
               ],
         json: { migrations: pending },
         sections: [],

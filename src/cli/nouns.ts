@@ -15,11 +15,11 @@ export const nouns: readonly Noun[] = [
   { name: 'key', about: 'API keys: issue, rotate, limit, revoke' },
   { name: 'credits', about: 'credits: grants, corrections, refunds, balances' },
   { name: 'price', about: 'price books and prices of one organization' },
-  { name: 'ledger', about: 'ledgers: explain a call, verify, reconcile, statements, closing a month' },
-  { name: 'rerate', about: 're-rating calls with another price book' },
+  { name: 'ledger', about: 'ledgers: explain a call, verify, reconcile, show statements, close a month' },
+  { name: 'rerate', about: 're-rates of calls with other prices' },
   { name: 'projection', about: 'read models: position, rebuild, verify' },
   { name: 'jobs', about: 'scheduled jobs' },
-  { name: 'audit', about: 'who changed what' },
+  { name: 'audit', about: 'changes and their authors' },
   {
     name: 'event-log',
     about: 'the event log: show, verify, checkpoints, copy',
@@ -55,7 +55,7 @@ export const nouns: readonly Noun[] = [
   },
   {
     name: 'doctor',
-    about: 'faults of this installation, with remedies',
+    about: 'faults of this installation and their remedies',
     own: async () => [(await import('./doctor.ts')).doctorCommand],
   },
   {

@@ -16,7 +16,10 @@ export const outputParameters: readonly Parameter[] = [
 /** Strings are joined up to this many characters, because each write costs a system call. */
 const chunkLength = 256 * 1024
 
-/** Runs `use` with a `write` to the requested file or to standard output. The file appears when `use` is done; if `use` fails, no file appears. */
+/**
+ * Runs `use` with a `write` to the requested file or to standard output. The file is created when `use` succeeds; if `use` fails,
+ * no file is created.
+ */
 export const withOutput = async <Result>(
   { write }: Pick<CommandContext, 'write'>,
   given: Given,
@@ -38,7 +41,7 @@ export const withOutput = async <Result>(
     }, use)
     await file.sync()
     await file.close()
-    // A link fails if a file with this name exists by now; a rename would replace that file.
+    // A link fails if another process has created a file with this name; a rename would replace that file.
     if (replace) await rename(draft, path)
     else await link(draft, path).catch(toldAs(path))
     return result
@@ -74,7 +77,7 @@ const refuseExisting = async (path: string): Promise<void> => {
 }
 
 const alreadyThere = (path: string): InputFault =>
-  new InputFault('out', `${path} already exists; give another name, or --force to replace it`)
+  new InputFault('out', `${path} already exists; choose another name, or add --force to replace the file`)
 
 const toldAs =
   (path: string) =>

@@ -3,7 +3,10 @@ import { nouns } from './nouns.ts'
 
 export const invocation = 'npm run -s cli --'
 
-/** Returns the help for words that name no command; null if they name a command. Loads no command, so that the help is printed quickly. */
+/**
+ * Returns the help for words that name no command; null if they name a command. No command is loaded, so that the help is printed
+ * quickly.
+ */
 export const overviewFor = (words: readonly string[]): string | null => {
   const [first] = words
   if (first === '--version' || first === '-v')
@@ -27,6 +30,6 @@ const overview = (): string => {
 export const closing = [
   `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of a verb. --json prints one JSON document.`,
   'Commands that change something accept --dry-run, which only shows the changes, and --yes, which makes them without asking.',
-  'OPERATOR_TOKEN proves your identity; --as NAME, or OPERATOR, only labels your actions.',
+  'OPERATOR_TOKEN proves your identity. --as NAME and OPERATOR only record an unverified name.',
   'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version prints the release.',
 ]

@@ -25,7 +25,7 @@ export const optionsOf = ({ parameters, changes }: Command): string[] => [
   ...['as', ...commonFlags],
 ]
 
-/** Hides a negative number from parseArgs, which would take it for an option. Typed text never contains the zero character. */
+/** Hides a negative number from parseArgs, which would parse the number as an option. Typed text never contains U+0000. */
 const veiled = (arg: string): string => (/^-[\d.]/.test(arg) ? `\0${arg}` : arg)
 const unveiled = (text: string): string => text.replace(/^\0/, '')
 
@@ -56,7 +56,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
   for (const [i, value] of positionals.map(unveiled).entries()) {
     const parameter = open[i]
-    if (parameter === undefined) throw new UsageError(`"${value}" is an extra value`)
+    if (parameter === undefined) throw new UsageError(`there is no parameter for the value "${value}"`)
     texts.set(parameter.name, value)
   }
   const meanings = new Map([...texts].map(([name, text]) => [name, meant(command, name, text)]))
@@ -80,7 +80,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   }
 }
 
-/** Converts a value as its parameter requires. The command itself reports an empty value. */
+/** Converts a value as its parameter requires. An empty value is left to the command. */
 const meant = ({ parameters }: Command, name: string, text: string): string => {
   const kind = parameters.find((one) => one.name === name)?.kind
   return kind === 'file' && text.trim() !== '' ? fromUser(text) : text
@@ -106,7 +106,7 @@ const checkOptions = (
   }
 }
 
-/** Whether a command was typed wrongly, by our rules or those of `parseArgs`. */
+/** Whether the error is a usage error, by our rules or those of `parseArgs`. */
 export const isUsageError = (error: unknown): boolean =>
   error instanceof UsageError ||
   (error instanceof Error && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS'))

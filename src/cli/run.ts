@@ -22,13 +22,14 @@ import { findCommand, givenOf, type Typed } from './parse.ts'
 import { sectionLines } from './table.ts'
 
 /**
- * A command waits this long for an unavailable database, because a person waits for the command; the service waits until the database recovers.
+ * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for
+ * a command.
  */
 const databaseWaitMs = 10_000
 
 /**
- * Runs a command of the operators' command line, whether or not the service runs. Resolves with the exit code: 0 done, 1 failed, 2 wrong usage,
- * 130 if Ctrl-C ended it.
+ * Runs a command of the operators' command line. The service does not have to be running. Resolves with the exit code: 0 done, 1
+ * failed, 2 wrong usage, 130 interrupted by Ctrl-C.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
   const words = withFlagsBehind(args).filter((word, i) => i > 0 || word !== 'help')
@@ -48,7 +49,7 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
     const code = await runCommand(command, typed, { closing, interruption })
     return interruption.code() ?? code
   } catch (error) {
-    // If the command was interrupted, the failure that this caused is not reported separately.
+    // A failure caused by an interruption is not reported separately.
     if (interruption.code() === null) process.stderr.write(failureText(error, { command, json }))
     return interruption.code() ?? exitCodeOf(error)
   } finally {
@@ -64,7 +65,7 @@ const withFlagsBehind = (args: readonly string[]): string[] => {
 }
 const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includes(arg)
 
-/** Whether `--json` was typed, even if other words are wrong. */
+/** Whether `--json` was typed. Also recognized if the command is otherwise invalid. */
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
@@ -121,7 +122,7 @@ const runCommand = async (
   }
   const answer = await perform().finally(progress.end)
   const code = answer.failed === true ? 1 : 0
-  // The exit code if the reader closes the pipe.
+  // Set before writing, in case the reader closes the pipe.
   process.exitCode = code
   if (answer.written !== true) await write(`${printed(answer, json)}\n`)
   return code
@@ -133,8 +134,8 @@ const printed = (answer: Answer, json: boolean): string => {
 }
 
 /**
- * Throws `CommandRefused` if the user's role does not permit the command. Without a token there is no role, because the operator has access to
- * the database and its secrets, and could create a token for any user.
+ * Throws `CommandRefused` if the user's role does not permit the command. An operator without a token has no role and is not
+ * restricted, because access to the database and its secrets is enough to create a token for any user.
  */
 export const requirePermission = (
   { actor, role }: Operator,
@@ -142,11 +143,11 @@ export const requirePermission = (
 ): void => {
   if (role === null || mayDo(role, action)) return
   throw new CommandRefused(
-    `${actor.slice('user:'.length)} is ${role}, and "${name}" is for ${rolesThatMay(action)}`,
+    `${actor.slice('user:'.length)} has the role ${role}, but "${name}" requires ${rolesThatMay(action)}`,
   )
 }
 
-/** How long open resources may take to close. The command's work in the database ends with its connection. */
+/** The time limit for closing resources. The command's work in the database ends with its connection. */
 const closeMaxMs = 2_000
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
@@ -154,15 +155,15 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 type Interruptible = {
   /** Returns the exit code for the received signal; null if no signal was received. */
   code(): number | null
-  /** From now on, an interruption may leave a partial change, which `left` describes. */
+  /** From now on, an interruption can leave a partial change, which `left` describes. */
   began(change: { readonly left: string }): void
   /** Restores the default effect of signals. */
   end(): void
 }
 
 /**
- * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print what the interruption leaves. A second signal ends
- * the process immediately.
+ * Ctrl-C, SIGTERM and SIGHUP print a sentence about possible changes, and end the command with 128 + the number of the signal. A
+ * second signal ends the process immediately.
  */
 const interruptible = ({
   json,
@@ -261,7 +262,7 @@ export const operatorOf = (
   return async (foundation) => {
     const { user, role } = await userOfToken(foundation, token)
     if (as !== undefined && as !== user)
-      throw new UsageError(`--as: the OPERATOR_TOKEN belongs to ${user}; unset it, or leave --as out`)
+      throw new UsageError(`--as: OPERATOR_TOKEN belongs to ${user}; unset it, or omit --as`)
     return { ...provedOperator(user), role }
   }
 }
@@ -270,7 +271,7 @@ export const operatorOf = (
 const labelMax = userNameMax
 
 /**
- * Returns the name of the operating-system account that runs the command. The name is not proof of identity. A container may have
+ * Returns the name of the operating-system account that runs the command. The name does not prove an identity. A container may have
  * no account.
  */
 const accountName = (): string => {

@@ -14,7 +14,7 @@ import { table } from './table.ts'
 const status: Command = {
   name: 'secrets status',
   action: 'system.read',
-  summary: 'the SECRET_KEYs that open the installation key',
+  summary: 'list the SECRET_KEYs that open the installation key',
   parameters: [],
   changes: 'nothing',
   run: async ({ foundation, config }) => {
@@ -31,9 +31,9 @@ const stepOf = (given: Given): RotationStep => {
   return cancel ? 'cancel' : 'add'
 }
 
-const named = (id: string | null | undefined): string => id ?? 'a new key, made in DATA_DIR'
+const named = (id: string | null | undefined): string => id ?? 'a new key, created in DATA_DIR'
 
-/** A key of the embedded default is in a file, so no variable must be set. */
+/** With the embedded default, the key is in a file, so no variable has to be set. */
 const restart = (config: Config): string =>
   secretKeyFiles(config) === null
     ? 'restart every process with SECRET_KEY set to the new key, '
@@ -42,8 +42,8 @@ const restart = (config: Config): string =>
 const oldKey = (config: Config): string => {
   const files = secretKeyFiles(config)
   return files === null
-    ? 'Keep the old SECRET_KEY until the last backup from before the rotation is deleted.'
-    : `The new key replaces ${files.current}: keep a copy of the old one until the last backup from before the rotation is deleted.`
+    ? 'Keep the old SECRET_KEY until all backups from before the rotation are deleted.'
+    : `The new key replaces ${files.current}: keep a copy of the old key until all backups from before the rotation are deleted.`
 }
 
 export const rotationSays = (step: RotationStep, { before, after }: Rotation, config: Config): string[] => {
@@ -55,7 +55,7 @@ export const rotationSays = (step: RotationStep, { before, after }: Rotation, co
         `Then ${restart(config)}and run "secrets rotate --finish".`,
       ]
     : [
-        `Keep the installation key wrapped only with ${after.map(named).join()}. A process with another SECRET_KEY no longer starts; running processes continue.`,
+        `Keep the installation key wrapped only with ${after.map(named).join()}. Processes with another SECRET_KEY can then no longer start, but running processes continue.`,
         ...(step === 'finish' ? [oldKey(config)] : []),
       ]
 }
@@ -75,7 +75,7 @@ const rotate: Command = {
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'The step may or may not have been done: "secrets status" shows which. Run the same command again to complete it.',
+    left: 'The step may have been completed: "secrets status" shows whether it was. Run the same command again to complete it.',
     plan: async ({ foundation, config }, given) => {
       const step = stepOf(given)
       const plan = await planRotation({ foundation: await foundation(), config }, step)
@@ -83,7 +83,7 @@ const rotate: Command = {
         says: rotationSays(step, plan, config),
         json: plan,
         sections: [],
-        // A repeated step only completes a step that was interrupted.
+        // No question is asked if the step was already made, because the command then only completes an interrupted step.
         ...(plan.before.length === plan.after.length && { asks: 'never' as const }),
       }
     },

@@ -3,7 +3,7 @@ import type { Sections } from '../administration/declare.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Returns a value in a line. Lists and members are separated by commas; an absent value is a dash. */
+/** Returns a value as a single line. Elements and members are separated by commas; an absent value is a dash. */
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
   if (Array.isArray(value)) return value.length === 0 ? '-' : value.map(cell).join(', ')
@@ -11,20 +11,20 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Text from outside must not move the terminal's cursor.
+  // Control characters are replaced, because text from outside must not move the terminal's cursor.
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
-/** Returns a string of at most `max` characters; a longer text ends in an ellipsis. */
+/** Cuts a string to at most `max` characters. A cut string ends in an ellipsis. */
 export const cut = (text: string, max: number): string => {
   const characters = [...text]
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
 }
 
-/** Longer strings are cut in tables; --json shows them completely. */
+/** Longer strings are cut in tables. --json shows the whole strings. */
 export const nameCharsMax = 40
 
-/** Returns rows with the same members as lines below their headings; `none` if there are no rows. */
+/** Returns a table with headings as lines, from rows that have the same members; `none` if there are no rows. */
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
   const names = Object.keys(rows[0] ?? {})
@@ -46,7 +46,7 @@ export const members = (row: Row): string[] => {
   return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
 }
 
-/** Returns the lines of sections, with an empty line between them, but not below a heading. */
+/** Returns the lines of sections, with an empty line between sections, but not below a heading. */
 export const sectionLines = (sections: Sections): string[] =>
   sections.flatMap((section, i) => [
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),

@@ -186,7 +186,7 @@ describe('the actor of a command', () => {
   test("cannot be anyone but the token's owner", async () => {
     const { token } = await issue('ada')
     await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
-      '--as: the OPERATOR_TOKEN belongs to ada',
+      '--as: OPERATOR_TOKEN belongs to ada',
     )
   })
 

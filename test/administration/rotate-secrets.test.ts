@@ -177,7 +177,7 @@ test.each([
     'a key in a file',
     generated,
     'Then restart the service, and run',
-    'secret_key: keep a copy of the old one',
+    'secret_key: keep a copy of the old key',
   ],
   [
     'a key of the environment',

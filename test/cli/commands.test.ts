@@ -120,7 +120,7 @@ describe('a key on the command line', () => {
     `enl_operator_${keyId}_abc`,
     `enl_test_${keyId}_abc`,
   ])('has no secret in a message', (text) => {
-    const shown = withoutSecrets(`"${text}" is an extra value`)
+    const shown = withoutSecrets(`there is no parameter for the value "${text}"`)
     expect(shown).toContain('_…')
     expect(shown).not.toContain(text.slice(text.indexOf(keyId) + keyId.length + 1).slice(0, 3))
   })

@@ -138,7 +138,7 @@ test('a command-line change is executed by the process that runs jobs, if there 
   await withWorker(async () => {
     const { jobs, left } = await worked()
     expect(jobs).toBe(1)
-    expect(left.join()).toMatch(/^(|The service continues it: "jobs show [0-9a-f-]{36}" shows .*)$/)
+    expect(left.join()).toMatch(/^(|The service continues the work: "jobs show [0-9a-f-]{36}" shows .*)$/)
     expect(await worked('--here')).toEqual({ jobs: 0, left: [] })
   })
 })

@@ -114,7 +114,7 @@ describe('without a terminal', () => {
     const { code, out, err } = await run('key', 'revoke', keyId)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toMatch(
-      /^Revoke key .*\n\nNothing was done: this needs to be confirmed, and there is no terminal to ask on\.\nadd --yes to do it, or --dry-run/,
+      /^Revoke key .*\n\nNothing was done: the change must be confirmed, but there is no terminal\.\nadd --yes to make the change, or --dry-run/,
     )
     const inJson = await run('key', 'revoke', keyId, '--json')
     expect({ code: inJson.code, out: inJson.out }).toEqual({ code: 2, out: '' })

@@ -124,7 +124,7 @@ const read = (
 
 const stateOf = ({ head, closing, through }: MonthStatement): string => {
   if (closing === null) return `open, as of revision ${through}`
-  if (closing.month !== head.month) return `closed with ${closing.month}, because it had no movements`
+  if (closing.month !== head.month) return `closed with ${closing.month}, because nothing was recorded for it`
   return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
 }
 

@@ -84,7 +84,7 @@ const closedBefore = (
   closing: MonthClosing,
 ): Omit<ClosedMonth, 'expired'> => {
   if (closing.month !== month)
-    throw new CommandRefused(`${month} was closed with ${closing.month}, because it had no movements`)
+    throw new CommandRefused(`${month} was closed with ${closing.month}, because nothing was recorded for it`)
   return { organizationId, closed: closing.closed, already: true }
 }
 
