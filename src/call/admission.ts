@@ -28,11 +28,14 @@ type Admission =
       readonly kind: 'turned_away'
       readonly verdict: RateVerdict | undefined
       readonly result: CallResult
-      /** The owner of the key; null: there was no valid key. */
+      /** The owner of the key; null if there was no valid key. */
       readonly organizationId: string | null
     }
 
-/** Checks the key, disk space, permission, limits and price. Throws `Unavailable` if the key must be read and the event log does not answer. */
+/**
+ * Checks the key, disk space, permission, limits and price. Throws `Unavailable` if the key must be read from the event log and the
+ * log does not answer.
+ */
 export const admit = async (dependencies: CallDependencies, call: Call): Promise<Admission> => {
   const { directory, secrets, limiter, prices, logger } = dependencies
   const { form, request, atMs } = call
@@ -67,7 +70,7 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-/** Writes nothing about the call, not even its refusal, because the remaining disk space is for calls in progress. */
+/** Does not record the call, not even as refused, because the remaining disk space is for calls in progress. */
 const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
   const remaining = ledger.knownBalance(organizationId)
   return {
@@ -107,7 +110,7 @@ const notPermitted = (
   return mayCallFrom(key, address) ? null : addressNotAllowed(address)
 }
 
-/** Only counts the refusal, so the limit works even while the ledger cannot be read. */
+/** Only counts the refusal, so that the limit works even while the ledger cannot be read. */
 const rateLimited = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

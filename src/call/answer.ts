@@ -10,13 +10,13 @@ import type { Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
 import { streamed } from './streamed.ts'
 
-/** Only this file and `error-handler.ts` turn results into HTTP. */
+/** Turns results into HTTP. Only `error-handler.ts` does this as well. */
 
 export type AnswerHeaders = Record<string, string>
 
 const jsonType = 'application/json; charset=utf-8'
 
-/** Headers of every answer. Caches must not store the answer, and browsers must not guess its media type. */
+/** Headers of every answer. Caches must not store answers, and browsers must not guess their media type. */
 export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
 
 /** Returns the headers of an answer to a call (decision 5). */
@@ -105,7 +105,7 @@ export const send = (
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
-    /** Null: there was no valid key. */
+    /** Null if there was no valid key. */
     readonly organizationId: string | null
     readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
   },
@@ -124,7 +124,7 @@ export const send = (
   }
   const { status, body } = written(result, requestId)
   endSpan(call.span, () => attributesOf(call, { status, code: refusal?.code }), status >= 500)
-  // Logs the route, because the requested URL may contain personal data.
+  // Logs the route instead of the URL, which can contain personal data.
   if (logger.isLevelEnabled('debug'))
     logger.debug(
       {

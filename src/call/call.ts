@@ -12,7 +12,7 @@ export type Call = {
   readonly requestId: string
   readonly atMs: number
   readonly startedMs: number
-  /** The trace that the partner's request belongs to; null: the request names none. */
+  /** The trace of the partner's request; null if the request names no trace. */
   readonly trace: TraceContext | null
   readonly span: Span
 }

@@ -12,8 +12,9 @@ import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 
 /**
- * The parts of a capability that the rest of the service uses. Each `capabilities/<name>/index.ts` exports one such value, so composition,
- * jobs, metrics and command line depend on no particular capability. `Settings` is the capability's part of the configuration.
+ * The parts of a capability that the rest of the service uses. Each `capabilities/<name>/index.ts` exports one such value, so that
+ * composition, jobs, metrics and the command line do not depend on particular capabilities. `Settings` is the capability's part of
+ * the configuration.
  */
 export type Capability<Settings = unknown> = {
   /** The hosts that answer its calls. The API host is always one of them, so clients need only one address. */
@@ -22,8 +23,8 @@ export type Capability<Settings = unknown> = {
   /** Rejects with `SettingFault` if a setting is not valid. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /**
-   * Returns a function that checks whether the text was the input of a call. The event log contains only keyed hashes of inputs, so the text
-   * is hashed, once for many calls. Null: the facts belong to another capability.
+   * Returns a function that checks whether the text was the input of a call. The event log contains only keyed hashes of inputs, so
+   * the text is hashed, once for many calls. The function returns null for the facts of another capability.
    */
   readonly recognizes?: (
     storage: CapabilityStorage & { readonly settings: Settings },
@@ -31,7 +32,10 @@ export type Capability<Settings = unknown> = {
   ) => (facts: CallFacts) => InputVerdict | null | Promise<InputVerdict | null>
   /** Checks for "doctor" that need no database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
-  /** The lists, files and tables behind the capability's answers. Pages call this often, so it must be cheap or cached. */
+  /**
+   * The lists, files and tables that the capability's answers are based on. Pages call this often, so the function must be cheap or
+   * cached.
+   */
   readonly data?: (
     storage: CapabilityStorage & { readonly settings: Settings },
   ) => Promise<readonly DataSource[]>
@@ -62,13 +66,16 @@ export type CapabilityStorage = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: { sealer(purpose: string): EpochSealer }
-  /** The people who were erased. A restored backup contains them again, so a capability applies this file before it answers calls. */
+  /**
+   * The people who were erased. A restored backup contains them again, so a capability must apply this file before it answers
+   * calls.
+   */
   readonly erasures: ErasureFile
 }
 
 export type CapabilityPorts<Settings> = CapabilityStorage & {
   readonly settings: Settings
-  /** False in a process that only runs jobs. Such a process need not load or follow the data for calls. */
+  /** False in a process that only runs jobs. Such a process does not need the data for calls. */
   readonly answersCalls: boolean
   /** The URL of the database, for a separate pool. It contains a password: never log it. */
   readonly url: string
@@ -86,7 +93,7 @@ export type OpenCapability = {
   readonly forms: readonly AnyCapabilityForm[]
   /** Jobs by name. A name identifies one job in the whole installation. */
   readonly jobs?: Readonly<Record<string, ScheduledJob | QueuedJob>>
-  /** Reads the capability's files again. Never rejects: if a new file is bad, logs that and keeps the old data. */
+  /** Reads the capability's files again. Never rejects: an invalid file is logged, and the old data stay in use. */
   readonly reload?: () => Promise<void>
   /** Called after the hosts and the jobs have ended. */
   readonly close?: () => Promise<void>
@@ -98,8 +105,8 @@ export class SettingFault extends CommandRefused {
 }
 
 /**
- * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job may start again while the first run continues. Therefore,
- * two runs must have the same effect as one.
+ * `cron` is in UTC. After `expireSeconds`, a run counts as failed, and the job can start again while the first run continues. Two
+ * runs must therefore have the same effect as one.
  */
 export type ScheduledJob = {
   /** What the job does, for the list of jobs. */
@@ -108,7 +115,7 @@ export type ScheduledJob = {
   readonly expireSeconds: number
 } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
-  /** Returns the amount of work done. If that equals `portionMax`, the job runs again. */
+  /** Returns the amount of completed work. If the amount equals `portionMax`, the job runs again. */
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
 
@@ -136,18 +143,24 @@ export type CapabilityQueue = {
 
 export type SealedStore = {
   readonly name: string
-  /** Reseals the readable values under this key that are still needed, with a newer key. Returns their number; 0: none is left. */
+  /**
+   * Seals the values under this key that are readable and still needed again with a newer key. Returns their number; 0 if none is
+   * left.
+   */
   reseal(keyId: string): Promise<number>
   /** Deletes the values that were sealed under a deleted key, and returns their number. */
   drop(keyId: string): Promise<number>
 }
 
 /**
- * The metrics of a capability. The prefix `enrichment_` is added to each name. Labels contain only words from the code: never a key, an
- * organization, an address, a domain, or anything else from a request. Every call uses them, so they must be cheap.
+ * The metrics of a capability. The prefix `enrichment_` is added to each name. Labels contain only words from the code and never
+ * data from a request, such as a key, an organization, an address or a domain. Every call updates metrics, so updates must be
+ * cheap.
  */
 export type Meters = {
-  /** Counts per word of one label. All words are exported with 0 from the start, so that the first count shows as an increase. */
+  /**
+   * Counts by the words of one label. All words are exported with 0 from the start, so that the first count appears as an increase.
+   */
   words<Word extends string>(meter: Meter, label: string, words: readonly Word[]): (word: Word) => void
   counter(meter: Meter): () => void
   histogram(

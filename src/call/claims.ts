@@ -5,41 +5,41 @@ import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * Claims are rows. While a request is being answered, its claim keeps a second request with the same Idempotency-Key from being processed.
- * The row then stores the answer for a day. Only the ledger shows whether a call was charged.
+ * A claim is a row. While a request is being answered, its claim prevents a second request with the same Idempotency-Key from being
+ * processed. The row then stores the answer for a day. Only the ledger shows whether a call was charged.
  */
 
-/** Longer than any call takes, so an older claim belongs to a process that died. */
+/** Longer than any call takes. An older claim belongs to a process that has died. */
 const claimTtlSeconds = 60
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
 
 export type ClaimRow = {
-  /** The row was made for the same request, not only for the same key. */
+  /** True if the row was made for the same request and not only for the same key. */
   readonly same: boolean
   readonly stale: boolean
   readonly claimedAt: string
   readonly answered: boolean
-  /** Null: the answer was deleted or never stored, or it cannot be opened. */
+  /** Null if the answer was deleted or never stored, or cannot be opened. */
   readonly answer: StoredAnswer | null
   /** The ledger revision of the call that paid for the answer. */
   readonly paidRevision: number | null
 }
 
-/** Without a body, the row only records that there was an answer. */
+/** Without a body, the row records only that there was an answer. */
 export type ClaimEnd = {
   readonly status: number
   readonly body: string | null
-  /** The ledger revision of the call that paid for the answer; null: the call was free. */
+  /** The ledger revision of the call that paid for the answer; null if the call was free. */
   readonly paidRevision: number | null
 }
 
 /**
- * Calls that arrive together share the statements that insert and finish claims. Each method throws what pg throws, or `Unavailable`
- * if too many calls are waiting. If a method that takes a claim returns false, another request was first.
+ * Calls that arrive together share the statements that insert and finish claims. Each method throws the errors of pg, or
+ * `Unavailable` if too many calls are waiting. A method that takes a claim returns false if another request was first.
  */
 export type Claims = {
-  /** False: the row already exists. */
+  /** Returns false if the row already exists. */
   insert(request: KeyedRequest): Promise<boolean>
   read(request: KeyedRequest): Promise<ClaimRow | undefined>
   takeOver(request: KeyedRequest, row: ClaimRow): Promise<boolean>
@@ -61,7 +61,10 @@ type Row = {
   paid_revision: string | null
 }
 
-/** $1 is the organization, $2 the hash of the key. `claimed_at` proves that the claim has not changed since it was read. */
+/**
+ * $1 is the organization, $2 the hash of the key. An unchanged `claimed_at` proves that the claim has not changed since it was
+ * read.
+ */
 const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {
   read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
@@ -87,7 +90,7 @@ const insertText = `
   on conflict do nothing
   returning organization_id, key_hash`
 
-/** If a process stopped for minutes, its key may belong to another request, which must not get this answer. */
+/** If a process was stopped for minutes, its key can belong to another request by now, which must not get this answer. */
 const finishText = `
   update idempotent_calls c set status = n.status, answer = n.answer, answered_at = now(),
          paid_revision = coalesce(n.paid_revision, c.paid_revision)
@@ -108,7 +111,7 @@ type Finished = Inserted & {
   readonly paidRevision: number | null
 }
 
-/** False: the row already existed, or another claim in this statement made it. */
+/** The result is false if the row already existed, or another claim in this statement made the row. */
 const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
   const { rows } = await pool.query<{ organization_id: string; key_hash: Buffer }>(insertText, [
     claims.map(({ organizationId }) => organizationId),
@@ -188,7 +191,7 @@ export const createClaims = ({
   }
 }
 
-/** A stored answer can be opened only with the organization and the Idempotency-Key that it was stored for. */
+/** A stored answer can be opened only with its own organization and Idempotency-Key. */
 const sealContextOf = ({ organizationId, key }: KeyedRequest): string => `${organizationId}\n${key}`
 
 const rowOf = (row: Row, request: KeyedRequest, sealer: EpochSealer): ClaimRow => {

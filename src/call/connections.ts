@@ -7,8 +7,8 @@ import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
 /**
  * Answers the requests of each connection one after the other. HTTP allows a client to send many requests without reading an
- * answer. Node.js would start them all and keep every answer in memory, so a request waits here until the previous answer has
- * been handed to the kernel.
+ * answer. Node.js would start them all and keep every answer in memory. Here, a request waits until the kernel has accepted the
+ * previous answer.
  *
  * If invalid bytes arrive, earlier calls on the connection are still answered first, because they are charged.
  */
@@ -16,21 +16,21 @@ export type OpenRequests = {
   /** Runs `start` when the previous answers have been sent, unless one of them ends the connection. */
   began(request: IncomingMessage, response: ServerResponse, start: () => void): void
   answered(request: IncomingMessage): void
-  /** Runs `last` when every complete request has been answered. Does nothing if called again for the same connection. */
+  /** Runs `last` when every complete request has been answered. Another call for the same connection does nothing. */
   whenAnswered(socket: Socket, last: () => void): void
   /** From now on, every answer ends its connection. */
   end(): void
-  /** When an answer was last sent on a connection that stayed open; milliseconds of `performance.now`. */
+  /** The time when an answer was last sent on a connection that stayed open, in milliseconds of `performance.now`. */
   readonly keptAtMs: number
   /** Whether an answer is ready and not yet sent. */
   hasUnsent(): boolean
 }
 
-/** How fast a client must read an answer. */
+/** The minimum speed at which a client must read an answer. */
 export type ReadingBounds = {
-  /** Allowed for an answer of any size. */
+  /** The time allowed for an answer of any size. */
   readonly graceMs: number
-  /** The slowest rate; a larger answer may take more time. */
+  /** The minimum rate. It gives larger answers more time. */
   readonly bytesPerSecondMin: number
 }
 
@@ -39,7 +39,7 @@ const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 
 /** The limit for any answer while the process ends. */
 const endingGraceMs = 10_000
 const unreadCheckMs = 1_000
-/** A connection with this many waiting requests is not read until some of them are answered. */
+/** The maximum number of waiting requests. The connection is not read until some of them are answered. */
 const waitingMax = 16
 
 type Connection = {
@@ -161,17 +161,17 @@ const isUnsent = (response: ServerResponse | null): boolean =>
 const reset = (socket: Socket): void =>
   void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
-/** A request with invalid bytes never becomes complete, so it does not count. */
+/** Requests with invalid bytes never become complete and do not count. */
 const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
   [...requests].some(({ complete }) => complete)
 
 /**
- * How many connections a host accepts, in total and from one address. An idle connection costs a file descriptor and some kilobytes.
- * Without the second limit, one address could use all connections.
+ * The maximum number of connections of a host, in total and from one address. An idle connection costs a file descriptor and some
+ * kilobytes. Without the second limit, one address could use all connections.
  */
 
 const connectionsMax = 10_000
-/** A partner needs 800 connections for 100 profile calls a second, because each call can take eight seconds. */
+/** A partner needs 800 connections for 100 profile calls per second, because each call can take eight seconds. */
 export const connectionsPerAddressMax = 1_000
 
 /** File descriptors for everything except callers, such as databases, mail servers and files. */
@@ -180,14 +180,16 @@ const hostsMax = 3
 /** One address can use at most 1/`addressesMin` of the connections. */
 const addressesMin = 2
 
-/** Returns the limits, lowered if the process may not open that many files: calls and their databases need file descriptors too. */
+/**
+ * Returns the limits, lowered if the process may not open that many files, because calls and databases also need file descriptors.
+ */
 export const boundsFor = (openFilesMax: number): { readonly all: number; readonly perAddress: number } => {
   const share = Math.max(addressesMin, Math.floor((openFilesMax - otherFilesMax) / hostsMax))
   const all = Math.min(connectionsMax, share)
   return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
 }
 
-/** Returns infinity if the system does not report a limit. Linux reports one. */
+/** Returns infinity if the system does not report a limit. Linux does. */
 const openFilesMax = (): number => {
   try {
     const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -214,7 +216,7 @@ export const boundConnections = (
     const count = (held.get(block) ?? 0) + 1
     if (count > perAddress) {
       refused()
-      // After a normal close, the kernel would wait for the other side to close too.
+      // After a normal close, the kernel would wait until the other side closes as well.
       socket.resetAndDestroy()
       return
     }

@@ -1,9 +1,9 @@
 const lineFeed = 0x0a
 
-/** `number` starts at 1. `bytes` does not include the line feed; null: the line was too long and was dropped. */
+/** `number` starts at 1. `bytes` does not include the line feed; null if the line was too long and was skipped. */
 type Line = { readonly number: number; readonly bytes: Buffer | null }
 
-/** Splits a stream into lines and yields the lines that each chunk completes. Needs memory for one line and one chunk. */
+/** Splits a stream into lines, and yields the lines completed by each chunk. Needs memory for one line and one chunk. */
 export async function* linesOf(
   stream: AsyncIterable<Uint8Array>,
   lineBytesMax: number,
@@ -39,7 +39,7 @@ export async function* linesOf(
 /** The decoder also removes a byte order mark. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** Returns the JSON value of a line; undefined: the line is blank. */
+/** Returns the JSON value of a line; undefined for a blank line. */
 export const jsonOf = (
   bytes: Buffer,
 ): { readonly value: unknown } | { readonly fault: 'not_utf8' | 'not_json' } | undefined => {

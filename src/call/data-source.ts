@@ -10,26 +10,26 @@ export type DataSource = {
   readonly name: string
   /** The origin of the data, as text for a page. */
   readonly from: string
-  /** Null: the data have no version. */
+  /** Null if the data have no version. */
   readonly version: string | null
   /** The size, as text for a page, such as `112,345 domains`. */
   readonly holds: string
-  /** The date of the data; null: it is not known. */
+  /** The date of the data; null if unknown. */
   readonly asOf: Date | null
-  /** Above this age, "doctor" and an alert report the data; null: no limit. */
+  /** The age above which "doctor" and an alert report the data; null for no limit. */
   readonly ageDaysMax: number | null
-  /** The source whose imports are events; null: its imports are not recorded. */
+  /** The name of the source in import events; null if imports are not recorded. */
   readonly imported: DataImported['data'] | null
   /** `host`: files on the machine that shows the data; `installation`: shared by all processes. */
   readonly place: 'host' | 'installation'
-  /** What to do if the data are old or missing; null: nothing. */
+  /** The action to take if the data are old or missing; null for none. */
   readonly remedy: string | null
 }
 
 /** The data sources of all capabilities. `faults` describe the sources that cannot be read. */
 export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
-/** Records an import of data. Throws what `appendNext` throws. */
+/** Records an import of data. Throws the errors of `appendNext`. */
 export const recordImport = async (
   eventLog: EventLog,
   data: DataImported,

@@ -14,10 +14,10 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
-/** Show whether the event log and the database are available. */
+/** The availability of the event log and the database. */
 export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
 
-/** All calls of a process share these. */
+/** Shared by all calls of a process. */
 export type CallDependencies = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
@@ -38,9 +38,9 @@ export type CallDependencies = {
   readonly observe?: CallObserver
 }
 
-/** Reports calls for monitoring. Every call uses it, so it must be cheap. */
+/** Reports calls for monitoring. Used by every call, so it must be cheap. */
 export type CallObserver = {
-  /** Called when an answer is sent. `code`: why the call was refused or failed. A replay counts as answered. */
+  /** Called when an answer is sent. `code` is the error code of a refused or failed call. A replay counts as answered. */
   answered(
     capability: Capability,
     outcome: CallOutcome,

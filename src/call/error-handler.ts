@@ -4,7 +4,7 @@ import { type AnswerHeaders, callHeaders, errorBody, statusOf } from './answer.t
 import { internalError, type Refusal, tooSlow, unreadableBody } from './errors.ts'
 import { BodyRefused } from './request-body.ts'
 
-/** Returns the refusal for an HTTP fault. Any other error is a bug of ours and becomes SYS_001. */
+/** Returns the refusal for an HTTP fault. Any other error is a bug and becomes SYS_001. */
 export const refusalOf = (error: FastifyError): Refusal => {
   if (error instanceof BodyRefused) return error.refusal
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
@@ -14,7 +14,7 @@ export const refusalOf = (error: FastifyError): Refusal => {
   return internalError()
 }
 
-/** Returns the refusal for a connection whose bytes are not an HTTP request or do not arrive in time. */
+/** Returns the refusal for a connection with bytes that are not an HTTP request or do not arrive in time. */
 export const brokenRequest = (code: string | undefined): Refusal => {
   if (code === 'HPE_HEADER_OVERFLOW') return unreadableBody('The request headers are too large.', 431)
   if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW')
@@ -32,7 +32,7 @@ export type BrokenRequest = {
   readonly bytesParsed?: number
 }
 
-/** Returns the request that Node.js rejected because of its unknown method; null: the fault is a different one. */
+/** Returns the request that Node.js rejected because of its unknown method; null for any other fault. */
 export const unknownMethodIn = ({
   rawPacket,
   bytesParsed = 0,

@@ -1,8 +1,8 @@
 import { creditsText } from '../billing/money.ts'
 
 /**
- * The error catalogue (Spec §7, decisions 2 and 3): every way in which a request can fail. A test compares it with the table in
- * src/guides/errors.md, "Which errors are there?".
+ * The error catalogue (Spec §7, decisions 2 and 3): all errors that a request can cause. A test compares the catalogue with the
+ * table in src/guides/errors.md, "Which errors are there?".
  */
 
 type ErrorCategory =
@@ -85,9 +85,9 @@ export type Refusal = {
   readonly retryAfterSeconds?: number
 }
 
-/** Received values are cut to this many characters before an answer repeats them. */
+/** The maximum number of characters of a received value that an answer repeats. */
 export const echoedCharactersMax = 64
-/** Input that an answer names, such as `details.ip`, is cut to this many characters. */
+/** The maximum number of characters of an input in an answer, such as `details.ip`. */
 export const submittedCharactersMax = 1_024
 
 export const notAuthenticated = (): Refusal => ({
@@ -208,7 +208,7 @@ export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   retryAfterSeconds,
 })
 
-/** Refuses a call that could not be confirmed in time and might have been recorded and charged. */
+/** Refuses a call that could not be confirmed in time and may have been recorded and charged. */
 export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
   code: 'SYS_003',
   message: repeatable

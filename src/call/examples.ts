@@ -1,11 +1,11 @@
 import recorded from './examples.json' with { type: 'json' }
 
 /**
- * Real answers for the OpenAPI document. `npm run examples` makes the calls and writes the answers; a test makes the same calls and
- * reports every difference. The answers to a capability's own calls are in its folder.
+ * Real answers for the OpenAPI document. `npm run examples` makes the calls and writes the answers. A test makes the same calls and
+ * reports every difference. The answers of each capability are in its folder.
  */
 
-/** The keys are the operation, the status and the example's name. */
+/** The keys are the operation, the status and the name of the example. */
 export type RecordedAnswers = Readonly<
   Record<string, Readonly<Record<string, Readonly<Record<string, Example>>>>>
 >

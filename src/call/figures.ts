@@ -4,7 +4,10 @@ import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
-/** Returns the caller's account in the ledger. Throws `Unavailable` if it cannot be read in the call's remaining time, less `keptMs`. */
+/**
+ * Returns the caller's account in the ledger. Throws `Unavailable` if the account cannot be read in the call's remaining time minus
+ * `keptMs`.
+ */
 export const figuresFor = (
   { ledger }: CallDependencies,
   call: Pick<AdmittedCall, 'key' | 'startedMs' | 'atMs'>,
@@ -16,8 +19,8 @@ export const figuresFor = (
   })
 
 /**
- * Returns the balance in the ledger, or the last known balance if the ledger does not answer, because an answer without a charge must not
- * wait.
+ * Returns the balance in the ledger. If the ledger does not answer, returns the last known balance, because an answer without a
+ * charge must not wait.
  */
 export const balanceTold = (
   { ledger }: CallDependencies,

@@ -12,7 +12,7 @@ export type JsonObject = Readonly<Record<string, unknown>>
 /** A kind of call: its route and its documentation. */
 export type DescribedCall = {
   readonly capability: Capability
-  /** Null: every valid key may call it. */
+  /** Null if every valid key can make the call. */
   readonly permission: Permission | null
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
@@ -30,11 +30,14 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
   /** The key's limit for calls of this capability per second, counted in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /** The answer contains personal data, so it is never stored for replays. A repeated call is carried out again, free of charge. */
+  /**
+   * Set if the answer contains personal data and is therefore never stored for replays. A repeated call is made again, free of
+   * charge.
+   */
   readonly personal?: true
-  /** Does all I/O of the call. Returns outside failures as findings if possible; an exception becomes SYS_001. */
+  /** Does all I/O of the call. Failures outside the service should be returned as findings; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
-  /** How a call with a test key gets its findings. */
+  /** The source of findings for a call with a test key. */
   readonly rehearse: Rehearsal<Input, Findings>
   /** Pure: derives the answer and the facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
@@ -43,18 +46,21 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
   ) => Result
-  /** Sends an answer that is too long for memory piece by piece instead of the result, once the call is recorded. */
+  /** Streams an answer that is too long for memory instead of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }
 
 /**
- * `own`: `gather` itself, because it uses only data of the key's organization. For a test key, that is the test organization. Otherwise, a
- * replacement that is used instead of `gather`; the replacement contacts no outside service and reads no real data.
+ * `own`: test keys use `gather` itself, because it uses only data of the key's organization, which is the test organization.
+ * Otherwise, a replacement of `gather`, which contacts no outside service and reads no real data.
  */
 export type Rehearsal<Input, Findings> =
   | 'own'
   | {
-      /** The word in the input that selects the answer; null: there is no such word. An error code in lower case selects that error. */
+      /**
+       * The word in the input that selects the answer; null if there is no such word. An error code in lower case selects that
+       * error.
+       */
       readonly asked: (input: Input) => string | null
       readonly gather: (
         input: Input,
@@ -62,7 +68,7 @@ export type Rehearsal<Input, Findings> =
       ) => Findings | Promise<Findings>
     }
 
-/** An answer that is produced while it is sent. If a piece cannot be produced, the connection is cut. */
+/** An answer that is produced while it is sent. If a part cannot be produced, the connection is closed early. */
 export type StreamedBody = {
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
@@ -75,12 +81,12 @@ export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** The call was charged before, and its answer is no longer stored. `gather` should use existing data if possible. */
+  /** Set if the call was charged before and its answer is no longer stored. `gather` should use existing data if possible. */
   readonly repeated: PaidCall | null
   /**
-   * Called by `gather` before work that costs money upstream, and before work whose result a later refusal would reveal. Null: the balance
-   * can pay the call's highest possible cost. Otherwise the call is refused and recorded, and `gather` must return this value. A second
-   * `reserve` replaces the earlier amount.
+   * Called by `gather` before work that costs money upstream, and before work whose result a later refusal would reveal. Returns
+   * null if the balance can pay the call's highest possible cost. Otherwise the call is refused and recorded, and `gather` must
+   * return the value. A second `reserve` replaces the earlier amount.
    */
   readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
 }
@@ -93,7 +99,7 @@ export type Decided<Result = object> = {
   readonly facts: CallFacts
   /** Members of the envelope next to the result. */
   readonly beside?: Readonly<Record<string, boolean | number>>
-  /** The answer only announces a later result, with status 202 and Retry-After. */
+  /** Set if the answer only announces a later result, with status 202 and Retry-After. */
   readonly retryAfterSeconds?: number
 }
 
@@ -102,7 +108,7 @@ export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without reading it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
-/** A capability's documentation, from its `document.ts`. It can be loaded without opening a connection or file. */
+/** A capability's documentation, from its `document.ts`. Loading the documentation opens no connection and no file. */
 export type CapabilityDocument = {
   /** The OpenAPI document lists the calls under this tag, with `about` as its description. */
   readonly tag: string
@@ -123,7 +129,7 @@ export type CallDocument = {
   readonly summary: string
   /** Markdown. */
   readonly description: string
-  /** The body of a POST or DELETE; for a GET, the parameters in its path and query. Null: there are none. */
+  /** The body of a POST or DELETE, or the path and query parameters of a GET; null if there are none. */
   readonly request: z.ZodObject | null
   readonly result: z.ZodType
   readonly beside?: z.ZodObject

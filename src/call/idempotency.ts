@@ -9,15 +9,15 @@ import { unavailableWhenAway } from './unavailable.ts'
 import { unavailableWhenLate } from './waiting.ts'
 
 /**
- * Idempotency-Key (decision 15): repeating a request with the same key returns the first answer and never charges again.
+ * Idempotency-Key (decision 15): a repeated request with the same key gets the first answer and is never charged again.
  *
- * While a request is being answered, its claim row (`claims.ts`) keeps a second request with the same key from being processed. Only the
- * ledger prevents a second charge: a call's event id derives from the key, and `key-lookup.ts` looks for that event before the call is
- * made again.
+ * While a request is being answered, its claim row (`claims.ts`) prevents a second request with the same key from being processed.
+ * Only the ledger prevents a second charge: a call's event id derives from the key, and `key-lookup.ts` searches for this event
+ * before the call is made again.
  */
 
 const keyCharactersMax = 255
-/** The longest time that a call waits for its claim, which takes milliseconds while the database works. */
+/** The longest wait of a call for its claim. A claim takes milliseconds while the database works. */
 export const claimWaitMs = 3_000
 const letGoWaitMs = 1_000
 
@@ -37,13 +37,13 @@ export type Idempotency = {
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
   /** Stores the first answer. Without a body, a repeated request makes the call again for free. */
   finish(claim: IdempotencyClaim, end: ClaimEnd): Promise<void>
-  /** Ends the claim of a call that left no trace in the ledger, so that the next request with this key counts as the first. */
+  /** Ends the claim of a call that is not in the ledger, so that the next request with this key counts as the first. */
   release(claim: IdempotencyClaim): Promise<void>
   /** Ends a claim but keeps its fingerprint, so that another request with this key is a mismatch. */
   handBack(claim: IdempotencyClaim): Promise<void>
 }
 
-/** Whether the caller sent an Idempotency-Key, and so can repeat the call without being charged twice. */
+/** Whether the caller sent an Idempotency-Key and can therefore repeat the call without being charged twice. */
 export const isRepeatable = ({ form, request }: Pick<Call, 'form' | 'request'>): boolean =>
   form.method === 'POST' && request.headers['idempotency-key'] !== undefined
 
@@ -54,9 +54,9 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /**
- * The claim of a request. Two requests with one key are the same if route and exact body are equal. The fingerprint includes organization
- * and key, so equal requests with different keys have different fingerprints. A line break separates organization and key,
- * because neither contains one.
+ * The claim of a request. Two requests with one key are the same if their routes and exact bodies are equal. The fingerprint
+ * includes organization and key, so equal requests with different keys have different fingerprints. A line break separates
+ * organization and key, because neither contains a line break.
  */
 export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,
@@ -90,7 +90,7 @@ export const createIdempotency = ({
       try {
         return await unavailableWhenLate(claiming, { waitMs: claimWaitMs, what: 'a claim' })
       } catch (error) {
-        // The call has already failed, so a claim that succeeds late is handed back.
+        // The call has already failed, so a claim that succeeds late is returned.
         claiming
           .then(({ kind }) => (kind === 'first' || kind === 'charged' ? claims.handBack(claim) : undefined))
           .catch(() => undefined)
@@ -122,7 +122,7 @@ const claimOne = async (claims: Claims, lookup: KeyLookup, claim: IdempotencyCla
   return lookUnderClaim(claims, lookup, { claim, row, letGo: claims.handBack })
 }
 
-/** Looks for the call while holding its claim. Ends the claim if the ledger cannot be read. */
+/** Searches for the call while holding its claim. Ends the claim if the ledger cannot be read. */
 const lookUnderClaim = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -162,7 +162,7 @@ const answeredBefore = async (
 }
 
 /**
- * A process may have claimed the key for another request and died before it looked into the ledger. If the ledger has a charged call of
+ * A process may have claimed the key for another request and died before it read the ledger. If the ledger has a charged call of
  * this request under the key, the key belongs to this request.
  */
 const rightClaim = async (

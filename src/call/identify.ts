@@ -22,7 +22,9 @@ type Ended = { readonly kind: 'ended'; readonly result: CallResult }
 
 const ended = async (result: Promise<CallResult>): Promise<Ended> => ({ kind: 'ended', result: await result })
 
-/** Decides whether a call is new, has an Idempotency-Key, or was charged before (decision 15). `keep` or `letGo` ends its claim. */
+/**
+ * Determines whether a call is new, has an Idempotency-Key, or was charged before (decision 15). `keep` or `letGo` ends its claim.
+ */
 export const identify = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -38,7 +40,7 @@ export const identify = async (
   const { organizationId } = call.key
   const asked = { route: `${form.method} ${form.path}`, body: String(request.body) }
   const claim = claimOf(dependencies.secrets, { organizationId, key }, asked)
-  // Read first, so that the look-up of the key does not read the same events again.
+  // The account is read first, so that the look-up of the key does not read the same events again.
   await figuresFor(dependencies, call, { keptMs: claimWaitMs })
   const claimed = await dependencies.idempotency.claim(claim)
   return claimed.kind === 'replay'
@@ -46,7 +48,10 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** If a call has less time left than this, its caller is asked to repeat the request. The repeated request finds the charge immediately. */
+/**
+ * The least remaining time in which a call is made again. With less time, the caller is asked to repeat the request, which then
+ * finds the charge immediately.
+ */
 const gatherAgainMs = 4_000
 
 /** Identifies a call again, from the ledger, after another request with the same key recorded it first. */
@@ -117,7 +122,7 @@ export const keep = async (
   const delivered = result.kind === 'answered' || result.kind === 'replayed'
   try {
     if (identity.kind === 'charged') {
-      // The repeated call was refused or failed, so the next request with the key may try again.
+      // The repeated call was refused or failed, so the next request with the key can try again.
       if (!delivered) await idempotency.handBack(claim)
       else await idempotency.finish(claim, { status, body: kept, paidRevision: identity.revision })
     } else if (result.kind === 'failed' || (!delivered && result.refusal.code === 'CREDIT_001'))

@@ -1,4 +1,4 @@
-/** `JSON.parse`, which also throws a `SyntaxError` if an object has the same member more than once. */
+/** Like `JSON.parse`, but also throws a `SyntaxError` if an object has the same member more than once. */
 export const parseJson = (text: string): unknown => {
   const value: unknown = JSON.parse(text)
   if (hasRepeatedMember(text, value)) throw new SyntaxError('an object has the same member more than once')
@@ -6,9 +6,9 @@ export const parseJson = (text: string): unknown => {
 }
 
 /**
- * Whether an object in a JSON text has the same member twice. `JSON.parse` silently keeps the last one, but another program may use the
- * first. `value` is the parsed text. Each member in the text has one colon outside strings, and `value` has only the kept members,
- * so the two numbers differ if a member is repeated.
+ * Whether an object in a JSON text has the same member twice. `JSON.parse` silently keeps the last one, but another program may use
+ * the first. `value` is the parsed text. Each member in the text has one colon outside strings, but `value` has only the kept
+ * members, so the two counts differ if a member is repeated.
  */
 export const hasRepeatedMember = (text: string, value: unknown): boolean =>
   colonsIn(text) !== membersOf(value)

@@ -13,11 +13,14 @@ import type { PaidCall } from './form.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * Finds the call of an Idempotency-Key in a ledger. The call's event id derives from the key, and a free call is recorded without its key.
- * A projection may point to the event, but its content is read from the ledger.
+ * Finds the call of an Idempotency-Key in a ledger. The id of a charged call's event derives from the key; a free call is recorded
+ * without its key. A projection can locate the event, but the content is read from the ledger.
  */
 
-/** Returns the name from which the ledger derives event ids. The prefix separates partners' keys, which can be any text, from other names. */
+/**
+ * Returns the name from which the ledger derives event ids. The prefix separates partners' keys, which can be any string, from
+ * other names.
+ */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 
 export type KeyedRequest = {
@@ -32,7 +35,7 @@ export const fingerprintText = ({ fingerprint }: KeyedRequest): string => finger
 export type LedgerFinding =
   /** The ledger has no call under the key up to this revision. */
   | { readonly kind: 'first'; readonly absentUpTo: number }
-  /** The call is charged. It must be answered again without a charge. */
+  /** The call is charged, and must be answered again without a charge. */
   | {
       readonly kind: 'charged'
       readonly revision: number
@@ -102,7 +105,7 @@ const askOf = ({ organizationId, key }: KeyedRequest): IdempotentCallsAsk => ({
 const search = async (parts: Parts, request: KeyedRequest, projected: Projected): Promise<LedgerFinding> => {
   const { organizationId, eventId } = askOf(request)
   const [row] = await projected
-  // The projection may be behind, so newer events are read from the ledger.
+  // The projection can lag behind, so newer events are read from the ledger.
   const { places, upTo } = await parts.keyedEvents.find(
     organizationId,
     [eventId],
@@ -116,7 +119,7 @@ const search = async (parts: Parts, request: KeyedRequest, projected: Projected)
   return found
 }
 
-/** Null: the event at that revision is not the call under the key. */
+/** Returns null if the event at that revision is not the call under the key. */
 const callAt = async (
   { eventLog }: Parts,
   request: KeyedRequest,

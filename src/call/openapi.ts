@@ -4,8 +4,8 @@ import type { Example, Examples, HeaderName, RecordedAnswers } from './examples.
 import type { CapabilityDocument, DescribedCall } from './form.ts'
 
 /**
- * The OpenAPI 3.1 document of the calls, made from the schemas that the calls use. A client can be generated from it alone. The
- * components contain the rules for every call: keys, limits and retries.
+ * The OpenAPI 3.1 document of the calls, created from the schemas that the calls use. A client can be generated from the document
+ * alone. The components contain the rules for every call: keys, limits and retries.
  */
 
 type Documented = {
@@ -215,7 +215,7 @@ const refusalsShown = (codes: readonly ErrorCode[], status: number, errors: Exam
   return shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }
 }
 
-/** Leaves out the long patterns of dates and addresses, which readers do not need. */
+/** Omits the long patterns of dates and addresses, which readers do not need. */
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema, ...made } = z.toJSONSchema(schema, {
     target: 'draft-2020-12',
@@ -320,6 +320,6 @@ const idempotencyKey = {
   required: false,
   description:
     'If you repeat a request with the same key and body, you get the first answer and are never charged again. A key has 1 to 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
-  // Has no example, because pages that try calls would send the same key with every body.
+  // There is no example, because pages that try calls would send the same key with every body.
   schema: { type: 'string', minLength: 1, maxLength: 257 },
 } as const

@@ -1,12 +1,14 @@
 import { createFairShare } from '../concurrency/fair-share.ts'
 
 /**
- * Limits the calls in progress in this process, shared fairly among organizations. While the event loop is late, or while every recent
- * append was slow (which shows that a queue does not empty), the limit falls to two thirds of the calls in progress. Otherwise it rises.
- * A call above the limit is refused immediately instead of being answered late.
+ * Limits the calls in progress in this process, with fair shares for organizations. While the event loop is late, or every recent
+ * append was slow (because a queue does not empty), the limit falls to two thirds of the calls in progress. Otherwise the limit
+ * rises. A call above the limit is refused immediately instead of being answered late.
  */
 export type Overload = {
-  /** Starts a call of the organization. Returns a function that ends it, to be called once; null: refuse the call. */
+  /**
+   * Starts a call of the organization. Returns a function that ends the call, to be called once; null if the call must be refused.
+   */
   enter(organizationId: string): (() => void) | null
   /** Measures how long it takes to record a call. Settles as `work` does. */
   recording<Value>(work: Promise<Value>): Promise<Value>
@@ -19,9 +21,9 @@ export type Overload = {
 
 type OverloadBounds = {
   readonly inProgressMost: number
-  /** The limit never falls below this number of calls, which causes no noticeable wait. */
+  /** The minimum of the limit. This number of calls causes no noticeable wait. */
   readonly inProgressLeast: number
-  /** Limits the mean delay of the event loop since the last adjustment. */
+  /** The maximum for the mean delay of the event loop since the last adjustment. */
   readonly loopDelayMaxMs: number
   readonly recordingMaxMs: number
 }
@@ -36,7 +38,7 @@ const overloadBounds: OverloadBounds = {
   recordingMaxMs: 500,
 }
 
-/** A few slow appends do not prove that there is a queue, so fewer appends than this are not considered. */
+/** Fewer appends than this are not considered, because a few slow appends do not prove that there is a queue. */
 const recordedMin = 4
 
 /** `loopDelayMs` returns the mean delay of the event loop since the previous call. */
@@ -84,13 +86,13 @@ export const createOverload = (
   }
 }
 
-/** The log reports the end of refusals when none has occurred for this long. */
+/** The time without refusals after which the log reports their end. */
 const sheddingOverMs = 5_000
 const toldAgainMs = 60_000
 
 type SheddingLogger = Readonly<Record<'info' | 'warn', (fields: object, message: string) => void>>
 
-/** Logs when refusals begin, their number every minute, and when they end. Call it after every adjustment. */
+/** Logs the beginning and the end of refusals, and their number every minute. Must be called after every adjustment. */
 export function createSheddingLog(
   overload: Pick<Overload, 'refused' | 'inProgress' | 'inProgressMax'>,
   logger: SheddingLogger,

@@ -18,7 +18,7 @@ import type { Ledger } from '../ledger/write/commit.ts'
 
 export type { Explanation } from '../ledger/explain/explanation.ts'
 
-/** An organization's queries about its own account. The cost of each query is bounded, however long the ledger is. */
+/** An organization's queries about its own account. The cost of each query is bounded, no matter how long the ledger is. */
 
 type AccountSources = {
   readonly pool: pg.Pool
@@ -27,11 +27,14 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** If the read models are behind by more than this many events, partners are asked to try again later. Operators can use the command line. */
+/**
+ * The maximum lag of the read models, in events. With a longer lag, partners are asked to try again later. Operators can use the
+ * command line.
+ */
 const tailMax = 5_000
 const expiringMax = 10
 
-/** Null: the ledger has no individual record of a call with this id. */
+/** Returns null if the ledger has no individual record of a call with this id. */
 export const explainOwnCall = async (
   sources: AccountSources,
   organizationId: string,
@@ -46,7 +49,7 @@ export const explainOwnCall = async (
 /** `receipt` is null until a checkpoint covers the call. `ownReceipt` then requests a checkpoint. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
-/** Returns a proof of a call for third parties. Null: the ledger has no individual record of a call with this id. */
+/** Returns a proof of a call for third parties. Null if the ledger has no individual record of a call with this id. */
 export const ownReceipt = async (
   sources: AccountSources & { readonly queue: Parameters<typeof requestCheckpoint>[0] },
   organizationId: string,
@@ -125,7 +128,7 @@ type UsageFigures = {
 export type OwnUsage = {
   readonly groups: readonly ({ readonly name: string } & UsageFigures)[]
   readonly total: UsageFigures
-  /** Everything recorded up to this position and time is included. */
+  /** Includes everything recorded up to this position and time. */
   readonly as_of: { readonly position: string; readonly at: string }
 }
 
@@ -137,7 +140,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Read before the rows, so rows at this position or later contain everything that was recorded before the query.
+  // The head is read before the rows, so that rows at this position or later contain everything recorded before the query.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

@@ -19,8 +19,8 @@ import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
 
 /**
- * Records the facts and the cost of a call in one append, which is durable when this resolves. If `only` names the wrong kind of call,
- * nothing is written and no events are returned.
+ * Records the facts and the cost of a call in one append. Resolves when the append is durable. If `only` names the wrong kind of
+ * call, nothing is written and no events are returned.
  */
 export const record = (
   { ledger, prices, overload }: CallDependencies,
@@ -78,7 +78,7 @@ const callToRecord = (
     : {}),
 })
 
-/** How often the cost of a call may change while the call is recorded or its credits are reserved. */
+/** The maximum number of times that the cost of a call can change while the call is recorded or its credits are reserved. */
 const ratingsMax = 8
 
 const changesTooFast = (): LedgerUnavailable =>
@@ -100,7 +100,7 @@ export const recordAnswer = async (
 ): Promise<Recorded> => {
   const { prices, refusedCalls } = dependencies
   const { key, atMs, startedMs } = call
-  // For most calls, the append decides the cost and whether the balance can pay it.
+  // For most calls, the append determines the cost and whether the balance can pay it.
   const appendDecides = identity.kind !== 'keyed' && !refusedCalls.singlesSpent(key, startedMs)
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = appendDecides
@@ -141,8 +141,9 @@ const unpaid: Conclusion = {
 }
 
 /**
- * Records that the balance cannot pay a call, and returns the balance; null: it can pay now. After the first refusals of a minute, refusals
- * are only counted, without an append. The ledger is then read, because another process may have granted credits.
+ * Records that the balance cannot pay a call, and returns the balance; null if the balance can pay now. After the first refusals of
+ * a minute, refusals are only counted, without an append. The ledger is then read, because another process may have granted
+ * credits.
  */
 const recordUnpaid = async (
   dependencies: CallDependencies,
@@ -184,7 +185,7 @@ export const refuse = async (
   return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
 }
 
-/** Records a refusal, individually or as a count, and returns the balance. Does not use up an Idempotency-Key. */
+/** Records a refusal, individually or as a count, and returns the balance. Does not use up the Idempotency-Key. */
 export const recordRefusal = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -219,15 +220,15 @@ export const refusedUnpaid = async (
 /** Credits reserved for a call until it is recorded. A second `hold` replaces the earlier amount. */
 export type Reservation = {
   /**
-   * Reserves the call's highest cost, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). Otherwise
-   * refuses and records the call, and returns its result. An append decides the refusal, so credits that another process has just granted
-   * count.
+   * Reserves the call's highest cost, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8).
+   * Otherwise refuses and records the call, and returns its result. An append confirms the refusal, so that credits just granted by
+   * another process count.
    */
   hold(dearest: CallFacts): Promise<CallResult | null>
   release(): void
 }
 
-/** Releases a reservation that is too late for its caller. */
+/** Waits for a reservation, and releases it if it comes too late for the caller. */
 const reserved = async (reserving: Promise<ReservationMade>, waitMs: number): Promise<ReservationMade> => {
   try {
     return await unavailableWhenLate(reserving, { waitMs, what: 'the ledger' })

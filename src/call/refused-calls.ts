@@ -10,11 +10,11 @@ import type { PriceBooks } from '../ledger/prices/price-books.ts'
 import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
 
 /**
- * Counts refused calls, so that a caller cannot fill the event log for free (decision 24). Refusals by a rate limit are recorded as one
- * `RateLimitExceeded` per key, policy and minute. All other refusals, after the first ones of a minute, are recorded as one `CallsRefused`
- * per key, code and minute. Each process records its own counts.
+ * Counts refused calls, so that a caller cannot fill the event log for free (decision 24). Refusals by a rate limit are recorded as
+ * one `RateLimitExceeded` per key, policy and minute. All other refusals, after the first ones of a minute, are recorded as one
+ * `CallsRefused` per key, code and minute. Each process records its own counts.
  *
- * A killed process loses the counts that it has not written, which cover at most a minute. Refused calls cost nothing.
+ * If a process is killed, its unwritten counts of at most a minute are lost. Refused calls cost nothing.
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
@@ -32,15 +32,15 @@ export type RefusedCalls = {
 
 type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capability: Capability }
 
-/** The refusals of one key in a minute that are recorded individually. */
+/** The maximum number of refusals of one key per minute that are recorded individually. */
 const singlesMax = 60
 const windowMs = 60_000
 const countersMax = 100_000
-/** The number of concurrent writes, far fewer than a ledger's queue accepts. */
+/** The maximum number of concurrent writes, far below the limit of a ledger's queue. */
 const writtenAtOnceMax = 256
-/** How long one attempt to write a count may take. */
+/** The time limit of one attempt to write a count. */
 const writeWaitMs = 5_000
-/** Together with the ledger's `drainMaxMs`, this fits into the time in which a process must end. */
+/** Together with the ledger's `drainMaxMs`, this is less than the time in which a process must end. */
 const flushWaitMs = 10_000
 
 type Cause =
@@ -51,7 +51,7 @@ type Counter = {
   readonly key: DirectoryKey
   readonly cause: Cause
   readonly windowStartMs: number
-  /** Distinguishes the counters of this process, because a late call may open a second counter for the same minute. */
+  /** Distinguishes the counters of this process, because a late call can open a second counter for the same minute. */
   readonly serial: number
   readonly counts: Map<Capability | 'any', number>
   /** The ledger's revision before the first attempt to write the count. The count can only be in later events. */
@@ -75,7 +75,7 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
   return {
     rateLimited: (key, policy, nowMs) => counters.count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
     single: ({ keyId }, nowMs) => {
-      // If calls end in a different order than they began, a call of the previous minute does not reopen that minute.
+      // Calls can end in a different order than they began. A call of the previous minute must not reopen that minute.
       if (windowOf(nowMs) > singlesOfMs) {
         singles = new Map()
         singlesOfMs = windowOf(nowMs)
@@ -95,7 +95,7 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
 /** The counters of this process. Each is written when its minute is over. */
 const createCounters = (parts: Parts) => {
   const open = new Map<string, Counter>()
-  /** Closed counters that may not be written yet. Each attempt writes the same event; later refusals use a new counter. */
+  /** Closed counters that may not have been written. Each attempt writes the same event. Later refusals use a new counter. */
   let unwritten: Counter[] = []
   let serial = 0
   let timer: NodeJS.Timeout | undefined
@@ -116,7 +116,7 @@ const createCounters = (parts: Parts) => {
     }
   }
 
-  /** Runs one flush after the other, so that two flushes never write the same counter. */
+  /** Runs one flush at a time, so that two flushes never write the same counter. */
   const flushBefore = (windowStartMs: number): Promise<void> => {
     flushing = flushing.then(() => writeBefore(windowStartMs))
     return flushing
@@ -164,7 +164,7 @@ const createCounters = (parts: Parts) => {
   }
 }
 
-/** False: the count could not be written yet. A count that the ledger's rules forbid is logged and dropped. */
+/** Returns false if the count could not be written yet. A count that the ledger's rules forbid is logged and discarded. */
 const write = async (counter: Counter, { ledger, prices, logger, instanceId }: Parts): Promise<boolean> => {
   const { key, cause, windowStartMs, counts } = counter
   const atMs = Math.min(windowStartMs + windowMs, Date.now())

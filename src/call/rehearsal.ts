@@ -15,9 +15,9 @@ import type { AnyCapabilityForm } from './form.ts'
 import { isRepeatable } from './idempotency.ts'
 
 /**
- * Calls with test keys. They go through the same sequence as all other calls, with limits, Idempotency-Key, ledger and charges. Only
- * `gather` is replaced, as the capability's `Rehearsal` (`form.ts`) defines, and a word in the input selects an error by its code. There is
- * no word for an error that a request can cause by itself, such as a missing parameter.
+ * Calls with test keys go through the same sequence as all other calls, with limits, Idempotency-Key, ledger and charges. Only
+ * `gather` is replaced, as the capability's `Rehearsal` (`form.ts`) defines, and a word in the input selects an error by its code.
+ * No word selects an error that a request can cause directly, such as a missing parameter.
  */
 
 type Rehearsed =
@@ -25,7 +25,7 @@ type Rehearsed =
   /** Replaces the form's `gather`. */
   | { readonly gather: AnyCapabilityForm['gather'] }
 
-/** Returns how a call with a test key continues after its input is parsed; null: the key is a live key. */
+/** Returns the next step of a call with a test key after its input is parsed; null for a live key. */
 export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | null => {
   const { form, key, atMs } = call
   if (!isTestOrganization(key.organizationId)) return null
@@ -36,7 +36,7 @@ export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | nul
   return refusal === null ? { gather: () => rehearse.gather(input, { word, atMs }) } : { refusal }
 }
 
-/** Selects an error in inputs that contain a number instead of a word. */
+/** Selects an error by a number, for inputs that cannot contain a word. */
 export const codeOfStatus: Readonly<Record<number, string>> = {
   402: 'credit_001',
   403: 'auth_002',

@@ -9,7 +9,7 @@ import { hasRepeatedMember } from './json-text.ts'
 /** A larger body is refused with REQ_001 and status 413 (decision 3). */
 export const bodyBytesMax = 16 * 1024
 
-/** A request is refused before its body has arrived. */
+/** The refusal of a request whose body has not arrived completely. */
 export class BodyRefused extends Error {
   override name = 'BodyRefused'
   readonly refusal: Refusal
@@ -26,7 +26,7 @@ const tooLarge = (): BodyRefused =>
 type BodyReader = {
   /** Throws `BodyRefused`. */
   read(request: IncomingMessage): Promise<Buffer>
-  /** Ends the current read on a connection whose bytes are invalid or do not arrive. False: nothing is being read. */
+  /** Ends the current read on a connection with invalid or missing bytes. Returns false if nothing is being read. */
   breakOff(socket: Socket, refusal: Refusal): boolean
 }
 
@@ -40,7 +40,7 @@ export const createBodyReader = (): BodyReader => {
       let bytes = 0
       const refuse = (error: Error): void => {
         stop()
-        // The rest of the body is read and dropped, so that the client can read the answer.
+        // The rest of the body is read and discarded, so that the client can read the answer.
         request.resume()
         reject(error)
       }
@@ -71,7 +71,7 @@ export const createBodyReader = (): BodyReader => {
     },
     breakOff: (socket, refusal) => {
       const broken = reading.get(socket)
-      // The request is complete and only the bytes after it are invalid, so its body is still read.
+      // If the request is complete, only the bytes after it are invalid, so its body is still read.
       if (broken === undefined || broken.request.complete) return false
       broken.refuse(new BodyRefused(refusal))
       return true
@@ -83,8 +83,8 @@ export const createBodyReader = (): BodyReader => {
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
- * Returns the body, or for a GET the query and path parameters. A DELETE may also use the query, because some clients and proxies send no
- * body with it; if a name is in both, the body counts.
+ * Returns the body, or for a GET the query and path parameters. A DELETE can also use the query, because some clients and proxies
+ * send no body with a DELETE. If a name is in both, the body counts.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
   if (method === 'GET')
@@ -124,7 +124,7 @@ const readBody = (request: FastifyRequest): Parameters => {
 
 /** Returns a refusal if the headers show that the body is not JSON in UTF-8 (RFC 8259 §8.1). */
 const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
-  // Nearly every client sends exactly this.
+  // Almost all clients send exactly these headers.
   if (headers['content-type'] === 'application/json' && headers['content-encoding'] === undefined) return null
   const [type = '', ...parameters] = (headers['content-type'] ?? '').split(';')
   if (type.trim().toLowerCase() !== 'application/json')

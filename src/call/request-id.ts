@@ -4,12 +4,12 @@ import { encodeTime } from 'ulid'
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 const timeCharacters = 10
 const randomCharacters = 12
-/** 20 bits count the ids within a millisecond. A process cannot make nearly as many. */
+/** 20 bits count the ids within a millisecond, far more than a process can make. */
 const counterMax = 32 ** 4
 
 /**
- * Makes the ULIDs that identify calls, strictly increasing within a process. Each new millisecond draws 60 random bits; the last 20
- * bits count up from a random start in the lower half, so that ids of one millisecond stay in order.
+ * Makes the ULIDs that identify calls, strictly increasing within a process. Each millisecond gets 60 random bits. The last 20 bits
+ * count up from a random start in the lower half, so that the ids of one millisecond stay in order.
  */
 export const createRequestIds = (): ((nowMs: number) => string) => {
   const block = new Uint8Array(4_096)

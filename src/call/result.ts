@@ -4,7 +4,7 @@ import type { StreamedBody } from './form.ts'
 
 export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
 
-/** How a call ends. `credits` is missing if the balance is not known. */
+/** The result of a call. `credits` is missing if the balance is not known. */
 export type CallResult =
   | {
       readonly kind: 'answered'

@@ -27,9 +27,9 @@ import { answerCall } from './sequence.ts'
 const requestTimeoutDefaultMs = 30_000
 const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
-/** A connection is closed if its TLS handshake takes longer. By default, Node.js would wait for two minutes. */
+/** The time limit for a TLS handshake. The default in Node.js is two minutes. */
 const handshakeTimeoutMs = 10_000
-/** How long a connection may stay open after its last answer. */
+/** The maximum time for which a connection stays open after its last answer. */
 const lingerMs = 1_000
 
 /** How clients reach a host. By default, the host uses plain HTTP and ignores forwarded headers. */
@@ -38,7 +38,7 @@ export type Reach = {
   readonly trusts?: TrustedProxies
   /** Called when a connection above a limit was reset. */
   readonly connectionRefused?: () => void
-  /** How long a request may take to arrive, from its first byte to its last; 30 s by default. */
+  /** The time limit for a request to arrive, from its first byte to its last; 30 s by default. */
   readonly requestTimeoutMs?: number
   readonly reading?: ReadingBounds
 }
@@ -102,7 +102,7 @@ export const createHost = (
   return Object.assign(host, { open })
 }
 
-/** Opens the server with its limits. `unreadable` and `broken` answer bytes that are not a request. */
+/** Opens the server with its limits. `unreadable` and `broken` answer bytes that are not a valid request. */
 const openServer = (
   {
     tls = null,
@@ -115,7 +115,7 @@ const openServer = (
   const server = {
     // Node.js would answer a missing Host header itself, with an empty body.
     requireHostHeader: false,
-    // If this timeout (60 s by default) were longer than the request timeout, Node.js would swap the two.
+    // If this timeout (60 s by default) were longer than the request timeout, Node.js would exchange the two values.
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
   }
@@ -125,7 +125,7 @@ const openServer = (
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // While closing, Fastify would answer in its own format, so `refuseBeforeCalls` answers instead.
+    // Fastify would answer in its own format while closing, so `refuseBeforeCalls` answers instead.
     return503OnClosing: false,
     http: server,
     ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
@@ -151,7 +151,7 @@ const refuseBeforeCalls = (
 ): void => {
   const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const { refusal, headers } = missing(request.method, request.url)
-    // The connection is closed, so that the host need not read the rest of a large body.
+    // The connection is closed, so that the host does not have to read the rest of a large body.
     const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
     if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
     connections.endsWith(request.raw)
@@ -178,11 +178,12 @@ type Broken = (error: BrokenRequest, socket: Socket) => void
 
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
-/** Returns why a method at an address is refused: the route does not exist (404) or does not accept the method (405). */
+/** Returns the refusal of a method at an address: the route does not exist (404) or does not accept the method (405). */
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // Pages with a parameter in the path are left out, because a 405 would show people who are not signed in that the page exists.
+    // Pages with a parameter in the path are left out, because a 405 would reveal to people who are not signed in that the page
+    // exists.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {
@@ -194,7 +195,7 @@ const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): 
   }
 }
 
-/** Returns the methods of calls whose path with parameters matches the address; undefined: no path matches. */
+/** Returns the methods of calls whose path with parameters matches the address; undefined if no path matches. */
 const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | undefined => {
   const parts = path.split('/')
   const isAt = (form: AnyCapabilityForm): boolean => {
@@ -205,7 +206,7 @@ const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | 
   return methods.length === 0 ? undefined : methods
 }
 
-/** Sends one answer on a connection whose bytes are invalid or do not arrive, and then ends the connection. */
+/** Sends one answer on a connection with invalid or missing bytes, and then ends the connection. */
 const brokenConnections = ({
   dependencies,
   host,
@@ -225,7 +226,7 @@ const brokenConnections = ({
     socket.end(rawAnswer(refusal, dependencies.requestIds(dependencies.clock.now()), headers))
     setTimeout(() => socket.destroy(), lingerMs).unref()
   }
-  // Refuses tunnels with an answer; Node.js would close the connection without one.
+  // Refuses tunnels with an answer. Node.js would close the connection without an answer.
   host.server.on('connect', ({ url = '' }, socket) => end(socket, missing('CONNECT', url)))
   return {
     /** The answer to this request ends its connection. */
@@ -234,7 +235,7 @@ const brokenConnections = ({
       if (answeredLast.has(socket)) return
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const refusal = brokenRequest(error.code)
-      // If the body of a request is malformed, that request gets this answer.
+      // If the bytes belong to the body of a request, that request gets this answer.
       if (breakOff(socket, refusal)) return void answeredLast.add(socket)
       const unknown = unknownMethodIn(error)
       const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)
@@ -254,8 +255,8 @@ const pathOf = (url: string): string => {
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
- * Refuses ambiguous requests that Node.js accepts but a proxy may read differently (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: the
- * request is not ambiguous.
+ * Refuses ambiguous requests that Node.js accepts but a proxy may read differently (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Returns
+ * null if the request is not ambiguous.
  */
 const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refusal | null => {
   let hosts = 0

@@ -43,7 +43,7 @@ import { retryAfterSeconds } from './waiting.ts'
  * Each step returns a value. A step that ends the call returns the call's result.
  */
 
-/** `unreadable`: why the body could not be read. */
+/** `unreadable` is the refusal of a body that could not be read. */
 type Asked = {
   readonly form: AnyCapabilityForm
   readonly request: FastifyRequest
@@ -93,9 +93,7 @@ export const answerCall = async (
   }
 }
 
-/**
- * Refuses a call because of overload or because the event log is unavailable. Counts the refusal without reading or waiting for anything.
- */
+/** Refuses a call because of overload or an unavailable event log. Counts the refusal without reading or waiting. */
 const refuseAtOnce = (
   { refusedCalls, ledger }: CallDependencies,
   { key, form, atMs }: AdmittedCall,
@@ -161,13 +159,13 @@ const make = async (
     )
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
-    // The reservation is no longer needed, because the append decides whether the balance can pay.
+    // The reservation is no longer needed, because the append checks whether the balance can pay.
     reservation.release()
   }
   if (isUnaffordable(findings)) return findings.unaffordable
   const decision = form.decide(findings, parsed.input)
   if ('refusal' in decision) return refuse(dependencies, call, decision.refusal)
-  // Rendered before the charge, because a result that cannot be rendered must cost nothing.
+  // The result is rendered before the charge, because a result that cannot be rendered must cost nothing.
   const rendered = renderResult(decision)
   return identity.kind === 'charged'
     ? deliverAgain(dependencies, call, identity, rendered)

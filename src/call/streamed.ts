@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 
-/** How slowly a reader may read an answer that is produced while it is sent. */
+/** The minimum speed at which a reader must read an answer that is produced while it is sent. */
 export type ReaderBounds = {
-  /** The answer is cut off if its reader reads nothing for this long. */
+  /** The time without any reading after which the answer is cut off. */
   readonly silenceMaxMs: number
-  /** How long a reader may keep the answer waiting in total. */
+  /** The maximum time for which a reader can keep the answer waiting in total. */
   readonly graceMs: number
-  /** The slowest rate; a larger answer may take more time. */
+  /** The minimum rate. It gives larger answers more time. */
   readonly bytesPerSecondMin: number
 }
 
@@ -18,15 +18,15 @@ const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, byte
 export type Write = (text: string) => Promise<void>
 
 /**
- * An answer that is produced piece by piece, as it is read. If the reader is too slow or has disconnected, the answer is cut off,
- * and `produce` fails at its next piece and so releases its connection. Time spent producing a piece does not count.
+ * An answer that is produced in parts while it is read. If the reader is too slow or has disconnected, the answer is cut off, and
+ * the next `write` of `produce` fails, which releases its connection. The time for producing a part does not count.
  */
 export const streamed = (
   produce: (write: Write) => Promise<void>,
   { silenceMaxMs, graceMs, bytesPerSecondMin }: ReaderBounds = readerBounds,
 ): PassThrough => {
   const body = new PassThrough()
-  // Without a listener, an error before the body is read would end the process. The reader gets the error later.
+  // Without a listener, an error before the body is read would end the process. The error is passed to the reader later.
   body.on('error', () => undefined)
   let bytes = 0
   let waitedMs = 0
@@ -48,13 +48,16 @@ export const streamed = (
   }
   produce(write).then(
     () => body.end(),
-    // Cuts the connection, so that the reader sees that the answer is incomplete.
+    // The connection is cut, so that the reader sees that the answer is incomplete.
     (error: unknown) => body.destroy(error instanceof Error ? error : new Error(String(error))),
   )
   return body
 }
 
-/** Answers with a file that is produced while it is sent. Rejects with errors before the first piece; a later error cuts the file off. */
+/**
+ * Answers with a file that is produced while it is sent. Rejects with errors before the first part. A later error cuts the file
+ * off.
+ */
 export const sendFile = async (
   reply: FastifyReply,
   { name, type }: { readonly name: string; readonly type: string },

@@ -2,11 +2,11 @@ import type { Logger } from 'pino'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
- * Logs requests without a valid key. The first requests in each minute get a line each; all later ones share one line with a count per
- * reason, so that the log cannot fill the disk. The metrics count all of them.
+ * Logs requests without a valid key. The first requests in each minute get a line each. All later ones share one line with a count
+ * per reason, so that the log cannot fill the disk. The metrics count all requests.
  */
 export type UnauthenticatedRequests = {
-  /** `about` contains no secret, and never the header itself. */
+  /** `about` must contain neither a secret nor the header itself. */
   turnedAway(reason: AuthenticationFailure, about: Readonly<Record<string, unknown>>): void
 }
 

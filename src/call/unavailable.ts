@@ -4,8 +4,8 @@ import type { GatheringOptions } from '../concurrency/gathering.ts'
 import { Unavailable } from '../event-log/port.ts'
 
 /**
- * SQLSTATEs of a server that cannot work now (PostgreSQL, appendix A): connections (08), resources such as a full disk (53), shutdown
- * and startup (57), file errors (58), and a read-only standby (25006). Any other code means that the statement is wrong.
+ * SQLSTATEs of an unavailable server (PostgreSQL, appendix A): connections (08), resources such as a full disk (53), shutdown and
+ * startup (57), file errors (58), and a read-only standby (25006). Any other code means that the statement is wrong.
  */
 const awaySqlState = /^(08|53|57|58)|^25006$/
 
@@ -24,8 +24,8 @@ export const isDatabaseAway = (error: unknown): boolean => {
 }
 
 /**
- * For `catch` after a database query. An unreachable database becomes `Unavailable`; a refused statement is our bug and is thrown
- * unchanged.
+ * For `catch` after a database query. The error of an unavailable database becomes `Unavailable`. The error of a refused statement
+ * is a bug and is thrown unchanged.
  */
 export const unavailableWhenAway = (error: unknown): never => {
   if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !isDatabaseAway(error)))
@@ -38,14 +38,14 @@ export const unavailableIfAway = (error: unknown): never => {
   throw isDatabaseAway(error) ? new Unavailable('the database is unavailable', { cause: error }) : error
 }
 
-/** Limits of a shared statement: its calls, the calls that wait for the next one, and their longest wait. */
+/** Limits of a shared statement: its calls, the calls that wait for the next statement, and their longest wait. */
 const sharedStatementCallsMax = 128
 const sharedStatementWaitingMax = 2_048
 const sharedStatementWaitMaxMs = 1_000
 /** The number of the pool's connections that shared statements use; the remaining connections are for all other queries. */
 const sharedStatementsUnderWayMax = 2
 
-/** Options for statements that calls share. A call is refused instead of waiting longer for the database. */
+/** Options for statements that calls share. A call that would wait longer for the database is refused. */
 export const sharedStatements = (what: string): Omit<GatheringOptions<unknown, unknown>, 'run'> => ({
   batchMax: sharedStatementCallsMax,
   underWayMax: sharedStatementsUnderWayMax,

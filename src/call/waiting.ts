@@ -3,7 +3,7 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Gates } from './dependencies.ts'
 
 /**
- * A caller waits at most 12 s for a 503. One second of this is for work without a timer. Late work can still finish after its caller
+ * A caller waits at most 12 s for a 503, including one second for work without a timer. Late work can still finish after its caller
  * has been answered.
  */
 const callWaitMaxMs = 11_000
@@ -15,16 +15,16 @@ export const refusalWaitMs = 500
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
-/** Retry-After equals the duration of the outage so far, up to this maximum. */
+/** The maximum of Retry-After, which otherwise equals the duration of the outage so far. */
 const retryAfterMostSeconds = 30
 
-/** Returns the time after which a caller who is refused now should try again. */
+/** Returns the number of seconds after which a refused caller should try again. */
 export const retryAfterSeconds = (gates: Gates | undefined): number => {
   const shutMs = Math.max(gates?.eventLog.shutForMs() ?? 0, gates?.database.shutForMs() ?? 0)
   return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))
 }
 
-/** Waits for work, but throws `Unavailable` after `waitMs`. Late work continues without its caller. */
+/** Waits for work, and throws `Unavailable` after `waitMs`. Late work continues without its caller. */
 export const unavailableWhenLate = <Value>(
   work: Promise<Value>,
   { waitMs, what }: { readonly waitMs: number; readonly what: string },
