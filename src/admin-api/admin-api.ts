@@ -212,8 +212,7 @@ const send = (reply: FastifyReply, body: object): FastifyReply =>
 /** Throws `InputFault` for an invalid value, and for the path of a file on this host, which only the command line accepts. */
 const readAs = (declared: Declared, given: Given): Asked => {
   const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
-  if (path !== undefined)
-    throw new InputFault(path.name, 'only the command line accepts the path of a file')
+  if (path !== undefined) throw new InputFault(path.name, 'only the command line accepts the path of a file')
   return declared.read(given)
 }
 
@@ -231,8 +230,7 @@ const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown 
 const isPlan = (query: unknown): boolean => {
   const { plan = 'false', ...others } = query as Record<string, unknown>
   const [other] = Object.keys(others)
-  if (other !== undefined)
-    throw new InputFault(other, 'the URL accepts only "plan"; send values in the body')
+  if (other !== undefined) throw new InputFault(other, 'the URL accepts only "plan"; send values in the body')
   if (plan !== 'true' && plan !== 'false')
     throw new InputFault('plan', `${JSON.stringify(plan)} is neither true nor false`)
   return plan === 'true'

@@ -65,5 +65,8 @@ export const refusedBy = (error: FastifyError): Refused => {
     })
   if ((error.statusCode ?? 500) < 500)
     return new Refused('body', 'a JSON object of at most 64 KiB is expected, as application/json')
-  return new Refused('failed', 'something went wrong on our side; the log contains the error with the request id')
+  return new Refused(
+    'failed',
+    'something went wrong on our side; the log contains the error with the request id',
+  )
 }

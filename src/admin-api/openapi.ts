@@ -22,7 +22,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     version,
     summary: 'The commands and queries of operators.',
     description:
-      'Every request needs an operator token (created with `user token`) and has the rights of the token\'s user. Amounts of credits are decimal strings.',
+      "Every request needs an operator token (created with `user token`) and has the rights of the token's user. Amounts of credits are decimal strings.",
     license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
   },
   servers: [{ url: '/', description: 'The host of the dashboard' }],

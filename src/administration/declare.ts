@@ -77,9 +77,9 @@ export type Changes = {
 }
 
 /**
- * `never`: the command adds something, or changes a setting that it can change back. `on a terminal`: the command gives money or
- * access, or another command undoes the change. Scripts are not asked. `always`: the command removes credits, access or records, or
- * cannot be undone. A script needs `--yes`.
+ * `never`: the command adds something, or changes a setting that it can change back.
+ * `on a terminal`: the command gives money or access, or another command undoes the change. Scripts are not asked.
+ * `always`: the command removes credits, access or records, or cannot be undone. A script needs `--yes`.
  */
 export type Asks = 'never' | 'on a terminal' | 'always'
 

@@ -21,7 +21,7 @@ import { whoami } from './whoami/index.ts'
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
 
-/** The capabilities' commands and queries for operators, in the order of the help. */
+/** The capabilities' commands and queries for operators, in the order used by the help. */
 export const capabilityDeclarations: readonly Declared[] = [
   ...geoDeclarations,
   ...companyDeclarations,
@@ -34,5 +34,5 @@ export const serviceWords: ServiceWords = {
   requests: 'Every request has an API key and is about one e-mail address, one IP address or one profile.',
 }
 
-/** Exported because the dashboard and the command line change pixel limits and blocks too. */
+/** Exported because the dashboard and the command line also change pixel limits and blocks. */
 export { type CountedRules, createPixelControls, type PixelControls } from './pixel/controls.ts'

@@ -203,18 +203,18 @@ describe('files', () => {
   test.each(['.csv', '.CSV.gz'])(
     'a file that ends in %s is refused, with the format to use',
     async (extension) => {
-      await expect(load('name,website\n', { extension })).rejects.toThrow(/is a CSV file, .* from JSON lines/)
+      await expect(load('name,website\n', { extension })).rejects.toThrow(/is a CSV file, .* from JSON Lines/)
     },
   )
 
   test('a truncated or damaged compressed file is reported; the part before is imported', async () => {
     const packed = gzipSync(Array.from({ length: 20_000 }, (_, i) => lines(company(i))).join(''))
     await expect(load(packed.subarray(0, packed.length - 100), { extension: '.jsonl.gz' })).rejects.toThrow(
-      /damaged or cut off/,
+      /damaged or incomplete/,
     )
     const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
     expect(rows[0]?.count).toBeGreaterThanOrEqual(5_000)
-    await expect(load('no gzip at all', { extension: '.jsonl.gz' })).rejects.toThrow(/damaged or cut off/)
+    await expect(load('no gzip at all', { extension: '.jsonl.gz' })).rejects.toThrow(/damaged or incomplete/)
     expect(await load(lines(company(1)))).toMatchObject({ imported: 1 })
   })
 

@@ -190,7 +190,7 @@ const refusals: Record<string, { change: () => void; says: RegExp }> = {
     change: () => {
       answers['/free'] = (response) => response.end('[{"domain":"gmail.com"}]')
     },
-    says: /not a text/,
+    says: /not a string/,
   },
 }
 
@@ -225,7 +225,7 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
   },
   'endless data': {
     answer: (response) => response.write('gmail.com\n'),
-    says: /free cannot be downloaded: the time ran out/,
+    says: /free cannot be downloaded: the time limit was exceeded/,
   },
 }
 

@@ -65,7 +65,7 @@ test('a plan shows the change without making it; invalid input is refused with t
   await expect(planned('pixel limit', 'example.com', '2', 'week')).rejects.toThrow(
     '"week" is not one of day, month',
   )
-  await expect(run('pixel block', 'com')).rejects.toThrow('it must be a registrable domain')
+  await expect(run('pixel block', 'com')).rejects.toThrow('the value must be a registrable domain')
   expect(await events()).toEqual([])
 })
 

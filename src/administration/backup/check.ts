@@ -101,7 +101,9 @@ const refuseDifferent = (
   key: InstallationKey,
 ): void => {
   if (!sameHmac(digests.mac, macOf(key, digests)))
-    throw new ArchiveFault(`${digestsName} in ${path} is damaged, or was made by another installation: its content cannot be trusted`)
+    throw new ArchiveFault(
+      `${digestsName} in ${path} is damaged, or was made by another installation: its content cannot be trusted`,
+    )
   for (const [i, { name, sha256 }] of digests.entries.entries()) {
     const there = found[i]
     if (there?.name !== name || there.sha256 !== sha256)

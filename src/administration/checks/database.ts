@@ -35,7 +35,8 @@ export const databaseCheck: Check<InDatabase> = {
     const [{ version, number, name } = { version: '', number: 0, name: '' }] = asked.rows
     const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
     if (number >= versionMin) return fine(says)
-    const advice = 'Move to PostgreSQL 16 or newer: use pg_dump on the old server and pg_restore on the new one.'
+    const advice =
+      'Move to PostgreSQL 16 or newer: use pg_dump on the old server and pg_restore on the new one.'
     return wrong(`${says}: it is too old`, { advice })
   },
 }
@@ -187,7 +188,10 @@ export const settingChecks: readonly Check<InDatabase>[] = [
         )
       return found.length > 0
         ? found
-        : fine(`a crash does not lose answered calls; ${connections}`, { connections: used, connections_max: max })
+        : fine(`a crash does not lose answered calls; ${connections}`, {
+            connections: used,
+            connections_max: max,
+          })
     },
   },
   {
@@ -242,7 +246,9 @@ const connectionShareMax = 0.9
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size
-  return places < 2 ? null : `each of ${places} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`
+  return places < 2
+    ? null
+    : `each of ${places} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`
 }
 
 function processesFound(live: number, apart: string | null): Found {

@@ -184,7 +184,8 @@ export const logChecks: readonly Check<InLog>[] = [
     name: 'backup',
     gauge: 'backup',
     bound: { unit: 'seconds', warning: 48 * hour },
-    advice: 'Make a backup ("backup create"), and schedule one every day. Keep SECRET_KEY and KEY_DIR in a different place.',
+    advice:
+      'Make a backup ("backup create"), and schedule one every day. Keep SECRET_KEY and KEY_DIR in a different place.',
     last: ({ acts }) => lastAct(acts, 'BackupCreated'),
   }),
 ]

@@ -154,7 +154,10 @@ const adjustmentJson = ({ organization, reference }: z.output<typeof adjustment>
 
 const adjustment = z.object({
   organization: organization(),
-  amount: signedCredits({ label: 'Credits', help: 'credits, with up to 6 decimal places; -5 removes 5 credits' }),
+  amount: signedCredits({
+    label: 'Credits',
+    help: 'credits, with up to 6 decimal places; -5 removes 5 credits',
+  }),
   reason: reason(),
   reference: reference().optional(),
 })
@@ -305,7 +308,8 @@ export const choiceOf = ({
   if (requests !== undefined && (from ?? to) !== undefined)
     throw new InputFault('requests', 'choose calls by time or by id, not by both')
   if (requests !== undefined) return { kind: 'listed', requestIds: requests }
-  if (from === undefined && to !== undefined) throw new InputFault('from', 'a start is required if an end is given')
+  if (from === undefined && to !== undefined)
+    throw new InputFault('from', 'a start is required if an end is given')
   if (from === undefined) return null
   if (to !== undefined && Date.parse(to) <= Date.parse(from))
     throw new InputFault('to', `${to} is not after ${from}`)

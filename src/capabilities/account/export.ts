@@ -13,9 +13,9 @@ import type { ExportInput } from './parse.ts'
  */
 
 const pageMax = 500
-/** The maximum number of exports at a time in one process, for all organizations together. Each export has a page of events in memory. */
+/** The maximum number of concurrent exports of all organizations in one process. Each export has a page of events in memory. */
 const exportsMax = 8
-/** An export is counted before its call is recorded. If it has not begun after this time, it is no longer counted. */
+/** The time after which an export that has not begun no longer counts. An export counts before its call is recorded. */
 const unusedMaxMs = 60_000
 
 type ExportFindings =
@@ -25,7 +25,7 @@ type ExportFindings =
       readonly from: number
       readonly through: number
       readonly head: number
-      /** The digest of the event before the first one, from which the chain continues. */
+      /** The digest of the event before the first one. The chain continues from it. */
       readonly previousDigest: string | null
       readonly books: readonly PriceBookPublished[]
       readonly place: Place

@@ -23,8 +23,8 @@ import { createExports } from './export.ts'
 import { parseExport, parseRequestId, parseUsage, type UsageInput } from './parse.ts'
 
 /**
- * Partners query their own account: balance, usage, calls, receipts and the ledger. All queries are free, and all except the ledger
- * are open to every key of the organization.
+ * The queries of partners about their own account: balance, usage, calls, receipts and the ledger. All queries are free. Every key of the
+ * organization can make all of them except the export of the ledger.
  */
 export const account: Capability = {
   hosts: ['api'],

@@ -2,7 +2,7 @@ import { type UsageGroup, usageGroups } from '../../../projections/usage.ts'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import type { JsonObject } from '../../call/form.ts'
 
-/** Parses the parameters of account queries. The first missing or wrong parameter is refused. */
+/** Parses the parameters of account queries. The refusal names the first missing or wrong parameter. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 

@@ -33,7 +33,7 @@ export const companyResult = z.object({
 export type CompanyResult = z.infer<typeof companyResult>
 
 export const emailValidationResult = z.object({
-  /** As submitted, cut to the length that is checked. */
+  /** The submitted text, cut to the length that is checked. */
   email: z.string(),
   normalized: z.string().nullable(),
   local_part: z.string().nullable(),
@@ -82,7 +82,7 @@ export const emailValidationResult = z.object({
     validation_credits: z.string(),
     company_credits: z.string(),
   }),
-  /** The mailbox was checked earlier, at `checked_at`, and not again for this call. */
+  /** True if the mailbox was checked earlier, at `checked_at`, and not again for this call. */
   cached: z.boolean(),
   checked_at: z.string(),
   /** Whole seconds after which a new call may give a better answer. */
@@ -90,12 +90,12 @@ export const emailValidationResult = z.object({
 })
 export type EmailValidationResult = z.infer<typeof emailValidationResult>
 
-/** The answer repeats at most this many characters of the text. An address has at most 254 octets (RFC 5321). */
+/** The maximum number of characters of the text in the answer. An address has at most 254 octets (RFC 5321). */
 export const emailCharactersMax = 320
 
 export type EmailRequest = { readonly email: string; readonly companyRequested: boolean }
 
-/** Refuses a missing address or a value that is not a string. A malformed address is answered (Spec §4.1, decision 16). */
+/** Refuses a missing address or a value that is not a string, but not a malformed address (Spec §4.1, decision 16). */
 export const parseEmailRequest = ({
   email,
   include_company_data: company,

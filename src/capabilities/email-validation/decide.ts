@@ -21,7 +21,7 @@ export type EmailEvidence = {
   readonly parsed: ParsedEmail
   readonly lists: ListEvidence | null
   readonly mx: MxEvidence | null
-  /** The domain's mail goes to a host used by disposable domains. */
+  /** True if a host used by disposable domains receives the domain's mail. */
   readonly disposableExchange: boolean
   /** Null if no mailbox was checked, for example because EMAIL_PROBE is off. */
   readonly mailbox: MailboxEvidence | null
@@ -53,7 +53,7 @@ const verdict = (row: number, status: EmailStatus, subStatus: string, score: num
 const roleBasedPenalty = 10
 const disposableRow = 8
 
-/** The first row that matches decides. Only row 17 is `valid`. */
+/** The first matching row decides. Only row 17 is `valid`. */
 export const verdictOf = ({ parsed, lists, mx, disposableExchange, mailbox }: EmailEvidence): Verdict => {
   if (!parsed.valid) return verdict(1, 'invalid', 'invalid_syntax', 0)
   if (parsed.address.domainLiteral || lists?.routable !== true)
@@ -102,8 +102,8 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 }
 
 /**
- * A company is looked up if the mailbox's server gave a useful answer and the domain belongs to a business (decision 10). If the verdict is
- * unknown, no company is looked up, because partners then ask again and would pay for the same company each time.
+ * A company is looked up if the mailbox's server gave a useful answer and the domain belongs to a business (decision 10). It is not looked up
+ * for an unknown verdict, because partners then repeat the call and would pay for the same company each time.
  */
 export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
   (status === 'valid' || (status === 'risky' && row !== disposableRow)) &&
@@ -211,7 +211,7 @@ const notAttempted: Checks['smtp'] = {
   enhanced_code: null,
 }
 
-/** A server that refuses us gives no information about the mailbox. */
+/** A server that refuses our connection gives no information about the mailbox. */
 const smtpCheckOf = (mailbox: MailboxEvidence | null): Checks['smtp'] => {
   if (mailbox === null || mailbox.connected === null) return notAttempted
   const { outcome } = mailbox

@@ -1,10 +1,10 @@
 /**
- * Each kind of evidence about an address is gathered in its own folder, and `decide.ts` judges them together.
- * A failure of another system is evidence too, and an unknown value is null, never false (decision 17).
+ * Each kind of evidence about an address is gathered in its own folder, and `decide.ts` combines them. A failure of another system is also
+ * evidence, and an unknown value is null, never false (decision 17).
  */
 import { z } from 'zod'
 
-/** The rules that a string can break (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
+/** The rules for addresses (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
 export const syntaxReasons = [
   'empty',
   'too_long',
@@ -30,12 +30,12 @@ export type SyntaxReason = (typeof syntaxReasons)[number]
 export type EmailAddress = {
   /** In NFC, with the domain in lower case as U-labels. The local part keeps its case, because only the mail server knows whether case matters. */
   readonly normalized: string
-  /** A quoted local part has its quotes here only if they are needed. */
+  /** The quotes of a quoted local part are kept only if they are needed. */
   readonly localPart: string
   readonly domain: string
-  /** The domain as A-labels, lower case, as DNS and SMTP need it. A literal keeps its brackets. */
+  /** The domain as A-labels in lower case, as needed by DNS and SMTP. A literal keeps its brackets. */
   readonly asciiDomain: string
-  /** The local part is not ASCII, so every server on the way must support SMTPUTF8 (RFC 6531). */
+  /** True if the local part is not ASCII, so that every server on the way must support SMTPUTF8 (RFC 6531). */
   readonly smtputf8: boolean
   readonly quoted: boolean
   readonly domainLiteral: boolean
@@ -62,7 +62,7 @@ export type ListEvidence = {
 
 export type MxRecord = { readonly exchange: string; readonly priority: number }
 
-/** A mail exchanger with the addresses that we may connect to: global ones, and those that SMTP_ALLOW permits. */
+/** A mail exchanger with the addresses to which we may connect: global ones, and those that SMTP_ALLOW permits. */
 export type MxTarget = { readonly exchange: string; readonly addresses: readonly string[] }
 
 export type MxEvidence =
@@ -104,12 +104,12 @@ export const mailboxOutcomes = [
 
 export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
-/** A result of a later check is stored in this form. */
+/** The form in which the result of a later check is stored. */
 export const mailboxEvidence = z.object({
   outcome: z.enum(mailboxOutcomes),
   /** Null if no server was contacted, because too many calls were waiting or because the server rejects us or accepts everything. */
   connected: z.boolean().nullable(),
-  /** Whether a non-existent address was accepted too; null if unknown. */
+  /** Whether a non-existent address was also accepted; null if unknown. */
   catchAll: z.boolean().nullable(),
   /** The code of the decisive reply. Its text is not stored, because servers echo addresses in it. */
   code: z.int().nullable(),
@@ -119,7 +119,10 @@ export const mailboxEvidence = z.object({
 })
 export type MailboxEvidence = Readonly<z.infer<typeof mailboxEvidence>>
 
-/** Whether the domain can belong to a business: it is registrable, and no mailbox provider, disposable or alias service. */
+/**
+ * Whether the domain can belong to a business: it is registrable, and does not belong to a mailbox provider, a disposable-mail service or an
+ * alias service.
+ */
 export const isBusinessDomain = (evidence: ListEvidence): boolean =>
   evidence.registrableDomain !== null &&
   !evidence.freeProvider &&

@@ -29,7 +29,7 @@ export type EmailValidationParts = {
   readonly observe?: EmailValidationObserver | undefined
 }
 
-/** Called on every call, so it must be cheap. */
+/** Used by every call, so it must be cheap. */
 export type EmailValidationObserver = {
   readonly verdict: (row: number, status: EmailStatus) => void
 }
@@ -104,10 +104,10 @@ const gatherDomain = async (
   return { ...known, mx, disposableExchange }
 }
 
-/** Whether only the mailbox's server can decide. Without the server's answer, the verdict is row 9. */
+/** Whether the verdict depends on the mailbox's server. Without the server's answer, the verdict is row 9. */
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
-/** False if the servers accept every recipient, so that their answer means nothing. */
+/** False if the servers accept every recipient, so that their answer is meaningless. */
 const isWorthAsking = ({ mx }: EmailEvidence): boolean =>
   mx?.kind !== 'found' || !acceptsEverything(mx.records)
 
@@ -127,7 +127,7 @@ const askMailbox = async (
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // The call does not wait long for the queue, because its answer is the same if no later check can be scheduled.
+    // The call waits only briefly for the queue, because its answer is the same if no later check can be scheduled.
     const asked = sealer
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))

@@ -132,7 +132,7 @@ export const emailValidationForm = (
 
 const grouped = (value: number): string => value.toLocaleString('en-US')
 
-/** If there are more companies, PostgreSQL's estimate is shown instead of an exact number. */
+/** The maximum number of companies that are counted. For more, PostgreSQL's estimate is shown. */
 const countedMax = 100_000
 
 const emailData = async ({ pool }: { readonly pool: pg.Pool }): Promise<readonly DataSource[]> => [
@@ -199,8 +199,8 @@ const retryExpireSeconds = 60
 const userAgent = 'enrichment-ledger'
 
 /**
- * Checks an address by syntax, lists, DNS and its mail server, and finds the company behind its domain (Spec §4.1).
- * The next kind of evidence is gathered only if the previous ones leave the verdict open.
+ * Checks an address by syntax, lists, DNS and its mail server, and finds the company to which its domain belongs (Spec §4.1). The next kind
+ * of evidence is gathered only if the previous kinds leave the verdict open.
  */
 export const emailValidation: Capability<EmailValidationSettings> = {
   hosts: ['api'],
@@ -282,7 +282,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
 }
 
-/** Returns this machine's name if mail servers would accept it as a host name. */
+/** Returns this machine's name if it has the form of a host name that mail servers accept. */
 const ownName = (): string =>
   /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
 

@@ -22,7 +22,7 @@ export const readAddress = (text: string): AddressReading => {
   return { meant, parsed, lists, didYouMean: lists.didYouMean }
 }
 
-/** One text can have two mistakes, such as `x@gmial,com`. */
+/** A repaired text can still have a mistyped provider, as in `x@gmial,com`. */
 const repairOf = (meant: string, reason: SyntaxReason): string | null => {
   const address = repairedAddress(meant, reason)
   return address === null ? null : (inspectLists(address).didYouMean ?? address.normalized)

@@ -86,7 +86,7 @@ const mailboxNamed = (word: string): MailboxEvidence | null => {
 
 const isOutcome = (word: string): word is MailboxOutcome => Object.hasOwn(replies, word)
 
-/** The local part without its tag, so that many addresses can get the same answer. */
+/** The local part without its tag, so that many addresses can have the same answer. */
 const wordOf = ({ parsed }: EmailInput): string | null =>
   parsed.valid && parsed.address.asciiDomain === testDomain
     ? (parsed.address.localPart.toLowerCase().split('+')[0] ?? '')
@@ -105,7 +105,7 @@ const evidenceOf = (word: string, { parsed, lists }: EmailInput): EmailEvidence 
   return { parsed, lists: known, mx, disposableExchange: false, mailbox: asked ? mailboxNamed(word) : null }
 }
 
-/** At any other domain, the text and the lists decide, and every mailbox exists. */
+/** The evidence for any other domain: only the text and the lists matter, and every mailbox exists. */
 const elsewhere = ({ parsed, lists }: EmailInput): EmailEvidence => {
   const reached = parsed.valid && !parsed.address.domainLiteral && lists?.routable === true
   const mailbox = reached && !lists.disposable ? mailboxOf('accepted', false) : null

@@ -5,7 +5,7 @@ import { openConfiguredDatabase } from './geo-settings.ts'
 const status = query({
   name: 'geo status',
   action: 'system.read',
-  summary: 'show which location files would be used, how old they are, and whether they are intact',
+  summary: 'show the location files that the service would use, with their age and any damage',
   input: z.object({}),
   anyHistory: true,
   run: async ({ data, logger }) => {

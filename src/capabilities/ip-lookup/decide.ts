@@ -20,7 +20,7 @@ const nowhere = {
   calling_code: null,
 } as const
 
-/** Builds the answer and the recorded facts. The structure is the same whether or not there is a location (Spec §2.3, §4.2). */
+/** Builds the answer and the recorded facts. The structure of the answer is the same with and without a location (Spec §2.3, §4.2). */
 export const decide = (
   { location, addressHmac }: IpFindings,
   address: ParsedAddress,

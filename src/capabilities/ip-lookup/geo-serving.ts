@@ -11,7 +11,7 @@ export type Serving = { files: GeoFile[]; ipv4: GeoFile | null; ipv6: GeoFile | 
 /** Decides which file serves each family. @throws Error if two files have equal claims to a family. */
 export const serve = (files: GeoFile[]): Serving => {
   const only = (family: 4 | 6): GeoFile | null => {
-    // A file of one family is preferred to a file of both, so that an IPv4 file can be used together with a combined file.
+    // A file for one family takes precedence over a file for both, so that an IPv4 file can be used together with a combined file.
     const holders = files
       .filter((file) => file.families.includes(family))
       .sort((left, right) => left.families.length - right.families.length)

@@ -22,7 +22,7 @@ export const openConfiguredDatabase = async (
   }
 }
 
-/** Networks change owners: after six months, one address in ten has moved. */
+/** Networks change owners. After six months, one address in ten has a different location. */
 export const geoAgeDaysMax = 180
 
 const geoRemedy =
@@ -73,7 +73,7 @@ const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   }
 }
 
-/** Checking the files takes a second, so the last result is shown until one of them changes. */
+/** A check of the files takes a second, so the last result is shown until a file changes. */
 const createGeoData = () => {
   let known: { readonly signature: string; readonly found: Promise<readonly DataSource[]> } | null = null
   return async (settings: GeoSettings): Promise<readonly DataSource[]> => {

@@ -23,7 +23,7 @@ const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFind
 
 /** The answers that test keys get are in src/guides/testing.md, "Which IP address gets which answer?". */
 
-/** Every located address gets this place, because only live keys pay for real locations. */
+/** The location of every located address, because real locations are only for live keys. */
 const somewhere: Location = Object.freeze({
   continent: 'Europe',
   continent_code: 'EU',
@@ -58,7 +58,7 @@ const rehearsal = ({ secrets }: Pick<IpLookupParts, 'secrets'>): Rehearsal<Parse
   },
 })
 
-/** IP lookup: the location of one address (Spec §4.2), from a local database, so that no address leaves the process. */
+/** IP lookup: the location of one address (Spec §4.2). The database is local, so that no address leaves the process. */
 export const ipLookup: Capability<GeoSettings> = {
   hosts: ['api'],
   document,

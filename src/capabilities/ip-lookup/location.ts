@@ -139,7 +139,7 @@ const textOf = (value: unknown): string | null => {
   return value
 }
 
-/** Some files contain coordinates as strings, and some as float32, which are exact only to four decimals. */
+/** Some files contain coordinates as strings, and some as float32, which is exact only to four decimals. */
 const degrees = (value: unknown, magnitudeMax: number): number | null => {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value
   if (typeof number !== 'number' || !(Math.abs(number) <= magnitudeMax)) return null
@@ -156,8 +156,8 @@ const isFields = (value: unknown): value is Fields => {
 }
 
 /**
- * Values that depend only on the country code. Names and continents come from countries-list 3.4.1, calling codes from
- * libphonenumber-js. Errors in them are corrected here, so that every source gives the same answer for a country.
+ * Values that depend only on the country code. Names and continents come from countries-list 3.4.1, and calling codes from libphonenumber-js.
+ * Their errors are corrected here, so that every source gives the same answer for a country.
  */
 
 type Country = Readonly<{
@@ -170,7 +170,7 @@ type Country = Readonly<{
 }>
 
 /**
- * The 27 members and the seven outermost territories with their own codes, as in MaxMind's data. XK, GB and the French territories
+ * The 27 member states and the seven outermost territories with their own codes, as in MaxMind's data. XK, GB and the French territories
  * outside the Union (NC, PF, BL, PM, WF, TF) are not included.
  */
 const euCodes = new Set(

@@ -1,9 +1,9 @@
 /**
  * Finds the ISO 3166-2 code of a region by its name, for files that contain only names.
  *
- * A wrong code is worse than no code, so a name that fits two regions of one level gets null. The most reliable lists come first: our aliases,
- * CLDR's English names, the ISO names (npm iso-3166), then all these names without words such as "Province". The top level of a country comes
- * before lower levels, so that "Murcia" is the autonomous community and not the province inside it.
+ * A wrong code is worse than no code, so a name that fits two regions of one level gets null. The most reliable lists come first: our
+ * aliases, CLDR's English names, the ISO names (npm iso-3166), and then all these names without words such as "Province". The top level of a
+ * country comes before lower levels, so that "Murcia" is the autonomous community and not the province in it.
  */
 import { iso31662 } from 'iso-3166'
 import { cldrRegionNames } from './region-codes.ts'
@@ -16,9 +16,9 @@ const withdrawn = /^(DK-0|DK-1|LU-[DGL]$)/
 
 /**
  * Names that are missing or wrong in the lists, as `code=name` joined by `|`, in `plain` form, with or without kind words. They were found by
- * comparing every region name in the bundled IPv4 file with its cities: "Buenos Aires" in that file is the province (in CLDR the city), "Plzeň
- * Region" is not the district of that name, and "Kyiv Oblast" is not Kyiv. Norway's codes of 2024 and the English names of Iran, which CLDR has
- * under withdrawn codes, are those of ISO.
+ * a comparison of every region name in the bundled IPv4 file with its cities: "Buenos Aires" in that file is the province (in CLDR, the
+ * city), "Plzeň Region" is not the district of that name, and "Kyiv Oblast" is not Kyiv. Norway's codes of 2024 and the English names of
+ * Iran, for which CLDR has withdrawn codes, are those of ISO.
  */
 const aliases: Readonly<Record<string, string>> = {
   AR: 'B=buenos aires|C=buenos aires f d|C=autonomous city of buenos aires',
@@ -117,10 +117,13 @@ const isoByCountry = Map.groupBy(
   ({ code }) => code.slice(0, 2),
 )
 
-/** Each country's lists, the most reliable first. Built on first use and kept, because there are at most 250. */
+/** The lists of each country, the most reliable first. They are built on first use and kept, because there are at most 250. */
 const listsByCountry = new Map<string, NameList[]>()
 
-/** Codes by country and name, because a search costs as much as the rest of a lookup. A location file names a few thousand regions. */
+/**
+ * Codes by country and name. They are cached, because a search costs as much as the rest of a lookup. A location file names a few thousand
+ * regions.
+ */
 const knownCodes = new Map<string, string | null>()
 const knownCodesMax = 20_000
 

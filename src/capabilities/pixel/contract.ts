@@ -42,8 +42,8 @@ export const pixelBlocks = z.object({ blocks: z.array(pixelBlock) })
 export type PixelBlocks = z.infer<typeof pixelBlocks>
 
 /**
- * Why a pixel may fire or not. `no_rule`: no rule covers the host. `allowed`: counted, and within every limit. `limit`: a
- * limit is used up, and nothing was counted. `unavailable`: rules or counters did not answer in time.
+ * The reason why a pixel may fire or not. `no_rule`: no rule covers the host. `allowed`: the hit was counted and is within every limit.
+ * `limit`: a limit is used up, and the hit was not counted. `unavailable`: rules or counters did not answer in time.
  */
 const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
 
@@ -51,7 +51,7 @@ export const pixelDecision = z.object({
   fire: z.boolean(),
   reason: pixelReason,
   domain: pixelDomain.nullable(),
-  /** The hits left under the decisive rule after this hit; null unless the rule is a limit. */
+  /** The number of hits left under the decisive rule after this hit; null unless the rule is a limit. */
   remaining: z.int().min(0).nullable(),
   resets_at: instant.nullable(),
 })

@@ -15,7 +15,7 @@ import {
   windowsOf,
 } from './rules-state.ts'
 
-/** The pixel controls for operators and users: the rules with their usage, and the same changes that partners make by calls. */
+/** The pixel controls for operators and users: the rules with their usage, and the changes that partners can also make by calls. */
 
 type CountedRule = PixelRule & {
   /** The rule's position in the list. The next page starts after this position. */
@@ -32,7 +32,7 @@ export type CountedRules = {
   readonly more: boolean
   /** The revision of the first unreadable event, which may be a block, so no pixel fires. */
   readonly unreadableAt: number | null
-  /** The counters did not answer, so the usage is unknown. */
+  /** True if the counters did not answer, so that the usage is unknown. */
   readonly uncounted: boolean
 }
 
@@ -65,7 +65,7 @@ type ControlsOptions = {
   readonly logger: Logger
 }
 
-/** Opens no connection before the counters are needed. */
+/** Connects only when the counters are needed. */
 export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions): PixelControls => {
   const model = createPixelRules(eventLog)
   let opened: PixelCounters | null = null
@@ -137,5 +137,5 @@ const inputOf = <Input>(parsed: { readonly input: Input } | { readonly refusal: 
   const { details, message } = parsed.refusal
   const field = 'parameter' in details && typeof details.parameter === 'string' ? details.parameter : 'domain'
   const expected = 'expected' in details && typeof details.expected === 'string' ? details.expected : null
-  throw new InputFault(field, expected === null ? message : `it must be ${expected}`)
+  throw new InputFault(field, expected === null ? message : `the value must be ${expected}`)
 }

@@ -10,10 +10,10 @@ import type { MatchedRules } from './rules-state.ts'
 /**
  * Counts pixel hits in PostgreSQL, in one row per organization, domain and period.
  *
- * A hit fires only if it is known to be counted, so a limit is never exceeded. Hits are not events: a hit increments a row, and the ledger records
- * the answer with the call.
+ * A hit fires only if it was certainly counted, so a limit is never exceeded. Hits are not events: a hit increments a row, and the ledger
+ * records the answer with the call.
  *
- * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per batch. Its row is locked
+ * Hits are gathered into one statement at a time (group commit), so a domain with many hits costs one row version per batch. A row is locked
  * only during a statement, so a frozen process does not block other processes. migrations/0007_pixel.sql explains the order of locks.
  */
 
@@ -28,7 +28,7 @@ export type HitAsk = {
   readonly rules: MatchedRules
 }
 
-/** The rules that a hit was judged by, whether it fires, and the usage of each limit after it. */
+/** The rules for a hit, whether the hit fires, and the usage of each limit after the hit. */
 export type HitVerdict = {
   readonly rules: MatchedRules
   readonly fires: boolean
@@ -39,14 +39,14 @@ type CounterWindow = Pick<MatchedRules['limits'][number], 'domain' | 'period' | 
 
 export type PixelCounters = {
   /**
-   * Counts the hit against every limit, or against none if one of them is used up or the host is blocked. Exact for any number of
-   * concurrent hits and processes.
+   * Counts the hit against every limit, or against none if a limit is used up or the host is blocked. Exact for any number of concurrent hits
+   * and processes.
    *
-   * For 24 hours, a repeated hit id on a host gets its first verdict again and is not counted again, even if the rules have changed.
-   * Only a current block overrides the stored verdict.
+   * For 24 hours, a repeated hit id on a host gets its first verdict again and is not counted again, even if the rules have changed. Only a
+   * current block overrides the stored verdict.
    *
-   * Settles within `answerMaxMs`. Rejects if the counters cannot be reached or are late. The hit may have been counted in this case;
-   * asking again with the same hit id returns the verdict.
+   * Settles within `answerMaxMs`. Rejects if the counters cannot be reached or are late. The hit may then have been counted; another call
+   * with the same hit id returns the verdict.
    */
   take(ask: HitAsk): Promise<HitVerdict>
   /** Returns the number of hits in each window. Settles and rejects like `take`. */
@@ -55,16 +55,16 @@ export type PixelCounters = {
 }
 
 export const answerMaxMs = 1_000
-/** The maximum number of waiting hits in one process; further hits are refused. A host accepts as many connections. */
+/** The maximum number of waiting hits in one process, equal to the maximum number of connections to a host. Further hits are refused. */
 const waitingMax = 10_000
-/** How long a hit id gets its first verdict again. */
+/** The time for which a hit id gets its first verdict again. */
 const hitMemoryMs = 86_400_000
 
-/** If the host is blocked now, an earlier verdict does not count, even if it is stored. */
+/** A current block of the host overrides a stored verdict. */
 const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
   rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
-/** The counters are late, unreachable or overloaded, so the hit does not fire. */
+/** Thrown if the counters are late, unreachable or overloaded, so that the hit does not fire. */
 export class CountersUnavailable extends Error {
   override name = 'CountersUnavailable'
 }
@@ -78,8 +78,8 @@ export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Pr
 const hashCharacters = 22
 
 /**
- * Returns the key of a stored verdict, from the host and the hit id. The host is included because otherwise a verdict for one domain
- * could fire a pixel on another. It is 128 bits of SHA-256, because hit ids can contain anything and need not be readable.
+ * Returns the key of a stored verdict, from the host and the hit id. Without the host, a verdict for one domain could fire a pixel on
+ * another. The key has 128 bits of SHA-256, because hit ids can contain any characters and do not have to be readable.
  */
 export const hitHash = (host: string, hitId: string): string =>
   // Unlike UTF-8, UTF-16 keeps lone surrogates distinct. A host cannot contain a line break.
@@ -106,8 +106,8 @@ const readRules = (text: string): MatchedRules => {
 
 const batchAsksMax = 256
 /**
- * A hit waits at most `queuedMaxMs` for its batch to start, and a batch `serverTimeoutMs` for the server; both together are shorter than the
- * caller's wait. So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ * A hit waits at most `queuedMaxMs` for its batch to start, and a batch waits `serverTimeoutMs` for the server. Together, they are shorter
+ * than the caller's wait, so a hit that was answered with "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
@@ -120,7 +120,7 @@ const takeStatement = `
     from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
                     $9::text[], $10::text[], $11::text[], $12::date[])`
 
-/** A subquery makes every plan use the primary key, even if the table has grown since the plan was made. */
+/** With a subquery, every plan uses the primary key, even if the table has grown since the plan was made. */
 const usedStatement = `
   select coalesce((select c.used from pixel_counters c
                     where c.organization_id = $1 and c.domain = w.domain and c.period = w.period
@@ -140,11 +140,11 @@ type TakenRow = {
 
 /** Connects on first use. The database must have been migrated. */
 export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
-  // Separate connections, because hits must not wait for a list of many limits.
+  // There are two pools, because hits must not wait for a list of many limits.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
   const hits = gatherHits(batches, createOutcomeLog(logger))
-  /** Hits with an id that are under way; a repeated call gets the same answer. */
+  /** Hits with an id that are in progress. A repeated call gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
   let closed = false
 
@@ -196,7 +196,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     underWayMax: 1,
     waitingMax,
     waitMaxMs: queuedMaxMs,
-    // A caller who waited too long gets "unavailable", so the hit must not be counted afterwards.
+    // A caller who has waited too long gets "unavailable", so the hit must not be counted afterwards.
     refusal: (why) =>
       new CountersUnavailable(
         why === 'full' ? `${waitingMax} pixel hits are waiting` : 'the pixel counters are late',
@@ -204,7 +204,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     run: async (take) => {
       try {
         const verdicts = await onConnection(batches, async (client) => {
-          // Hits leave the queue only now, so that their time in the queue includes the wait for a connection.
+          // Hits leave the queue only here, so that their time in the queue includes the wait for a connection.
           const asks = take()
           if (asks.length === 0) return []
           const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
@@ -236,13 +236,13 @@ const usedIn = async (
   return rows.map((row) => row.used)
 }
 
-/** After an error the connection's state is unknown, so it is not used again. */
+/** After an error, the state of the connection is unknown, so the connection is not used again. */
 const onConnection = async <Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
 ): Promise<Result> => {
   const client = await pool.connect()
-  // A lost connection also fails the query, but without a listener the process would end.
+  // A lost connection also fails the query, but the process would end without a listener.
   const lost = (): void => undefined
   client.on('error', lost)
   try {
@@ -272,7 +272,7 @@ const openPool = (url: string, logger: Logger): pg.Pool => {
   return pool
 }
 
-/** Arranges the batch in columns. Windows are listed once, in the order in which every process locks them. */
+/** Arranges the batch in columns. Each window is listed once, in the order in which every process locks windows. */
 const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } => {
   const windows = new Map<string, CounterWindow & { organizationId: string }>()
   const keysOf = asks.map(({ organizationId, rules }) =>
@@ -316,10 +316,10 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
 
 /** The maximum number of rows deleted by one statement; more rows would be locked for too long. */
 export const forgottenAtOnceMax = 10_000
-/** Counters are kept for longer than any month, with a margin for wrong clocks. */
+/** The time for which counters are kept: longer than any month, with a margin for wrong clocks. */
 const countersKeptDays = 62
 
-/** Deletes expired hit ids and returns their number; call again while this is the maximum. */
+/** Deletes expired hit ids and returns their number. Must be called again while the number is the maximum. */
 export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_hits where (organization_id, hit_hash) in (
@@ -330,7 +330,7 @@ export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Deletes counters of past periods and returns their number; call again while this is the maximum. */
+/** Deletes counters of past periods and returns their number. Must be called again while the number is the maximum. */
 export const forgetPastPeriods = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_counters where (organization_id, domain, period, period_start) in (

@@ -91,7 +91,7 @@ export const decideBlocksListed = (
   facts: factsOf('blocks_listed'),
 })
 
-/** If a hit could not be judged, the answer is that the pixel must not fire, and not an error (decision 23). */
+/** If there is no verdict about a hit, the pixel must not fire. This is not an error (decision 23). */
 export const decideHit = (findings: HitVerdict | 'unavailable'): CallDecision<PixelDecision> => {
   const result = findings === 'unavailable' ? unavailable : decisionOf(findings)
   return { result, facts: factsOf('decided', result.domain, result.fire) }
@@ -117,8 +117,8 @@ const decisionOf = ({ rules: { blockedBy, limits }, fires, used }: HitVerdict): 
 }
 
 /**
- * Returns the limit with the fewest hits left. If several limits have the fewest, the limit whose period ends last counts, and next the limit
- * nearest to the host.
+ * Returns the limit with the fewest hits left. Among several such limits, the one whose period ends last counts, and then the one nearest to
+ * the host.
  */
 const decisiveLimit = (limits: readonly LimitWindow[], used: readonly number[]) => {
   let decisive: { domain: string; remaining: number; endsMs: number } | null = null

@@ -8,8 +8,8 @@ const submittedCharactersMax = 1_000
 const urlCharactersMax = 8_192
 
 /**
- * The characters of a domain as people write it. All others are refused, because the conversion to ASCII would cut off a path,
- * decode `%70` and read brackets as an address.
+ * The characters of a domain as people write it. Others are refused, because the conversion to ASCII would cut off a path, decode `%70` and
+ * parse brackets as an address.
  */
 const submitted = /^[a-z0-9.\-\u{80}-\u{10ffff}]+$/iu
 const labels = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$/
@@ -22,7 +22,7 @@ const labels = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a
 export const parseDomain = (text: string): string | null => {
   if (text.length > submittedCharactersMax || !submitted.test(text)) return null
   const ascii = withoutDot(domainToASCII(text))
-  // Checked after the conversion, which turns other scripts' full stops into dots and wide underscores into underscores.
+  // Checked after the conversion, because it turns full stops of other scripts into dots and wide underscores into underscores.
   if (ascii.length > domainCharactersMax || !labels.test(ascii)) return null
   const { domain, isIcann, isPrivate } = parse(ascii, {
     allowPrivateDomains: true,
@@ -33,8 +33,8 @@ export const parseDomain = (text: string): string | null => {
 }
 
 /**
- * Returns the host of an http or https URL as a browser reads it, normalized like a rule's domain. Hosts for which there can be no rule
- * (addresses, single labels, `_dmarc.example.com`) are returned too. Null for anything else.
+ * Returns the host of an http or https URL as a browser parses it, normalized like a rule's domain. Hosts that cannot have a rule (addresses,
+ * single labels, `_dmarc.example.com`) are also returned. Null for any other text.
  */
 export const parseHost = (url: string): string | null => {
   if (url.length > urlCharactersMax || !/^https?:\/\//i.test(url)) return null
@@ -43,7 +43,7 @@ export const parseHost = (url: string): string | null => {
   return host === '' || host.length > domainCharactersMax ? null : host
 }
 
-/** Returns the host and its parent domains, nearest first: the domains of all rules that can cover the host. */
+/** Returns the domains of all rules that can cover the host: the host and its parent domains, nearest first. */
 export const coveringDomains = (host: string): string[] => {
   const domains = [host]
   for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1))

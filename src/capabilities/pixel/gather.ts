@@ -24,10 +24,10 @@ export type PixelParts = {
   readonly observe?: PixelObserver | undefined
 }
 
-/** Called on every hit, so it must be cheap. */
+/** Used by every hit, so it must be cheap. */
 export type PixelObserver = {
   readonly decided: (reason: PixelDecision['reason']) => void
-  /** Called when rules or counters did not answer in time, so that a hit does not fire or limits are shown without usage. */
+  /** Called when a hit does not fire, or limits are shown without usage, because rules or counters did not answer in time. */
   readonly countersFailed: () => void
 }
 
@@ -97,7 +97,7 @@ export const judgeHit = async (
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {
     observe?.countersFailed()
-    // The counters log this themselves, once and not for every hit.
+    // The counters log their own failure, only once and not for every hit.
     if (!(error instanceof CountersUnavailable))
       logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
     return 'unavailable'

@@ -25,14 +25,14 @@ import { parseDomainOnly, parseHit, parseLimit, parsePeriod } from './parse.ts'
 import { createPixelRules } from './rules.ts'
 
 /**
- * The pixel controls (Spec §4.5, §4.6): how often an organization's pixel may fire for a domain in a UTC day or month, where it
- * may not fire at all, and the decision about a hit (decision 23). Rules are events; hits are counters. All calls are free.
+ * The pixel controls (Spec §4.5, §4.6): limits on how often an organization's pixel may fire for a domain in a UTC day or month, blocks, and
+ * the decision about a hit (decision 23). Rules are events; hits are counters. All calls are free.
  *
- * A hit belongs to the period in which the process received the call. If the processes' clocks differ, so do the boundaries between
- * their periods, but every hit is counted exactly once.
+ * A hit belongs to the period in which the process received the call. If the clocks of processes differ, the boundaries between their periods
+ * also differ, but every hit is counted exactly once.
  *
- * A hit is counted before its call is recorded. If recording fails, the caller gets an error and fires nothing, but the hit stays
- * counted, so a limit is never exceeded. A retry with the same hit id is not counted again.
+ * A hit is counted before its call is recorded. If the call cannot be recorded, the caller gets an error and does not fire the pixel. The hit
+ * stays counted, so a limit is never exceeded. A retry with the same hit id is not counted again.
  */
 export const pixel: Capability = {
   hosts: ['api'],
@@ -83,7 +83,7 @@ const observerOf = (meters: Meters): PixelObserver => ({
   }),
 })
 
-/** Checks that the steps of one call fit together. */
+/** Lets TypeScript check that the steps of one call fit together. */
 const form = <Input, Findings, Result extends object>(
   steps: Omit<CapabilityForm<Input, Findings, Result>, 'rehearse'>,
 ): AnyCapabilityForm => ({ ...steps, rehearse: 'own' })

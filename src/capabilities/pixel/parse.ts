@@ -2,7 +2,7 @@ import { missingParameter, type Refusal, wrongParameter } from '../../call/error
 import { type PixelPeriod, pixelPeriod } from '../../events/pixel.ts'
 import { parseDomain, parseHost } from './domain.ts'
 
-/** Parses the bodies of the pixel controls. The first missing or wrong parameter is refused. */
+/** Parses the bodies of the pixel controls. The refusal names the first missing or wrong parameter. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 type Body = Readonly<Record<string, unknown>>
@@ -43,7 +43,7 @@ export const parseLimit = (body: Body): Parsed<LimitInput> => {
   if ('refusal' in parsed) return parsed
   const { number } = body
   if (absent(number)) return { refusal: missingParameter('number', 'number') }
-  // To allow no hits, partners use a block.
+  // The number must be at least 1, because a block allows no hits.
   return typeof number === 'number' && Number.isInteger(number) && number >= 1 && number <= numberMax
     ? { input: { ...parsed.input, number } }
     : { refusal: wrongParameter('number', `a whole number from 1 to ${numberMax}`) }

@@ -10,7 +10,7 @@ export const periodStart = (period: PixelPeriod, atMs: number): string => {
   return period === 'day' ? day : `${day.slice(0, 8)}01`
 }
 
-/** Returns when the period that begins on `start` ends and its counters restart. */
+/** Returns the time at which the period that begins on `start` ends and its counters restart. */
 export const periodEndMs = (period: PixelPeriod, start: string): number => {
   const startMs = Date.parse(`${start}T00:00:00.000Z`)
   if (period === 'day') return startMs + dayMs

@@ -19,7 +19,7 @@ export type PixelRules = {
   /** The revision of the last folded event; −1 before the first. */
   readonly revision: number
   readonly rules: ReadonlyMap<string, PixelRule>
-  /** The revision of the first unreadable event, which may be a block, so these rules allow nothing. */
+  /** The revision of the first unreadable event. These rules then allow nothing, because the event may be a block. */
   readonly unreadableAt: number | null
 }
 
@@ -34,7 +34,10 @@ export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
 >
 
-/** The maximum number of rules that an organization can have. More would be a mistake in a partner's program, and a list must fit into one answer. */
+/**
+ * The maximum number of rules that an organization can have. More rules would be a mistake in a partner's program, and a list must fit into
+ * one answer.
+ */
 export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
@@ -81,7 +84,7 @@ export const changeOf = (
 
 export const emptyRules = (): LiveRules => ({ revision: -1, rules: new Map(), unreadableAt: null })
 
-/** Folds one event. Null means an unreadable event, which makes the rules uncertain. */
+/** Folds one event. Null stands for an unreadable event, which makes the rules uncertain. */
 export const applyPixelEvent = (
   live: LiveRules,
   event: PixelEvent | null,
@@ -127,7 +130,7 @@ export type LimitWindow = {
   readonly periodStart: string
 }
 
-/** The rules that cover a host at some moment. If there is a block, the limits are empty, because nothing is counted. */
+/** The rules that cover a host at one moment. With a block, the list of limits is empty, because nothing is counted. */
 export type MatchedRules = { readonly blockedBy: string | null; readonly limits: readonly LimitWindow[] }
 
 const periods = ['day', 'month'] as const

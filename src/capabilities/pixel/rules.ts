@@ -25,22 +25,27 @@ import {
 } from './rules-state.ts'
 
 /**
- * The pixel rules of organizations. Known rules stay in memory, and each use reads the newer events from the stream. So a confirmed change by any
- * process applies to every later hit.
+ * The pixel rules of organizations. Known rules stay in memory, and each use reads newer events from the stream, so that a confirmed change
+ * by any process applies to every later hit.
  */
 export type PixelRulesModel = {
-  /** Returns the current rules to show them. Rejects with `Unavailable` if the log cannot be read. */
+  /** Returns the current rules for display. Rejects with `Unavailable` if the log cannot be read. */
   read(organizationId: string): Promise<PixelRules>
-  /** Returns the current rules to judge hits. Also rejects if an event of the rules is unreadable, because the event may be a block. */
+  /**
+   * Returns the current rules for decisions about hits. Also rejects if an event of the rules is unreadable, because the event may be a
+   * block.
+   */
   certain(organizationId: string): Promise<PixelRules>
   /**
-   * Executes a command; records nothing if nothing would change. Commands of one organization run one after the other, and a command is
-   * judged again if another process has changed the rules. Throws `Unavailable`; the same command can then be sent again.
+   * Executes a command, and records nothing if nothing would change. Commands of one organization run one after the other. If another process
+   * has changed the rules, a command is decided again. Throws `Unavailable`; the same command can then be sent again.
    */
   change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
 }
 
-/** Commands with the same `once` make one change, however often they are sent. `requestId` is the call that makes the change, if any. */
+/**
+ * Commands with the same `once` make one change, no matter how often they are sent. `requestId` is the call that makes the change, if any.
+ */
 export type Cause = {
   readonly actor: string
   readonly once: string
@@ -50,20 +55,20 @@ export type Cause = {
 
 type RuleChange = {
   readonly before: PixelRules
-  /** False if nothing needed to change, or the change was impossible. */
+  /** False if nothing had to be changed, or the change was impossible. */
   readonly changed: boolean
   readonly tooMany: boolean
 }
 
-/** A further attempt is needed only if another process has changed the organization's rules during the previous attempt. */
+/** Another attempt is needed only if another process has changed the organization's rules during the previous attempt. */
 const attemptsMax = 10
-/** Longer than the deadline of one append, so that an append with unknown outcome is sent again. */
+/** Longer than the deadline of one append, so that an append with an unknown outcome is sent again. */
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
-/** Waiting changes of one organization in this process. */
+/** The maximum number of waiting changes of one organization in this process. */
 const changesWaitingMax = 100
-/** The maximum number of rules in memory, for all organizations together, about 200 MB. Each organization counts as one additional rule. */
+/** The maximum number of rules of all organizations in memory, about 200 MB. Each organization counts as one additional rule. */
 const rulesHeldMax = 1_000_000
-/** Callers whose reads run together; callers of one organization share one read. */
+/** The maximum number of callers whose reads run together. Callers of one organization share one read. */
 const readsTogetherMax = 256
 const readsUnderWayMax = 8
 const readsWaitingMax = 10_000
@@ -82,7 +87,7 @@ export const createPixelRules = (
     known.set(organizationId, live)
     return live
   }
-  // A caller gets a read that begins after its request, so the read contains every change confirmed before.
+  // A caller gets a read that begins after its request, so that the read contains every change confirmed before the request.
   const reads = createGathering<string, LiveRules>({
     batchMax: readsTogetherMax,
     underWayMax: readsUnderWayMax,
@@ -122,7 +127,7 @@ const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRul
     }
 }
 
-/** Returns the event if it is complete, because a JSON text may lack members. */
+/** Returns the event if it is complete, because JSON can lack members. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
   try {
     const event = decodeEvent(recorded)
@@ -155,7 +160,7 @@ const inTurn = async <Result>(
   }
 }
 
-/** Judges the command by the current rules and appends its event; tries again if another process appended an event first. */
+/** Decides the command by the current rules and appends its event. Tries again if another process has appended an event first. */
 const change = async (
   {
     eventLog,

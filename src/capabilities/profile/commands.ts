@@ -17,18 +17,18 @@ const importProfiles = command({
   name: 'profiles import',
   action: 'data.change',
   summary:
-    'import people into the data set of the "dataset" provider; each line replaces all data about its person',
+    'import people into the data set of the provider "dataset"; each line replaces all data about one person',
   input: z.object({
-    file: path({ label: 'File', help: 'JSON lines, optionally compressed (.gz); - for standard input' }),
+    file: path({ label: 'File', help: 'JSON Lines, optionally compressed (.gz); - for standard input' }),
   }),
   interfaces: ['command line'],
   changes: {
     of: 'people',
     asks: 'never',
-    left: 'Only the lines up to a certain point were imported. Importing the same file again does not change them.',
+    left: 'Only a part of the lines may have been imported. Import the same file again to complete it.',
   },
   plan: async (_, { file }) => ({
-    says: [`Import the people in ${file} into the data set. Each line replaces all data about its person.`],
+    says: [`Import the people in ${file} into the data set. Each line replaces all data about one person.`],
   }),
   run: async ({ foundation, operator, data, progress }, { file }) => {
     const { settings } = await data()
@@ -58,7 +58,9 @@ const importProfiles = command({
   },
 })
 
-/** A named pipe is read like standard input, because a thread that waits for its writer would keep an interrupted process alive. */
+/**
+ * A named pipe is read like standard input, because a thread that waits for the writer of the pipe would keep an interrupted process running.
+ */
 const opened = (file: string) => {
   const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
   return fstatSync(fd).isFIFO()
@@ -66,7 +68,7 @@ const opened = (file: string) => {
     : createReadStream(file, { fd })
 }
 
-/** An error in the file also ends the unpacking, because its reader would otherwise wait forever. */
+/** An error in the file also ends the decompression, because its reader would otherwise wait forever. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   const gunzip = createGunzip()
   pipeline(input, gunzip).catch(() => undefined)
@@ -75,7 +77,7 @@ const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
 
 const refOf = (settings: ProfileSettings, id: string) => {
   const ref = identifiersOf(settings).parse(id)
-  if (ref === null) throw new InputFault('id', 'it must be a profile id, a profile URL or a person URN')
+  if (ref === null) throw new InputFault('id', 'the value must be a profile id, a profile URL or a person URN')
   return ref
 }
 
@@ -88,7 +90,7 @@ const eraseProfiles = command({
     id: anyText({ label: 'Person', help: 'profile id, URL or URN' }),
     note: line({
       label: 'Note',
-      help: 'such as the number of the request; stays in the event log, so enter no personal data',
+      help: 'such as the number of the request; do not enter personal data, because the note stays in the event log',
     }).optional(),
   }),
   changes: {

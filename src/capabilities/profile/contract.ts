@@ -56,7 +56,7 @@ export const profileResult = z.object({
 })
 export type ProfileResult = z.infer<typeof profileResult>
 
-/** `id` is the caller's own text, for answers that repeat it. */
+/** `id` is the text that the caller sent, for answers that repeat it. */
 export type ProfileRequest = { readonly ref: ProfileRef; readonly id: string; readonly cached: boolean }
 
 const supportedFormats = ['ID', 'URL', 'URN'] as const
@@ -97,7 +97,7 @@ export const resultOf = (
   { lid, url, deleted }: Pick<ProfileResult, 'lid' | 'url' | 'deleted'>,
 ): ProfileResult => ({ firstname, lastname, numOfConnections, headline, url, lid, ...data, deleted })
 
-/** A person without data: optional members are null, and lists are empty. */
+/** A person without data: optional members are null and lists are empty. */
 export const noData: ProfileData = {
   firstname: null,
   lastname: null,

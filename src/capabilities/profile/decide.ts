@@ -13,7 +13,7 @@ const hourMs = 3_600_000
 /** Hours with two decimals, rounded down, so that the highest value is 720.00. */
 const hoursOf = (ageMs: number): number => Math.floor((ageMs / hourMs) * 100) / 100
 
-/** Answers with data, a tombstone or `PROFNET_002` (Spec §2.4, §4.3). `cached` appears only with cached data (decision 20). */
+/** Answers with data, with `deleted: true` or with `PROFNET_002` (Spec §2.4, §4.3). `cached` appears only with cached data (decision 20). */
 export const decide = (
   { retrieved, urlOf }: ProfileFindings,
   { ref, id }: ProfileRequest,

@@ -2,14 +2,14 @@ import { parse as parseHost } from 'tldts'
 import type { ProfileIds, ProfileRef } from './sources/provider.ts'
 
 /**
- * Parses a person's identifier, which is a URN, a profile URL or a profile id (lid), into its canonical form (Spec §4.3). It is strict, because an
- * accepted identifier is sent to another company's server and identifies a person in storage and erasure.
+ * Parses a person's identifier, which is a URN, a profile URL or a profile id (lid), into its canonical form (Spec §4.3). The parser is
+ * strict, because an accepted identifier is sent to another company's server and identifies a person in storage and erasure.
  *
- * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, turns `\` into `/` and `%2e%2e` into the parent folder,
- * and maps full-width letters. With these repairs, two strings could identify one person, or one string two people.
+ * The URL parser of Node.js is not used, because it repairs its input: it removes line ends, turns `\` into `/` and `%2e%2e` into the parent
+ * folder, and maps full-width letters. With these repairs, two strings could identify one person, or one string two people.
  */
 export type Identifiers = {
-  /** Null if the text has none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
+  /** Returns null if the text has none of the three forms. Never throws, and reads at most `idCharactersMax`. */
   readonly parse: (id: string) => ProfileRef | null
   /** Returns the profile's full URL, which is well-formed for any `lid`. */
   readonly urlOf: (lid: string) => string
@@ -23,7 +23,7 @@ export const idCharactersMax = 2_048
 const lidCodePointsMin = 3
 const lidCodePointsMax = 100
 
-/** If no domain is configured, this name under any public suffix is accepted as the network's domain. */
+/** The name of the network. If no domain is configured, this name under any public suffix is accepted. */
 const networkName = 'profnet'
 const domainByDefault = 'profnet.com'
 
@@ -90,14 +90,14 @@ const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): Profile
   const separator = ':person:'
   const at = id.lastIndexOf(separator)
   if (at < 0) return null
-  // `urn` and the namespace are compared case-insensitively, but not the rest (RFC 8141 §3.1).
+  // Only `urn` and the namespace are case-insensitive (RFC 8141 §3.1).
   const prefix = id.slice(0, at).toLowerCase()
   const value = id.slice(at + separator.length)
   return isOurPrefix(prefix) && numericIdPattern.test(value) ? { kind: 'urn', value } : null
 }
 
 const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef | null => {
-  // These characters are not allowed in a URL, but URL parsers silently drop or change them.
+  // These characters are not allowed in a URL, but URL parsers silently remove or change them.
   if (/[\s\\\p{Cc}]/u.test(id)) return null
   const address = /^(?:(?:(https?):)?\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
   if (address === null) return null
@@ -144,6 +144,6 @@ const isNetworkHost = (host: string): boolean => {
   return domain !== null && domainWithoutSuffix === networkName && isPublic && isHostOf(host, domain)
 }
 
-/** Profiles are at `www` of a registrable domain. A configured subdomain is used unchanged. */
+/** Profiles of a registrable domain are at `www`. A configured subdomain is used unchanged. */
 const hostToPrint = (domain: string): string =>
   parseHost(domain).subdomain === '' ? `www.${domain}` : domain

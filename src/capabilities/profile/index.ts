@@ -36,7 +36,7 @@ type ProfileParts = {
   readonly observe: ProfileObserver
 }
 
-/** Runs on every API call, so it must be cheap. */
+/** Used by every call, so it must be cheap. */
 type ProfileObserver = {
   /** `source` is the source of the data, or the reason why there is no data. */
   readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
@@ -55,7 +55,7 @@ const gather = async (
     wants: cached || repeated !== null ? 'cached' : 'fresh',
     organizationId: caller.key.organizationId,
     upstream: repeated === null,
-    // Asking the source costs money, so the caller must be able to pay first.
+    // A request to the source costs money, so the caller's credits are reserved first.
     beforeUpstream: () => caller.reserve(dearest('fresh')),
   })
   if ('unaffordable' in found) return found
@@ -65,13 +65,13 @@ const gather = async (
 }
 
 /**
- * A repeated call gets data that is at most this much younger than the charge. Stored answers of all other calls are kept for equally long
- * (decision 15).
+ * The maximum time by which the data of a repeated call is younger than the charge. It equals the time for which answers of other calls are
+ * stored (decision 15).
  */
 const repeatMaxMs = 86_400_000
 /**
- * One charge is not a subscription: a repeated call gets data only about the person who was paid for, and at most a day younger than the charge.
- * Meanwhile, the identifier may have passed to another person.
+ * One charge must not pay for newer data again and again. A repeated call gets data only about the charged person, because the identifier may
+ * have passed to another person, and the data is at most a day younger than the charge.
  */
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found
@@ -93,8 +93,8 @@ const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
 const eventsMax = 10_000
 
 /**
- * Decides whether a call was about the person with an identifier. The call's facts contain only our own id of a person, but the
- * person's stream has the keyed hashes of all their identifiers. An erased person is no longer compared.
+ * Decides whether a call was about the person with an identifier. The facts of the call contain only our own id of a person, but the person's
+ * stream contains the keyed hashes of all their identifiers. Erased people are not compared.
  */
 const recognizePerson = (
   storage: CapabilityStorage & { readonly settings: ProfileSettings },
@@ -128,7 +128,7 @@ const recognizePerson = (
   }
 }
 
-/** Upper bounds in seconds, up to the eight seconds that a source may take. */
+/** Upper bounds in seconds. A source can take up to eight seconds. */
 const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 /** Counts and times requests to sources. `provider` is the name of a kind of source. */
@@ -162,7 +162,7 @@ export const meterSource = (meters: Meters, { name, breaker }: GuardedSource): v
     () => [{ labels: { provider: name }, value: breaker() === 'closed' ? 0 : 1 }],
   )
 
-/** More rows are reported as "more than" this number. */
+/** The maximum number of rows that are counted. More are reported as "more than" this number. */
 const countedMax = 100_000
 
 const holds = (n: number, what: string): string =>

@@ -9,7 +9,7 @@ import type { ProfileData } from './sources/provider.ts'
 
 const prefix = 'test-'
 const numericId = '1'
-/** No person has this id: an id contains the time at which it was made, and the time in this id is in 1970. */
+/** No person has this id, because an id contains the time of its creation, and the time in this id is in 1970. */
 const subjectId = 'sub_00000000000000000000000000'
 const slowMs = 3_000
 const cachedAgeMs = 5 * 3_600_000
@@ -70,7 +70,7 @@ const person: ProfileData = {
 /** A person with a name only: every optional member is null, and lists are empty. */
 const hardlyKnown: ProfileData = { ...noData, firstname: 'Min' }
 
-/** Words that are error codes are handled before this, in `call/rehearsal.ts`. */
+/** Error codes are handled earlier, in `call/rehearsal.ts`. */
 const wordOf = ({ ref }: ProfileRequest): string | null => {
   if (ref.kind === 'urn') return ref.value === numericId ? 'person' : null
   return ref.value.startsWith(prefix) ? ref.value.slice(prefix.length) : null

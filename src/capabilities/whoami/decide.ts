@@ -7,7 +7,7 @@ export type WhoamiFindings = {
   readonly nowMs: number
 }
 
-/** Describes the key to its holder. If the key was never used before, it counts as used now, by this call. */
+/** Describes the key to its holder. A key without earlier use counts as used by this call. */
 export const decide = ({ key, lastUsedAt, nowMs }: WhoamiFindings): CallDecision<Whoami> => ({
   result: {
     organization: key.organizationName,

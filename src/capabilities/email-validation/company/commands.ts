@@ -12,12 +12,12 @@ import { registrableDomainOf } from './web-address.ts'
 const companiesInFile = z.object({
   file: path({
     label: 'File',
-    help: "JSON lines in the format of People Data Labs' free company data set, optionally compressed (.gz)",
+    help: "JSON Lines in the format of People Data Labs' free company data set, optionally compressed (.gz)",
   }),
-  source: line({ label: 'Source', help: 'the name that answers show as the source' }).prefault('import'),
+  source: line({ label: 'Source', help: 'the name of the source in answers' }).prefault('import'),
   updated_at: instant({
     label: 'Updated (UTC)',
-    help: 'ISO 8601 instant: the date of the data (default: when the file was last changed)',
+    help: 'ISO 8601 instant: the date of the data (default: the date of the last change to the file)',
   }).optional(),
 })
 
@@ -27,13 +27,13 @@ const asOf = async ({ file, updated_at }: z.output<typeof companiesInFile>): Pro
 const importFile = command({
   name: 'companies import',
   action: 'data.change',
-  summary: 'add companies from a file; importing the same file again changes nothing',
+  summary: 'add companies from a file; a repeated import of the same file changes nothing',
   input: companiesInFile,
   interfaces: ['command line'],
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'Only the lines up to a certain point were imported. Importing the same file again does not change them.',
+    left: 'Only a part of the lines may have been imported. Import the same file again to complete it.',
   },
   plan: async (_, input) => ({
     says: [`Add the companies in ${input.file}, as of ${await asOf(input)}.`],
@@ -47,7 +47,7 @@ const importFile = command({
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })
     const imported = report.added + report.changed
-    // If nothing changed, as when the same file is imported again, no import is recorded.
+    // An import that changed nothing, such as a repeated import of the same file, is not recorded.
     if (imported > 0)
       await recordImport(eventLog, { data: 'companies', source, as_of: sourceUpdatedAt, imported }, operator)
     return {
@@ -70,11 +70,11 @@ const importFile = command({
 const show = query({
   name: 'companies show',
   action: 'system.read',
-  summary: 'show the company of a domain, as in an answer',
+  summary: 'show the company of a domain, as answers contain it',
   input: z.object({ domain: domain({ label: 'Domain', help: 'a domain, or a host in it' }) }),
   run: async ({ foundation: { pool } }, { domain: text }) => {
     const found = registrableDomainOf(domainToASCII(text))
-    if (found === null) throw new InputFault('domain', `"${text}" is not within a registrable domain`)
+    if (found === null) throw new InputFault('domain', `"${text}" is neither a registrable domain nor within one`)
     const company = await readCompany(pool, found)
     return company === null
       ? { json: { domain: found, found: false }, lines: [`No company is known for ${found}.`], failed: true }

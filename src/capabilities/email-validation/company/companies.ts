@@ -1,7 +1,7 @@
 /**
- * Finds the company that a domain belongs to, first in operators' imports and then, if that is switched on, on its home page.
+ * Finds the company to which a domain belongs, first in imported data and then, if an operator has enabled it, on the domain's home page.
  *
- * If the database is unavailable, the call fails (503), because partners would store a wrong `not_found`.
+ * If the database is unavailable, the call fails (503). Otherwise, partners would store a wrong `not_found`.
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
@@ -20,11 +20,11 @@ export type Companies = {
 
 /** Companies and their absence are cached, so that many addresses at one domain cost one query. */
 const rememberedMax = 10_000
-/** Companies are cached for this long, so an import takes effect within this time. */
+/** The time for which companies are cached. An import takes effect within this time. */
 const rememberedMs = 60_000
 const lookupsMax = 1_000
 
-/** No home page is read if `homePages` is null. `clock` is in milliseconds. */
+/** If `homePages` is null, no home page is read. `clock` is in milliseconds. */
 export const createCompanies = ({
   pool,
   homePages,
@@ -43,7 +43,7 @@ export const createCompanies = ({
     ignoreFetchAbort: true,
     // Concurrent callers for one domain share the query. A failure is not cached.
     fetchMethod: async (domain) => {
-      if (lookups >= lookupsMax) throw new Unavailable(`${lookupsMax} companies are already being looked up`)
+      if (lookups >= lookupsMax) throw new Unavailable(`${lookupsMax} look-ups of companies are already in progress`)
       lookups++
       try {
         return { company: await readCompany(pool, domain) }

@@ -1,6 +1,6 @@
 /**
- * Finds a company's description of itself on its home page, as a schema.org Organization in JSON-LD. Operators switch this on. Strangers choose
- * the hosts, so all requests go through `egress`. If a page fails or is slow, no company is found, and the call does not fail.
+ * Finds a company's description of itself on its home page, as a schema.org Organization in JSON-LD. Operators can enable this. Partners
+ * choose the hosts, so all requests go through `egress`. If a page fails or is slow, no company is found, but the call does not fail.
  */
 import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
@@ -23,14 +23,14 @@ type HomePagesOptions = {
   readonly clock?: { now(): number }
 }
 
-/** The limit for both addresses of a home page together. */
+/** The total time limit for both addresses of a home page. */
 const homePageTimeMaxMs = 5_000
 const rememberedMax = 10_000
-/** How long the result of a page that was read is cached, even if no company was found. */
+/** The time for which the result of a read page is cached, even if no company was found. */
 const rememberedMs = 24 * 60 * 60 * 1_000
-/** How long a failure to fetch a page is cached. The page may be available again soon. */
+/** The time for which a failure to fetch a page is cached. The page may be available again soon. */
 const rememberedUnreachableMs = 10 * 60 * 1_000
-/** Pages fetched at the same time. If there are more, no company is found and nothing is cached. */
+/** The maximum number of concurrent fetches. Above it, no company is found and nothing is cached. */
 const fetchesMax = 64
 const pageBytesMax = 2 * 1024 * 1024
 
@@ -44,7 +44,7 @@ export const createHomePages = ({
     let reached = false
     let landedOn = ''
     for (const host of [domain, `www.${domain}`]) {
-      // On most sites the first address redirects to the second, so one fetch is enough.
+      // On most sites, the first address redirects to the second, so that one fetch is enough.
       if (host === landedOn) break
       const url = `https://${host}/`
       const page = await readPage({ fetchPage, userAgent }, { url, domain, deadlineMs })

@@ -1,8 +1,8 @@
 /**
- * Imports a data set of companies, a file of millions of lines, in constant memory.
+ * Imports a data set of companies from a file with millions of lines, in constant memory.
  *
- * The result does not depend on the order of lines, files or concurrent imports, because the records about a domain are totally ordered (edition,
- * preference, tie break) and the highest one wins.
+ * The result does not depend on the order of lines, files or concurrent imports, because the records about a domain have a total order
+ * (edition, preference, tie break), and the highest record wins.
  */
 import { createReadStream, type ReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -33,7 +33,7 @@ type CompanyImportReport = {
   readonly imported: number
   readonly added: number
   readonly changed: number
-  /** Records that changed nothing, because an equal or better record of the domain exists. */
+  /** Records that changed nothing, because an equal or higher record of the domain exists. */
   readonly unchanged: number
   readonly skippedNoDomain: number
   readonly bad: number
@@ -53,8 +53,8 @@ const readChunkBytes = 256 * 1024
 const recordBytesMax = 64 * 1024
 
 /**
- * Imports a file. Broken records are skipped and reported. If the import fails, finished batches stay, and importing the file
- * again completes it.
+ * Imports a file. Broken records are skipped and reported. If the import fails, finished batches remain, and a repeated import completes the
+ * rest.
  *
  * @throws Error with advice if the file is CSV or cannot be read to its end, or the database cannot be reached.
  */
@@ -68,7 +68,7 @@ export const importCompanies = async ({
 }: CompanyImportOptions): Promise<CompanyImportReport> => {
   if (/\.csv(\.gz)?$/i.test(file))
     throw new Error(
-      `${file} is a CSV file, but companies are imported from JSON lines. Use the JSON edition of the file.`,
+      `${file} is a CSV file, but companies are imported from JSON Lines. Use the JSON edition of the file.`,
     )
   const bytesTotal = (await stat(file)).size
   const defaults = { source, sourceUpdatedAt, yearMax: new Date(clock.now()).getUTCFullYear() }
@@ -150,7 +150,7 @@ async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || !String(error.code).startsWith('Z_')) throw error
     throw new Error(
-      `${file} is damaged or cut off: ${error.message}. The lines before that point were imported. Download the file again and repeat the import.`,
+      `${file} is damaged or incomplete: ${error.message}. The lines before the fault were imported. Download the file again and repeat the import.`,
       { cause: error },
     )
   }
@@ -183,8 +183,8 @@ const columns = [
 const columnList = columns.join(', ')
 
 /**
- * Stores the highest of a batch's records for each domain, unless the stored record is as high. Rows are locked in the order of
- * their domains, so that concurrent imports cannot deadlock.
+ * Stores the highest record of a batch for each domain, unless the stored record is at least as high. Rows are locked in the order of their
+ * domains, so that concurrent imports cannot deadlock.
  */
 const merge = `
   with merged as (

@@ -1,4 +1,4 @@
-/** Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page, so a malicious page cannot delay calls. */
+/** Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page, so that a malicious page cannot delay calls. */
 import {
   isJsonObject,
   type JsonObject,
@@ -11,7 +11,7 @@ import type { CompanyResult } from '../contract.ts'
 import { companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** The maximum number of items read of a list, such as a page's nodes or a node's publishers. */
+/** The maximum number of items that are read from a list, such as a page's nodes or a node's publishers. */
 const organizationsMax = 50
 
 /** `pageUrl` is the page's address after redirects. */
@@ -34,7 +34,9 @@ export const read: ReadNodes<PageOfCompany, CompanyResult | null> = (nodes, { do
   return companies[0]?.company ?? null
 }
 
-/** Organization and the subtypes (schema.org 29) that home pages use. Other types count if they end in Organization, Business or Store. */
+/**
+ * Organization and the subtypes (schema.org 29) that home pages use. Other types also count if they end in Organization, Business or Store.
+ */
 const organizationTypes = new Set(
   (
     'Organization Corporation Airline Consortium Cooperative EducationalOrganization CollegeOrUniversity School HighSchool ' +
@@ -53,7 +55,7 @@ const isOrganization = (node: JsonObject): boolean =>
     (type) => organizationTypes.has(type) || /^[A-Za-z]{1,40}(Organization|Business|Store)$/.test(type),
   )
 
-/** Members in which a page or site names the organization behind it. */
+/** The members in which a page or site names its organization. */
 const organizationMembers = ['publisher', 'mainEntity', 'about', 'copyrightHolder', 'provider'] as const
 
 const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {

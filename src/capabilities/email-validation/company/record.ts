@@ -5,8 +5,8 @@ import type { CompanyResult } from '../contract.ts'
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
- * Parses a record of a company. Bulk data has missing, mistyped and misplaced fields, so an unreadable field becomes null. A
- * record is refused only if no answer could use it. Pure.
+ * Parses a record of a company. Bulk data has missing, mistyped and misplaced fields, so an unreadable field becomes null. A record is
+ * refused only if it is useless for all answers. Pure.
  */
 
 const sizeRanges: readonly string[] = [
@@ -22,14 +22,20 @@ const sizeRanges: readonly string[] = [
 
 export type RankedCompany = {
   readonly company: CompanyResult
-  /** Among records of one edition, the record with the highest value wins; see `preferenceOf`. */
+  /** Among the records of one edition, the record with the highest value wins (see `preferenceOf`). */
   readonly preference: number
-  /** If preferences are equal, the record with the lowest value wins, compared byte by byte. Different records have different values. */
+  /**
+   * Among records with equal preferences, the record with the lowest value wins, compared byte by byte. Different records have different
+   * values.
+   */
   readonly tieBreak: string
 }
 
 export type CompanyRefusal =
-  /** The record has no website, so it cannot be found by a domain. A third of the records in public data have none, so this is not an error. */
+  /**
+   * The record has no website and cannot be found by a domain. This is not an error, because a third of the records in public data have no
+   * website.
+   */
   | 'no_domain'
   /** The website is an IP address, a bare public suffix, a name without a known suffix, or not a host at all. */
   | 'website_unusable'
@@ -45,7 +51,7 @@ export type CompanyRefusal =
  */
 const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
 
-/** The names that data sets use for a field; the first one with a value counts. Compared in lower case with underscores. */
+/** The names that data sets use for a field. The first name with a value counts. Names are compared in lower case with underscores. */
 const fieldNames = {
   id: ['id'],
   name: ['name', 'company_name', 'company'],
@@ -137,8 +143,8 @@ const digestOf = (company: CompanyResult): string =>
 
 /**
  * Orders the records about a domain, independently of their order in the file. A website that is the domain itself comes before a page or
- * subdomain, because a shop's page at a network is not the network. Next, a larger company comes before a smaller one, such as a group before its
- * branch. Last, a record with more data comes first.
+ * subdomain, because the page of a shop at a network does not describe the network. Next, a larger company comes before a smaller one, such
+ * as a group before its branch. Finally, a record with more data comes first.
  */
 const preferenceOf = (company: CompanyResult, { direct }: { direct: boolean }): number => {
   const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
@@ -194,7 +200,7 @@ const siteOf = (
   }
 }
 
-/** Returns the first address that is a company's page at the professional network. */
+/** Returns the first address of a company's page at the professional network. */
 export const profnetUrlAmong = (urls: readonly unknown[]): string | null => {
   for (const url of urls) {
     const address = webAddressOf(url)
@@ -247,7 +253,7 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyResult['locatio
   const country = (code === null ? null : countryNames.get(code)) ?? written
   const locality = textOf(fields.get('locality'), textCharactersMax)
   const region = textOf(fields.get('region'), textCharactersMax)
-  // In one edition of the data, the locality contains "town, region, country".
+  // In one edition of the data, the locality has the form "town, region, country".
   const [town, inRegion, inCountry, ...more] = locality?.split(', ') ?? []
   const compound = region === null && inCountry !== undefined && more.length === 0
   if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
@@ -255,7 +261,7 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyResult['locatio
   return { locality, region, country, country_code: code }
 }
 
-/** Returns the text in NFC, without control characters and direction marks, which could disguise an answer. */
+/** Returns the text in NFC, without control characters and direction marks, which could make an answer misleading. */
 const cleanText = (text: unknown): string | null => {
   if (typeof text !== 'string') return null
   if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
@@ -335,7 +341,7 @@ const countryNames: ReadonlyMap<string, string> = new Map(
 )
 
 const codesByName: ReadonlyMap<string, string> = new Map([
-  // If two countries share a name, the later entry wins. Native names come first, because they must not override English names.
+  // If two countries have the same name, the later entry wins. Native names come first, so that they do not override English names.
   ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
   ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
   ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),

@@ -7,8 +7,8 @@ const hostCharactersMax = 1_024
 /**
  * Returns the registrable domain of a host, in A-labels and lower case; null for IP addresses, bare suffixes and unknown suffixes.
  *
- * Private suffixes count, because `shop.github.io` belongs to its tenant. With `github.io` as the domain, one tenant's data would be returned for
- * all tenants.
+ * Private suffixes count, because `shop.github.io` belongs to its tenant. If `github.io` were the domain, one tenant's data would be returned
+ * for all tenants.
  */
 export const registrableDomainOf = (host: string): string | null => {
   if (host.length > hostCharactersMax) return null
@@ -24,7 +24,7 @@ export const registrableDomainOf = (host: string): string | null => {
   return isIcann === true || isPrivate === true ? domain : null
 }
 
-/** Parses a web address with or without a scheme; null for other schemes and for anything that is not an address. */
+/** Parses a web address with or without a scheme; null for other schemes and for text that is not an address. */
 export const webAddressOf = (value: unknown): URL | null => {
   if (typeof value !== 'string' || value.length > 2 * urlCharactersMax) return null
   const text = value.trim().replace(/^\/\//, '')

@@ -8,11 +8,11 @@ import type { MxEvidence, MxRecord, MxTarget } from '../evidence.ts'
 import { providerOf } from './mail-providers.ts'
 
 /**
- * Finds the hosts that accept a domain's mail, and the addresses at which they may be dialled (RFC 5321 §5.1, RFC 7505). The caller uses these
- * addresses and does not resolve the names again.
+ * Finds the hosts that accept a domain's mail, and the addresses to which we may connect (RFC 5321 §5.1, RFC 7505). Callers must use these
+ * addresses and must not resolve the names again.
  *
- * A temporary failure never makes a domain look dead. If a name cannot be resolved now but may have addresses, the answer is `dns_error` and not
- * `unroutable` or `no_mail_server`.
+ * A temporary failure is never reported as a missing domain. If a name cannot be resolved now but may have addresses, the answer is
+ * `dns_error` and not `unroutable` or `no_mail_server`.
  */
 export type MailExchangers = {
   /** `asciiDomain` as A-labels. Never throws. */
@@ -20,7 +20,7 @@ export type MailExchangers = {
 }
 
 const searchDeadlineMsDefault = 5_000
-/** The most MX records used of one domain. Records with higher priority values are ignored. */
+/** The maximum number of MX records that are used of one domain. Records with higher priority values are ignored. */
 const recordsMax = 10
 const targetsMax = 3
 const addressesPerTargetMax = 4
@@ -64,7 +64,7 @@ const findWithin = async (search: Search, dns: Dns, random: () => number): Promi
   if (answer.kind === 'not_found') return { kind: 'domain_not_found' }
   if (answer.kind !== 'records') return findImplicit(search)
   const named = answer.records.filter(({ value }) => value !== '')
-  // A null MX together with real MX records violates RFC 7505 §3; the null MX is then ignored.
+  // A null MX together with real MX records violates RFC 7505 §3 and is ignored.
   if (named.length === 0) return { kind: 'null_mx' }
   const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
   const evidence = await findExplicit(search, records, shuffledWithinPriority(records, random))
@@ -122,7 +122,7 @@ const evidenceOf = (
 }
 
 type Located = MxTarget & {
-  /** The host has addresses, whether or not we may dial them. */
+  /** Whether the host has addresses, including addresses to which we may not connect. */
   readonly exists: boolean
   /** The resolver's error, if addresses may be missing because of it. */
   readonly code: string | null
@@ -136,15 +136,15 @@ const locate = async (exchange: string, { resolveHost, guard, signal }: Search):
 }
 
 /**
- * Names that we may look up. Literals (RFC 5321 §5.1), `localhost` and octets that host names do not contain are refused, even
- * if the guard exempts an address behind them.
+ * Whether we may look up a name. Literals (RFC 5321 §5.1), `localhost` and names with octets that host names do not contain are refused, even
+ * if the guard exempts their addresses.
  */
 const isHostName = (name: string): boolean =>
   isIP(name) === 0 && !isLocalhost(name) && /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}$/.test(name)
 
 const recordOf = ({ value, priority }: DnsRecord): MxRecord => ({ exchange: value, priority })
 
-/** Ties are broken by name, so that a domain's records come in the same order in every answer. */
+/** Records with equal priority are ordered by name, so that a domain's records have the same order in every answer. */
 const byPriority = (a: DnsRecord, b: DnsRecord): number =>
   a.priority - b.priority || (a.value < b.value ? -1 : a.value > b.value ? 1 : 0)
 

@@ -1,6 +1,6 @@
 /**
- * The operators of mail exchangers, by host name, from their own set-up instructions. Behind a filtering service (`mimecast`,
- * `proofpoint`, …), the operator of the mailbox is unknown.
+ * The operators of mail exchangers by host name, from their own set-up instructions. If a filtering service (`mimecast`, `proofpoint`, …)
+ * receives the mail, the operator of the mailbox is unknown.
  */
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   google: ['google.com', 'googlemail.com', 'smtp.goog'],

@@ -3,7 +3,7 @@ import type { CapabilityCheck } from '../../../call/capability.ts'
 import { listPath, readRefreshed, vendoredListFolder } from './file.ts'
 import { packagesPublished } from './packages.ts'
 
-/** Disposable-mail services use new domains every day, so a list that is three months old misses the current ones. */
+/** Disposable-mail services use new domains every day, so a list that is three months old lacks the current ones. */
 export const listsAgeDaysMax = 90
 export const listsRemedy = 'Run "lists refresh", then send SIGHUP to the service. Schedule both monthly.'
 const dayMs = 86_400_000

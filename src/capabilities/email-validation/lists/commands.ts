@@ -7,17 +7,17 @@ const refresh = command({
   name: 'lists refresh',
   action: 'data.change',
   summary:
-    'fetch the current lists of disposable and free domains; services read them when they start and on SIGHUP',
+    'fetch the current lists of disposable and free domains; the service reads them when it starts and on SIGHUP',
   input: z.object({
     from: path({
       label: 'From',
-      help: 'a folder with downloaded files named <source>.txt, to use instead of the network',
+      help: 'a folder with downloaded files named <source>.txt, used instead of the network',
     }).optional(),
   }),
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'Some lists may have been updated and others not. Run the same command again to fetch the rest.',
+    left: 'Some lists may not have been updated. Run the same command again to fetch the others.',
   },
   plan: async (_, { from }) => ({
     says: [`Fetch the current domain lists from ${from ?? 'the network'}.`],

@@ -14,19 +14,19 @@ import {
 /**
  * Corrects mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
  *
- * A wrong suggestion does more harm than a missing one, because it casts doubt on an address that works. So the name must be close
- * to a provider's name, and the ending must be the provider's or a typo of it. In short names, which are one letter away from
- * a dozen real companies, only the ending is corrected.
+ * A wrong suggestion does more harm than a missing one, because people then distrust a correct address. So the name must be similar to a
+ * provider's name, and the ending must be the provider's ending or a typo of it. In short names, only the ending is corrected, because they
+ * differ from many real companies' names by only one letter.
  */
 
-/** A longer domain is never a mistyped provider. */
+/** The maximum length of a domain that is compared with providers. */
 const domainLengthMax = 30
-/** In a provider's name of at least this length, up to two typos are corrected. In a shorter name, two typos make a different word. */
+/** Up to two typos are corrected in a provider's name of at least this length. In a shorter name, two typos result in a different word. */
 const twoSlipsLengthMin = 7
 const endingSlipsMax = 2
 /** In a provider's name of at most this length, a substituted letter must be next to the right letter on the keyboard. */
 const substitutionLengthMax = 6
-/** Existing endings that, after a provider's name, are far more often a typing mistake than intended. */
+/** Existing endings that are almost always typos after a provider's name. */
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['com', new Set(['c', 'co', 'cm', 'om', 'cam', 'comm', 'con', 'vom', 'xom', 'cim'])],
   ['net', new Set(['ne', 'et'])],
@@ -51,15 +51,15 @@ const lookAlikes: ReadonlySet<string> = new Set(['il', '1l', '1i', '0o'])
 const beforeCountry = ['com', 'co']
 
 /**
- * Returns the provider's domain of which `asciiDomain` (lower case) is a typo; null if there is none, or if the domain is listed
- * as one that really receives mail. Disposable look-alikes, such as squatted typos, get a suggestion.
+ * Returns the provider's domain of which `asciiDomain` (lower case) is a typo; null if there is none, or if the domain is listed as a domain
+ * that receives mail. Disposable look-alikes, such as squatted typos, get a suggestion.
  */
 export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf']): string | null => {
   const kind = firstOfParents(asciiDomain, kindOf)
   return kind !== undefined && kind !== 'disposable' ? null : correctedDomain(asciiDomain)
 }
 
-/** Like `suggestionFor`, but for a domain that is known not to be on a list of real domains. */
+/** Like `suggestionFor`, for a domain that is not on a list of real domains. */
 export const correctedDomain = (domain: string): string | null => {
   if (domain.length > domainLengthMax || domain.startsWith('[')) return null
   const corrected = nearestProvider(domain)
@@ -82,19 +82,19 @@ const nearestProvider = (domain: string): string | null => {
   return correctedDoubling(name, ending) ?? correctedStart(name, ending) ?? correctedName(name, ending)
 }
 
-/** Corrects a doubled letter that is missing or superfluous, even in short names. */
+/** Corrects a missing or superfluous doubled letter, even in short names. */
 const correctedDoubling = (name: string, ending: string): string | null => {
   const provider = byUndoubled.get(undoubled(name))
   return provider?.endings.includes(ending) === true ? `${provider.name}.${ending}` : null
 }
 
-/** Finds the provider for a name such as `yahoomail`, which people use for a provider's mail service. */
+/** Finds the provider for a name such as `yahoomail`, with which people refer to a provider's mail service. */
 const withoutMail = (name: string): ProviderName | undefined => {
   const provider = name.endsWith('mail') ? byName.get(name.slice(0, -4)) : undefined
   return provider?.big === true && provider.fuzzy ? provider : undefined
 }
 
-/** Corrects the first letter of a big provider if it is missing or the key next to it was hit: `ahoo.com`, `tahoo.com`. */
+/** Corrects the first letter of a big provider's name if it is missing or on an adjacent key: `ahoo.com`, `tahoo.com`. */
 const correctedStart = (name: string, ending: string): string | null => {
   const missing = bigByTail.get(name)
   const other = bigByTail.get(name.slice(1))
@@ -127,7 +127,7 @@ const correctedName = (name: string, ending: string): string | null => {
   return best === null ? null : `${best.name}.${correctedEnding(ending, best) ?? ''}`
 }
 
-/** Many mail domains end in "mail", so only the part before "mail" distinguishes them. */
+/** Many mail domains end in "mail" and differ only in the part before "mail". */
 const slipsAllowed = (name: string, providerName: string): number =>
   providerName.length >= twoSlipsLengthMin && !name.endsWith('mail') ? 2 : 1
 
@@ -151,8 +151,8 @@ const isAnagram = (left: string, right: string): boolean =>
   left.length === right.length && [...left].sort().join('') === [...right].sort().join('')
 
 /**
- * In a short name, one different letter makes a different word (`grail`, `cycle`). Exceptions are adjacent keys, letters that look alike, two
- * vowels, and a letter doubled instead of the next letter (`yahho`).
+ * In a short name, one different letter results in a different word (`grail`, `cycle`). Exceptions are adjacent keys, letters that look
+ * alike, two vowels, and a letter that was typed twice instead of the next letter (`yahho`).
  */
 const isOtherWord = (name: string, provider: string): boolean => {
   if (provider.length > substitutionLengthMax) return false

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
- * A list file has one domain per line, in ASCII and lower case; `#` begins a comment. The curated lists come with the source. The
- * generated lists exist once an operator has refreshed them; until then, the packages' lists are used.
+ * A list file has one domain per line, in ASCII and lower case; `#` begins a comment. The curated lists are part of the source. The generated
+ * lists exist after an operator has refreshed them; until then, the lists of npm packages are used.
  */
 export const listFileNames = {
   providers: 'providers.txt',

@@ -7,8 +7,8 @@ import { firstOfParents } from './parents.ts'
 import { isRoleName } from './roles.ts'
 
 /**
- * Checks an address against the lists, without any network; false means only "not listed". Parent domains count
- * (`mx.mailinator.com`), and the nearest listed name decides. The first call reads the lists.
+ * Checks an address against the lists, without network access; false means only "not listed". Parent domains count (`mx.mailinator.com`), and
+ * the nearest listed name decides. The first call reads the lists.
  */
 export const inspectLists = (address: EmailAddress): ListEvidence => {
   const { asciiDomain } = address
@@ -32,7 +32,7 @@ type DomainEvidence = Pick<
   'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
 > & { readonly provider: boolean; readonly corrected: string | null }
 
-/** Findings are cached, because most addresses are at a few domains, and findings change only when the lists are read again. */
+/** The maximum number of cached findings. Most addresses are at a few domains, and findings change only when the lists are read again. */
 const seenMax = 20_000
 const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
 
@@ -73,8 +73,8 @@ const evidenceOf = (
 })
 
 /**
- * Whether a mail exchanger or its parent domain is on the curated list of disposable-mail services. These services change their domains daily, but
- * their servers seldom. A final dot and letter case do not matter.
+ * Whether a mail exchanger or its parent domain is on the curated list of disposable-mail services. These services change their domains daily
+ * but rarely change their servers. A final dot and letter case are ignored.
  */
 export const isDisposableExchange = (exchange: string): boolean => {
   const { disposableExchanges } = vendoredDomains()
@@ -108,8 +108,8 @@ const registrableDomain = (asciiDomain: string, listed: boolean): string | null 
 const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
 
 /**
- * Names that the public DNS never delegates for mail. For all other names, DNS gives the answer: `example.com` has a null MX, and `.corp` and
- * `.home` do not exist.
+ * Names that the public DNS never delegates for mail. All other names are resolved: `example.com` has a null MX, and `.corp` and `.home` do
+ * not exist.
  */
 const specialUseTopLevel: ReadonlySet<string> = new Set([
   // RFC 6761 and RFC 2606: special-use names, and names for documentation and tests.
@@ -142,8 +142,8 @@ const isRoutableDomain = (asciiDomain: string): boolean => {
 }
 
 /**
- * Hosts that document subaddresses (RFC 5233): `user+tag@` reaches `user@`. At all other hosts, a plus is an ordinary character, because only a
- * host can interpret its local parts (RFC 5321 §2.3.11).
+ * Hosts that document subaddresses (RFC 5233): mail to `user+tag@` reaches `user@`. At all other hosts, a plus is an ordinary character,
+ * because only a host can interpret its local parts (RFC 5321 §2.3.11).
  *
  * Yahoo's `base-keyword@` is not included, because the base is not the account's name and ordinary local parts can contain hyphens.
  */

@@ -9,14 +9,14 @@ export type ListedDomains = {
   readonly kindOf: (domain: string) => DomainKind | undefined
   readonly disposableExchanges: ReadonlySet<string>
   readonly curated: Curated
-  /** Other projects' lists, including entries that are not used. */
+  /** The lists of other projects, including entries that are not used. */
   readonly raw: RawLists
 }
 
 /**
- * Reads the lists of a folder. If an operator never refreshed a generated list, the packages supply it. The packages' entries are judged on
- * lookup, because judging all of them takes longer than reading them. The curated lists take precedence, because a wrong verdict about a big
- * provider does more harm than a missed disposable domain.
+ * Reads the lists of a folder. A generated list that was never refreshed is taken from the npm packages. Entries of the packages are checked
+ * on lookup, because checking all of them takes longer than reading them. The curated lists take precedence, because a wrong verdict about a
+ * big provider does more harm than a missed disposable domain.
  * @throws if a curated list is missing, or any list is empty.
  */
 export const openListedDomains = (

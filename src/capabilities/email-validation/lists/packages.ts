@@ -1,11 +1,11 @@
 /**
- * The unchanged lists of disposable and free domains from npm packages; `sieve.ts` decides which entries are used. Their sources
- * and licences are in `provenance.md`.
+ * The unchanged lists of disposable and free domains from npm packages. `sieve.ts` decides which entries are used. Their sources and licences
+ * are in `provenance.md`.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
-/** The date when the newest package was published, from provenance.md, because the packages contain no date. */
+/** The publication date of the newest package, from provenance.md, because the packages contain no date. */
 export const packagesPublished = '2026-09-21'
 
 export type RawLists = {
@@ -15,7 +15,7 @@ export type RawLists = {
 
 const require = createRequire(import.meta.url)
 
-/** Reads the list as a file, because `require` would keep the array in the module cache in addition to the set. */
+/** Reads the list as a file, because `require` would keep the array in the module cache as well. */
 const entriesOf = (path: string): readonly string[] => {
   const text = readFileSync(require.resolve(path), 'utf8')
   return path.endsWith('.json') ? JSON.parse(text) : text.split('\n').filter((line) => /^[^#\s]/.test(line))
@@ -37,7 +37,7 @@ export const disposableLists: Readonly<Record<string, () => Iterable<string>>> =
   fakefilter: () => entriesOf('fakefilter/txt/data.txt'),
 }
 
-/** Loads the packages only when called, because importing them would cost every command a tenth of a second. */
+/** Loads the packages only when called, because importing them would delay every command by a tenth of a second. */
 export const packagedLists = (): RawLists => {
   const disposable = new Set<string>()
   for (const load of Object.values(disposableLists)) for (const domain of load()) disposable.add(domain)

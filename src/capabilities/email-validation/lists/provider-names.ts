@@ -4,14 +4,16 @@ export type ProviderName = {
   readonly name: string
   /** The endings of the provider's domains; the first is the default. */
   readonly endings: readonly string[]
-  /** No other company uses this name, so any unknown ending is a typo. */
+  /** True if no other company uses this name, so that any unknown ending is a typo. */
   readonly sole: boolean
   readonly fuzzy: boolean
-  /** The provider has so many mailboxes that a name with one different letter is more likely a typo than a small company's name. */
+  /**
+   * True if the provider has so many mailboxes that a name with one different letter is more likely to be a typo than a small company's name.
+   */
   readonly big: boolean
 }
 
-/** In order of popularity, which breaks ties. `!`: sole. `~`: fuzzy. `^`: big. */
+/** In order of popularity, which decides between equal candidates. `!` means sole, `~` fuzzy, and `^` big. */
 const providerTable = [
   '!~gmail com',
   '!~^hotmail com,co.uk,fr,de,it,es,be,nl,se,dk,no,gr,ch,at,ca,com.br,com.ar,com.au,com.mx,com.tr,co.jp,co.nz,co.il',
@@ -126,9 +128,9 @@ const providerTable = [
   'telia com',
 ]
 
-/** In a shorter name, only the ending is corrected. */
+/** The minimum length for fuzzy matches. In a shorter name, only the ending is corrected. */
 const fuzzyLengthMin = 5
-/** A shorter name without its doubled letters is not distinctive enough. */
+/** The minimum length without doubled letters. A shorter name is not distinctive enough. */
 const undoubledLengthMin = 3
 
 const providers: readonly ProviderName[] = providerTable.map((line) => {
@@ -154,7 +156,7 @@ export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
 )
 /** Removes doubled letters, because people often mistype them: `reddifmail`, `msnn`, `fre`. */
 export const undoubled = (name: string): string => {
-  // A loop, because it is faster than the regular expression, and most domains have no doubled letters.
+  // The loop is faster than the regular expression, and most domains have no doubled letters.
   for (let at = 1; at < name.length; at++)
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name

@@ -1,8 +1,7 @@
 /**
  * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' current lists.
  *
- * Every entry is judged by `sieve.ts`, an implausible change is refused, and the files are replaced only after every check has
- * passed.
+ * `sieve.ts` checks every entry, implausible changes are refused, and the files are replaced only after every check has passed.
  */
 import { randomUUID } from 'node:crypto'
 import { readFile, rename, rm, writeFile } from 'node:fs/promises'
@@ -13,7 +12,7 @@ import { packagedLists, type RawLists } from './packages.ts'
 import { type Curated, type Sifted, siftLists } from './sieve.ts'
 
 export type ListSource = {
-  /** Also the name, without `.txt`, of the source's file in a folder of downloads. */
+  /** Also the name of the source's file, without `.txt`, in a folder of downloads. */
   readonly name: string
   readonly url: string
   readonly licence: 'CC0-1.0' | 'MIT' | 'BSD-3-Clause'
@@ -66,9 +65,9 @@ type RefreshOptions = {
   /** A folder of downloaded files `<source name>.txt`, used instead of the network. */
   readonly from?: string
   readonly now: Date
-  /** The limit for all downloads together. */
+  /** The time limit for all downloads together. */
   readonly deadlineMs?: number
-  /** The limit for one source. */
+  /** The size limit for one source. */
   readonly sizeBytesMax?: number
 }
 
@@ -90,15 +89,15 @@ export class ListRefused extends Error {
 const deadlineDefaultMs = 60_000
 const sizeDefaultBytesMax = 8 * 1024 * 1024
 const entriesMax = 300_000
-/** Lists grow by a few per cent a month; a jump means that a source changed its nature or was tampered with. */
+/** Lists grow by a few per cent per month. A larger change means that a source has changed its content or was manipulated. */
 const shrinkMax = 0.2
 const growMax = 0.5
 const domainPattern =
   /^(?=.{4,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/
-/** A list of disposable domains must contain these domains; otherwise it is not such a list. */
+/** Domains that every list of disposable domains must contain. */
 const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
 const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
-/** A disposable source that contains one of these is not trusted at all. */
+/** Domains that no list of disposable domains must contain. A source with one of these is not used. */
 const neverDisposable = [
   'gmail.com',
   'outlook.com',
@@ -173,7 +172,7 @@ const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
   if (lines.length > entriesMax) throw new ListRefused(`${name} has more than ${entriesMax} entries`)
   const entries = new Set<string>()
   for (const line of lines) {
-    if (typeof line !== 'string') throw new ListRefused(`${name} contains an entry that is not a text`)
+    if (typeof line !== 'string') throw new ListRefused(`${name} contains an entry that is not a string`)
     const entry = line.trim().toLowerCase()
     if (domainPattern.test(entry)) entries.add(entry)
   }
@@ -254,12 +253,12 @@ const download = async (
     let sizeBytes = 0
     for await (const chunk of response.body) {
       sizeBytes += chunk.byteLength
-      if (sizeBytes > sizeBytesMax) throw cannot(`it is larger than ${sizeBytesMax} bytes`)
+      if (sizeBytes > sizeBytesMax) throw cannot(`the file is larger than ${sizeBytesMax} bytes`)
       chunks.push(chunk)
     }
     return Buffer.concat(chunks).toString('utf8')
   } catch (error) {
     if (error instanceof ListRefused) throw error
-    throw cannot(signal.aborted ? 'the time ran out' : 'the connection failed', error)
+    throw cannot(signal.aborted ? 'the time limit was exceeded' : 'the connection failed', error)
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Local parts that name a function and not a person: those of RFC 2142, and those that organizations use in several languages. `test`, numbers,
- * years, two letters that can be initials, and words that are also names (`bill`, `grant`, `dean`) are not included. Names are written without
- * separators: `customer-service`, `customer_service` and `customerservice` are one role.
+ * Local parts for a function instead of a person: those of RFC 2142, and those that organizations use in several languages. `test`, numbers,
+ * years, two letters that can be initials, and words that are also names (`bill`, `grant`, `dean`) are not included. Names are written
+ * without separators: `customer-service`, `customer_service` and `customerservice` are one role.
  */
 const roleNames: ReadonlySet<string> = new Set(
   [
@@ -109,20 +109,20 @@ const qualifiers: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ')),
 )
 
-/** All roles are shorter, so a longer local part need not be normalized. */
+/** The maximum length of a role. A longer local part does not have to be normalized. */
 const roleLengthMax = 32
 const separators = /[._-]/g
 const lastSeparator = /[._-](?=[a-z]+$)/
 const marks = /\p{M}/gu
 
-/** Whether a local part names a function. Letter case, accents, separators and a `+tag` do not matter. */
+/** Whether a local part names a function. Letter case, accents, separators and a `+tag` are ignored. */
 export const isRoleName = (localPart: string): boolean => {
   let end = localPart.length
   let plain = true
   for (let at = 0; at < end; at++) {
     const code = localPart.charCodeAt(at)
     if (code >= 97 && code <= 122) continue
-    // Roles contain no digits, but most people's local parts that are not a plain word do.
+    // Roles contain no digits, but many people's local parts do.
     if (code >= 48 && code <= 57) return false
     if (code === 43 && at > 0) end = at
     else plain = false

@@ -1,6 +1,6 @@
 /**
- * Decides which entries of other projects' lists are used. Those lists wrongly contain big providers, public suffixes, alias services and shops,
- * so every entry is judged, and the curated lists take precedence. Pure.
+ * Decides which entries of other projects' lists are used. Those lists wrongly contain big providers, public suffixes, alias services and
+ * shops, so every entry is checked, and the curated lists take precedence. Pure.
  */
 import { parse } from 'tldts'
 import { suggestionFor } from './did-you-mean.ts'
@@ -16,7 +16,7 @@ export type Sifted = {
   readonly left: Readonly<Record<string, number>>
 }
 
-/** Returns the lists sorted. Leaves out names whose parent domain is also listed. */
+/** Returns the sorted lists, without names whose parent domain is also listed. */
 export const siftLists = (
   raw: RawLists,
   curated: Curated,
@@ -49,7 +49,10 @@ const suffixOptions = { allowPrivateDomains: true, extractHostname: false, valid
 /** Schools, authorities and armies run no disposable-mail services, even if a list contains them. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
-/** So short a name under .com is too expensive for a disposable-mail service. The lists contain many such names, from made-up sign-ups. */
+/**
+ * Such short names under .com are too expensive for a disposable-mail service. The lists contain many of them, from sign-ups with invented
+ * addresses.
+ */
 const costly = /^[a-z0-9]{1,3}\.com$/
 /** Short names that are disposable domains according to a manually maintained list (disposable-email-domains). */
 const costlyDisposable = new Set([
@@ -63,7 +66,7 @@ const costlyDisposable = new Set([
   'zzz.com',
 ])
 
-/** Returns why a domain that is listed as disposable is not treated as disposable; null: it is. */
+/** Returns the reason why a domain on a list of disposable domains is not treated as disposable; null if it is. */
 export const disposableFault = (domain: string, curated: Curated): string | null => {
   const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
   if (registrable === null) return 'public_suffix'
@@ -95,13 +98,13 @@ const cheapEndings = new Set([
 const establishedEndings = new Set(['com', 'net', 'org'])
 
 /**
- * The source also lists shops, airlines and newspapers, whose company data would wrongly be refused. A name that contains "mail" is
- * accepted unless it belongs to a mailer (a service that sends for others) or a disposable-mail service. Any other name is
- * accepted only from a curated list.
+ * The source also lists shops, airlines and newspapers, for which company data would then be missing. A name that contains "mail" is accepted
+ * unless it belongs to a mailer (a service that sends mail for others) or a disposable-mail service. Any other name is accepted only from a
+ * curated list.
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 
-/** Returns why a domain that is listed as free is not treated as free; null: it is. */
+/** Returns the reason why a domain on a list of free domains is not treated as free; null if it is. */
 export const freeFault = (
   domain: string,
   isDisposable: (name: string) => boolean,

@@ -3,8 +3,8 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { type MailboxEvidence, mailboxEvidence } from '../evidence.ts'
 
 /**
- * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists. No call waits for a
- * second attempt, so its result is stored for the next call.
+ * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists. Calls do not wait
+ * for the second attempt, so its result is stored for the next call.
  */
 
 type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
@@ -15,7 +15,7 @@ export type MailboxChecks = {
   forget(): Promise<number>
 }
 
-/** An older result is not used, because the mailbox may have changed. */
+/** The maximum age of a stored result. After that, the mailbox may have changed. */
 export const checkHoursMax = 24
 export const forgottenAtOnceMax = 10_000
 

@@ -1,4 +1,6 @@
-/** The few providers whose replies to RCPT are known in advance. At other providers we ask about the mailbox and about a random recipient. */
+/**
+ * The few providers whose replies to RCPT are known in advance. At other providers, we ask about the mailbox and about a random recipient.
+ */
 import { providerOf } from '../dns/mail-providers.ts'
 import type { MailboxEvidence, MxRecord } from '../evidence.ts'
 
@@ -9,8 +11,8 @@ import type { MailboxEvidence, MxRecord } from '../evidence.ts'
 const accepting: ReadonlySet<string> = new Set(['yahoo'])
 
 /**
- * Google's own domains certainly refuse unknown recipients (support.google.com/a/answer/3726730). A wrong entry would cause wrong charges. Customers'
- * domains are not listed, because they may accept everything.
+ * Google's own domains are known to refuse unknown recipients (support.google.com/a/answer/3726730). A wrong entry would cause wrong charges.
+ * Domains of Google's customers are not listed, because they may accept every recipient.
  */
 const strictDomains: ReadonlySet<string> = new Set(['gmail.com', 'googlemail.com'])
 

@@ -1,13 +1,13 @@
 /**
- * Pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only these characters are
- * removed or replaced here; the parser and `repair.ts` handle all other mistakes.
+ * Web pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only these
+ * characters are removed or replaced here. The parser and `repair.ts` handle all other mistakes.
  */
 import { isAscii } from './idna.ts'
 
-/** In UTF-16 units. A longer text is returned unchanged, and the parser refuses it because of its length. */
+/** In UTF-16 units. A longer text is returned unchanged, and then refused by the parser because of its length. */
 const pastedMax = 1_024
 
-/** Characters without glyph or meaning in an address. Joiners and emoji selectors are not included, because some scripts need them. */
+/** Characters without a glyph or a meaning in an address. Joiners and emoji selectors are not included, because some scripts need them. */
 const invisible = /[\u00AD\u061C\u180E\u200B\u200E\u200F\u2060-\u2064\uFEFF]/g
 /** White space, and the marks that editors put around a string to preserve its direction. */
 const surrounding = /[\s\u0085\u202A-\u202E\u2066-\u2069]/
@@ -15,10 +15,10 @@ const joiners = /[\u200C\u200D]+/g
 /** The full stops of East Asian input methods: ideographic, fullwidth and halfwidth. */
 const wideDots = /[\u3002\uFF0E\uFF61]/g
 const wideAt = '\uFF20'
-/** Matches every character that may have to change, as a quick test. */
+/** A quick test for characters that may have to change. */
 const readOtherwise = /[\u00AD\u061C\u180E\u200B-\u200F\u2060-\u2064\uFEFF\u3002\uFF0E\uFF61\uFF20]/
 
-/** Removes the characters that pasting added. Takes time linear in the length of the text. */
+/** Removes the characters that were added by pasting, in linear time. */
 export const readAsMeant = (text: string): string => {
   if (text.length > pastedMax) return text
   if (isAscii(text)) return isTidy(text) ? text : withoutFinalDot(trimmed(text))
@@ -43,7 +43,7 @@ const trimmed = (text: string): string => {
   return text.slice(start, end)
 }
 
-/** Removes joiners next to ASCII or at an end of the text, where they join nothing. */
+/** Removes joiners next to ASCII or at an end of the text, where they have no effect. */
 const withoutIdleJoiners = (text: string): string =>
   text.replace(joiners, (run, start: number) =>
     isJoinable(text.charCodeAt(start - 1)) && isJoinable(text.charCodeAt(start + run.length)) ? run : '',
@@ -59,7 +59,7 @@ const withPlainSigns = (text: string): string => {
   return text.slice(0, quotedTo) + rest
 }
 
-/** One final dot is the DNS root or the end of a sentence, so it is removed. Two dots are a mistake and stay. */
+/** Removes one final dot, which is the DNS root or the end of a sentence. Two dots are a mistake and are kept. */
 const withoutFinalDot = (text: string): string => {
   if (!text.endsWith('.') || !text.includes('@')) return text
   return '.@]'.includes(text.charAt(text.length - 2)) ? text : text.slice(0, -1)

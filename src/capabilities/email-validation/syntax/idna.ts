@@ -31,14 +31,15 @@ const kanaOrHan = /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Han}]/u
 const arabicIndicDigit = /[\u0660-\u0669]/u
 const extendedArabicIndicDigit = /[\u06F0-\u06F9]/u
 
-/** Upper-case letters to fold. Cherokee is not included, because its case folding changes the lower-case letters. */
+/** The upper-case letters that are folded. Cherokee is not included, because its case folding changes lower-case letters. */
 const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
 /**
  * Returns the U-labels and A-labels of a domain that has at least one of either; null if IDNA2008 refuses a label (RFC 5891 §4.2,
  * §5.4) or the domain breaks the Bidi rule. The caller checks dots, hyphens, lengths and ASCII characters.
  */
 export const parseIdna = (domain: string): IdnaDomain | null => {
-  // Case is folded character by character, because `toLowerCase` of a whole word would turn a final Σ into ς, which makes a different domain.
+  // Case is folded character by character, because `toLowerCase` of a whole word would turn a final Σ into ς, and the domain would be
+  // different.
   const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
   const unicode: string[] = []
   const ascii: string[] = []
@@ -78,9 +79,9 @@ const isULabel = (label: string): boolean => {
 
 export const isAscii = (text: string): boolean => !/[\u0080-\uFFFF]/.test(text)
 
-// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform is less strict, because it allows a non-joiner after any letter. ---
+// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. Node.js is less strict, because it allows a non-joiner after any letter. ---
 
-/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused, as by the platform. */
+/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts, a non-joiner is refused, as in Node.js. */
 const dualJoining =
   String.raw`\u0620\u0626\u0628\u062A-\u062E\u0633-\u063F\u0641-\u0647\u0649-\u064A\u066E-\u066F\u0678-\u0687` +
   String.raw`\u069A-\u06BF\u06C1-\u06C2\u06CC\u06CE\u06D0-\u06D1\u06FA-\u06FC\u06FF\u0712-\u0714\u071A-\u071D` +
@@ -110,8 +111,8 @@ export const joinersInContext = (text: string): boolean => {
 }
 
 /**
- * Tests for Canonical_Combining_Class 9 (a virama) with the platform's check of joiners, which allows a joiner between two letters क only after a
- * virama.
+ * Tests for Canonical_Combining_Class 9 (a virama) with the check of joiners in Node.js, which allows a joiner between two letters क only
+ * after a virama.
  */
 const isVirama = (character: string): boolean =>
   /^\p{M}$/u.test(character) && domainToASCII(`\u0915${character}\u200D\u0915`) !== ''

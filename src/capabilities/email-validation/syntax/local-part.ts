@@ -22,7 +22,7 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
   return isWithAnyDots(named) ? end : 'local_part_dot'
 }
 
-/** Whether the domain permits dots in any place and the local part is otherwise valid. `asciiDomain` must be in lower case. */
+/** Whether the domain allows dots at any place and the local part is otherwise valid. `asciiDomain` must be in lower case. */
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 
@@ -39,7 +39,7 @@ const endOfDotAtom = (text: string): number | SyntaxReason => {
   return run.endsWith('.') ? 'local_part_dot' : end
 }
 
-/** RFC 6531 allows no backslash before a non-ASCII character. */
+/** RFC 6531 does not allow a backslash before a non-ASCII character. */
 const unclosedQuote = /^"(?:[^"\\\p{Cc}]|\\[ -~])*/u
 
 /** The index of the `@` after a Quoted-string, which can be empty. */
@@ -64,7 +64,7 @@ export const withoutNeedlessQuotes = (given: string, asciiDomain: string): strin
  */
 const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
 
-/** A leading mark would combine with the character before the address, wherever the address is printed. */
+/** A leading mark would combine with the character before the address in any text that contains the address. */
 const leadingMark = /^"?\p{M}/u
 
 export const isUnicodeLocalPart = (given: string): boolean => {

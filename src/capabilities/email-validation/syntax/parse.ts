@@ -1,9 +1,9 @@
 /**
- * Decides from its characters alone whether a string is an address: whether an SMTP client may put it between the angle brackets
- * of RCPT TO (Mailbox of RFC 5321 §4.1.2 with the extensions of RFC 6531 §3.3). Forms that exist only in message headers, such as
- * display names and comments, are refused, and nothing is trimmed: `as-meant.ts` runs before.
+ * Decides from the characters alone whether a string is an address that an SMTP client may put between the angle brackets of RCPT TO (Mailbox
+ * of RFC 5321 §4.1.2 with the extensions of RFC 6531 §3.3). Forms that exist only in message headers, such as display names and comments, are
+ * refused. Nothing is trimmed, because `as-meant.ts` runs before.
  *
- * The time is linear in the length of the text, and longer text than `lengthMax` is refused unread.
+ * Takes linear time. Text longer than `lengthMax` is refused without being read.
  */
 import { isIP } from 'node:net'
 import { formatIPv6 } from '../../../egress/address.ts'
@@ -17,11 +17,11 @@ import {
   withoutNeedlessQuotes,
 } from './local-part.ts'
 
-/** In UTF-16 units. Longer text is refused unread. The longest local part and the longest domain have 318 characters together with `@`. */
+/** In UTF-16 units. The longest local part, `@` and the longest domain have 318 characters. */
 const lengthMax = 320
-/** RFC 5321 §4.5.3.1.1, including quotes and backslashes, which are sent too. */
+/** RFC 5321 §4.5.3.1.1, including quotes and backslashes, because they are sent as well. */
 const localOctetsMax = 64
-/** RFC 5321 §4.5.3.1.2 says 255, of which the DNS needs two for its own length octets (RFC 1035 §2.3.4). */
+/** RFC 5321 §4.5.3.1.2 allows 255, but the DNS needs two of them for length octets (RFC 1035 §2.3.4). */
 const domainOctetsMax = 253
 /** RFC 1035 §2.3.4. */
 const labelOctetsMax = 63
@@ -33,8 +33,8 @@ const refuse = (reason: SyntaxReason): ParsedEmail => ({ valid: false, reason })
 /**
  * Parses one address under RFC 5321, RFC 6531 and IDNA2008; never throws. `normalized` parses to the same address again.
  *
- * Text outside ASCII is first converted to NFC (U+037E becomes `;`, and is refused). Both forms of an internationalized address,
- * with U-labels and with A-labels, must fit into 254 octets of UTF-8, because either may be sent.
+ * Text outside ASCII is first converted to NFC (U+037E becomes `;`, and is refused). Both forms of an internationalized address, with
+ * U-labels and with A-labels, must have at most 254 octets in UTF-8, because either can be sent.
  */
 export const parseEmail = (text: string): ParsedEmail => {
   if (text === '') return refuse('empty')
@@ -139,7 +139,7 @@ const parseLiteral = (given: string): Domain | SyntaxReason => {
   return { unicode: literal, ascii: literal, literal: true, octets: given.length, changed: literal !== given }
 }
 
-/** Returns the canonical form. Octets can have leading zeros and are still decimal. */
+/** Returns the canonical form. Octets with leading zeros are decimal. */
 const normalIPv4 = (content: string): string | null => {
   const octets = content.split('.')
   if (octets.length !== 4) return null

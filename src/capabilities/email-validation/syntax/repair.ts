@@ -1,7 +1,7 @@
 /**
- * Suggests the address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
+ * Suggests the address that a malformed text probably stands for: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
  *
- * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, nothing is suggested. Pure.
+ * A repair is only a suggestion, so the text stays invalid. If two addresses are possible, nothing is suggested. Pure.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
 import { isAscii } from './idna.ts'
@@ -94,7 +94,7 @@ const withSingleDots = (text: string): string =>
         .join('.')
     : text
 
-/** Wide letters come from an East Asian input method that was left on. */
+/** Converts wide letters, which result from an active East Asian input method. */
 const narrowed = (text: string): string => (isAscii(text) ? text : text.normalize('NFKC'))
 
 /** On the keyboard, the comma and the semicolon are next to the dot. */

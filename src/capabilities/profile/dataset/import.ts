@@ -7,11 +7,11 @@ import { inventedPeople } from './invented-people.ts'
 import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
 
 /**
- * Imports people into the data set from JSON lines: one person per line, in our own members, with a `lid` or a profile `url`, and
- * optionally a `urn`. `"deleted": true` marks the person as deleted.
+ * Imports people into the data set from JSON lines: one person per line, in our own members, with a `lid` or a profile `url`, and optionally
+ * a `urn`. `"deleted": true` marks the person as deleted.
  *
- * A line replaces everything stored under its lid and its URN. Importing a file again changes only the import date. Finished
- * batches survive a failure, and importing again completes them.
+ * A line replaces everything stored under its lid and its URN. A repeated import of a file changes only the import date. If an import fails,
+ * finished batches remain, and a repeated import completes the rest.
  */
 export type ImportReport = {
   readonly lines: number
@@ -21,7 +21,7 @@ export type ImportReport = {
   /** People who were left out because they were erased. */
   readonly suppressed: number
   readonly bad: number
-  /** The first bad lines. Reasons never repeat a line's content. */
+  /** The first invalid lines. Reasons must not repeat the content of a line. */
   readonly badLines: readonly { readonly line: number; readonly reason: string }[]
 }
 
@@ -30,10 +30,10 @@ export const batchSizeMax = 500
 const batchBytesMax = 16 * 1024 * 1024
 export const badLinesReportedMax = 100
 
-/** Returns for each person, given by aliases, whether they are suppressed. Called while the data set is locked for writing. */
+/** Returns whether each person, given by their identifiers, is suppressed. Called while the data set is locked for writing. */
 export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
 
-/** Rejects if the stream or the database fails. A bad line is reported and never stops the import. */
+/** Rejects if the stream or the database fails. An invalid line is reported and never stops the import. */
 export const importProfiles = async ({
   pool,
   secrets,
@@ -45,7 +45,7 @@ export const importProfiles = async ({
 }: {
   pool: Pick<Pool, 'connect'>
   secrets: DatasetSecrets
-  /** UTF-8; a chunk can end anywhere in a line. */
+  /** UTF-8. A chunk can end anywhere in a line. */
   stream: AsyncIterable<Uint8Array>
   identifiers: Identifiers
   areSuppressed: AreSuppressed
@@ -104,14 +104,14 @@ const personOf = (
   return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
 }
 
-/** The people without those that a later line replaces, because rows are unique by lid and by URN. */
+/** Returns the people without those that a later line replaces, because rows are unique by lid and by URN. */
 const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
   const taken = new Set<string>()
   const latest: DatasetPerson[] = []
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
     if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
-    // A line that is itself replaced still replaces earlier lines, as if lines were written one by one.
+    // A replaced line also replaces earlier lines, as if lines were written one by one.
     for (const alias of aliases) taken.add(alias)
   }
   return latest.reverse()
@@ -126,7 +126,7 @@ const insertRows = `
   from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
 /**
- * Writes in one transaction, so that no person is missing in between, and a person who is suppressed before the transaction ends is not written.
+ * Writes in one transaction, so that no person is temporarily missing. A person who is suppressed before the transaction ends is not written.
  */
 const writePeople = async ({
   pool,

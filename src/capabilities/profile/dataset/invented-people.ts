@@ -1,6 +1,6 @@
 /**
- * Invented people for installations without a data set. Their names belong to no language, and contact data uses domains and
- * numbers reserved for examples (RFC 2606, the North American 555-01xx, the British 07700 900xxx).
+ * Invented people for installations without a data set. Their names belong to no language. Their contact data uses domains and numbers
+ * reserved for examples (RFC 2606, the North American 555-01xx, the British 07700 900xxx).
  */
 
 export const inventedPeopleCount = 300

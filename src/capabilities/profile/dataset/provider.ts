@@ -8,8 +8,8 @@ import type { ProfileData, ProfileIds, ProfileSource, ProviderAnswer } from '../
 /**
  * The operator's own people, imported into PostgreSQL (`import.ts`).
  *
- * Reading the current row counts as a fresh fetch, and `observedAtMs` is the time of reading. With the import date instead, `cached: false` would
- * never get an answer, and `cached: true` would get one only within a month after the import.
+ * A read of the current row counts as a fresh fetch, so `observedAtMs` is the time of the read. With the import date, `cached: false` would
+ * never get an answer, and `cached: true` would get one only in the first month after the import.
  */
 export const createDatasetProvider = ({
   pool,
@@ -77,11 +77,11 @@ const answerOf = ({ lid, urn, data }: DatasetPerson, nowMs: number): ProviderAns
       }
 
 /**
- * Deletes everyone known by one of the identifiers (keyed HMACs), and returns all identifiers of these people, because all must
- * be suppressed.
+ * Deletes everyone known by one of the identifiers (keyed HMACs), and returns all identifiers of these people, because all must be
+ * suppressed.
  *
- * Suppressions must be committed before this call. An import locks the table before it reads the suppressions, so it either has
- * written rows that are deleted here, or sees the suppressions.
+ * Suppressions must be committed before this call. An import locks the table before it reads the suppressions. It has therefore either
+ * written rows that are deleted here, or reads the suppressions.
  */
 export const eraseFromDataset = async (
   pool: Pick<Pool, 'query'>,

@@ -2,11 +2,11 @@ import { z } from 'zod'
 import { type Fields, itemsOf, memberOf } from './fields.ts'
 
 /**
- * A mapping that an operator declares for a source with another format: for each of our members, its place in the source.
+ * A mapping that an operator declares for a source with another format. It contains the place in the source for each of our members.
  *
- * A place is a dotted path (`person.names.0.first`), or `.` for the whole document. A list is declared as
- * the path to a list in our own format, or as `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}`, in
- * which the fields are paths within each item.
+ * A place is a dotted path (`person.names.0.first`), or `.` for the whole document. A list is declared as the path to a list in our own
+ * format, or as `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}`, where the fields are paths within
+ * each item.
  */
 const path = z.string().regex(/^(\.|[^.]{1,100}(\.[^.]{1,100}){0,9})$/, 'a dotted path such as person.name')
 
@@ -68,7 +68,7 @@ export const declaredMapping = (declared: unknown): Rewrite => {
   if (!parsed.success) throw new TypeError(z.prettifyError(parsed.error))
   const { root = '.', address, ...members } = parsed.data
   if (members.lid === undefined && members.url === undefined)
-    throw new TypeError('map lid or url: an answer is used only if it identifies its person')
+    throw new TypeError('map lid or url, because an answer is used only if it identifies its person')
   return (body) => {
     const record = at(body, root)
     return {
@@ -106,6 +106,6 @@ const rewritten = (item: unknown, fields: Paths): Fields => {
 const at = (value: unknown, place: string): unknown =>
   place === '.' ? value : place.split('.').reduce(step, value)
 
-/** Returns an own member of an object, or an item of a list by its number. */
+/** Returns a member of an object (but no inherited one), or an item of a list by its number. */
 const step = (value: unknown, name: string): unknown =>
   Array.isArray(value) ? (/^\d{1,3}$/.test(name) ? value[Number(name)] : undefined) : memberOf(value, name)

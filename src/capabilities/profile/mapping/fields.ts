@@ -1,8 +1,8 @@
 import { itemsMax } from '../sources/provider.ts'
 
 /**
- * Reads a source's answer, whose members can be missing, of another type, empty or endless. Every function accepts
- * anything, throws nothing, and returns a bounded value or null.
+ * Reads a source's answer, whose members can be missing, empty, very long or of another type. Every function accepts any value, never throws,
+ * and returns a bounded value or null.
  */
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -25,7 +25,7 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
 /** The maximum length of names, titles and similar strings. Prose can have the full length that the contract allows. */
 export const shortTextBytesMax = 1_000
 
-/** Sources put this in place of a hidden part of a value, for visitors who have not paid or signed in. A partly hidden value is not used. */
+/** The text with which sources replace a part of a value for visitors who have not paid or signed in. A masked value is not used. */
 const mask = '***'
 
 /**
@@ -35,7 +35,7 @@ const mask = '***'
 export const textOf = (value: unknown, bytesMax = shortTextBytesMax): string | null => {
   if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null
   if (typeof value !== 'string' || value.includes(mask)) return null
-  // A string has no more UTF-16 code units than bytes, so this cut removes nothing that would be returned.
+  // A string does not have more UTF-16 code units than bytes, so this cut removes nothing that would be returned.
   const wellFormed = value.slice(0, bytesMax).toWellFormed()
   const text = cut(wellFormed.replaceAll(/(?![\n\t])\p{Cc}/gu, ' ').trim(), bytesMax)
   return text === '' ? null : text

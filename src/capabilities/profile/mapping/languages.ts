@@ -7,7 +7,7 @@ import Iso6391 from 'iso-639-1'
 
 const nameCharactersMax = 100
 
-/** Names that are missing in both lists. */
+/** Names that are missing from both lists. */
 const otherNames: Readonly<Record<string, string>> = {
   'bahasa indonesia': 'id',
   'bahasa melayu': 'ms',
@@ -34,8 +34,8 @@ const otherNames: Readonly<Record<string, string>> = {
 }
 
 /**
- * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Trying all 17,576 three-letter codes would delay the
- * first caller by most of a second.
+ * The languages without an ISO 639-1 code that have an English name in Node.js (CLDR). A test of all 17,576 three-letter codes would delay
+ * the first caller by almost a second.
  */
 const threeLetterCodes = (
   'ace ach ada ady aeb afh agq ain akk akz ale aln alt ang ann anp arc arn aro arp arq ars arw ary arz ' +

@@ -14,16 +14,14 @@ import {
 } from './fields.ts'
 import { languageCode } from './languages.ts'
 
-/**
- * A source's answer, which has the members listed in Spec §2.4, converted to a profile. Every value is checked, and nothing here throws.
- */
+/** A profile, converted from a source's answer with the members listed in Spec §2.4. Every value is checked, and no function throws. */
 export type MappedProfile = {
   readonly lid: string | null
   readonly urn: string | null
   readonly data: ProfileData
-  /** When the source saw the data; null if the answer does not contain this time. */
+  /** The time when the source saw the data; null if the answer does not contain this time. */
   readonly observedAtMs: number | null
-  /** Earlier ids of this person according to the source; canonical. */
+  /** Earlier ids of this person according to the source, in canonical form. */
   readonly formerLids: readonly string[]
   readonly deleted: boolean
 }
@@ -75,8 +73,8 @@ export const instantOf = (value: unknown): number | null => {
 export const profileCharactersMax = 150_000
 
 /**
- * Reads our own members. A missing, empty or mistyped member becomes null. Such items are left out of lists. If the profile is too large, its
- * lists are cut.
+ * Reads our own members. A missing, empty or mistyped member becomes null, and such items are left out of lists. The lists of a profile that
+ * is too large are cut.
  */
 export const profileDataOf = (own: Fields): ProfileData => {
   let data = readData(own)
@@ -147,7 +145,7 @@ const countryCodeOf = (value: unknown): string | null => {
   return nameOfCountry(code) === null ? null : code
 }
 
-/** The runtime has a name for ZZ, which is not a country. */
+/** Node.js has a name for ZZ, which is not a country. */
 const unknownRegion = 'ZZ'
 
 const nameOfCountry = (code: string | null): string | null =>
@@ -211,7 +209,7 @@ const subTypeOf = (value: unknown): string | null => {
   return words === null ? null : words.join('_').slice(0, subTypeCharactersMax)
 }
 
-/** Checks only the form, with the 254 characters of RFC 5321, because the source already calls it an address. */
+/** Checks only the form, with the 254 characters of RFC 5321, because the source declares the text to be an address. */
 const emailOf = (text: string): string | null => {
   const address = text.replace(/^mailto:/i, '').split('?', 1)[0] ?? ''
   return address.length <= 254 && /^[^\s@<>]+@[^\s@<>]+$/.test(address) ? address : null
@@ -220,8 +218,8 @@ const emailOf = (text: string): string | null => {
 const phoneCharactersMax = 64
 
 /**
- * Returns a number in E.164 form. A number without a country code is read as a number in the person's country. Impossible numbers are left
- * out, because a wrong number reaches strangers.
+ * Returns a number in E.164 form; null for impossible numbers, because a wrong number can reach strangers. A number without a country code is
+ * parsed as a number in the person's country.
  */
 const phoneOf = (text: string, country: string | null): string | null => {
   if (text.length > phoneCharactersMax) return null
@@ -236,8 +234,8 @@ const phoneOf = (text: string, country: string | null): string | null => {
 const isCountry = (code: string | null): code is CountryCode => code !== null && isSupportedCountry(code)
 
 /**
- * A career's dates have the precision of a year, a month or a day. A date is never padded with a month or day, because readers could not
- * distinguish an invented day from a known day.
+ * The dates of a career have the precision of a year, a month or a day. A month or day is never added, because readers could not distinguish
+ * an invented day from a known day.
  */
 
 /** Dates outside these years are database placeholders (0001-01-01, 9999-12-31). */
@@ -261,8 +259,8 @@ export const partialDate = (value: unknown): string | null => {
 }
 
 /**
- * Returns when a position ended and whether it is current. The source's `isCurrent` decides; without it, a position without an
- * end or with "Present" is current.
+ * Returns the end of a position and whether it is current. The source's `isCurrent` decides. Without it, a position without an end or with
+ * the end "Present" is current.
  */
 export const endOf = (
   value: unknown,

@@ -26,7 +26,7 @@ export const readCache = async (
   const known = judge(row, clock.now(), wants)
   const served = answerFrom({ vault, clock }, known, sealedKey)
   return {
-    // Cached data that was fetched a moment ago counts as fresh for a caller who wants fresh data (decision 20).
+    // Cached data from a moment ago counts as fresh for a caller who wants fresh data (decision 20).
     served: served?.kind === 'found' && wants === 'fresh' ? { ...served, source: 'fresh' } : served,
     subjectId: known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null,
   }

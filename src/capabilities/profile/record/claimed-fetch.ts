@@ -18,10 +18,10 @@ export type FetchParts = RecordingParts &
 
 export type FetchLimits = typeof fetchLimits
 export const fetchLimits = {
-  /** How long a caller waits. After this time, the caller must try again later, and the fetch continues for the cache. */
+  /** The maximum wait of a caller. After this time, the caller must try again later, and the fetch continues for the cache. */
   answerMaxMs: 8_000,
   claimPauseMs: 50,
-  /** How long a fetch waits until its own result can be read back. */
+  /** The maximum time for which a fetch waits until its result can be read back. */
   visibleMaxMs: 2_000,
 }
 
@@ -102,12 +102,12 @@ const unanswered = (
 ): Retrieved => {
   if (answer.kind !== 'rate_limited')
     logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-  // Uses the time that the source named, because a caller who tries again earlier gets the same answer.
+  // Uses the time stated by the source, because a caller who tries again earlier gets the same answer.
   const seconds = answer.kind === 'malformed' ? null : answer.retryAfterSeconds
   return unavailable(seconds ?? retryAfterSeconds.failed)
 }
 
-/** Waits until the projection contains the new event; otherwise the next caller would fetch again. */
+/** Waits until the projection contains the new event. Otherwise, the next caller would fetch again. */
 const untilVisible = async (parts: FetchParts, hmac: string, atMs: number): Promise<void> => {
   const untilMs = performance.now() + parts.limits.visibleMaxMs
   while (performance.now() < untilMs) {

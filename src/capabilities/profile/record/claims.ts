@@ -2,15 +2,15 @@ import type pg from 'pg'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
 
 /**
- * Records which process is fetching which person. A row with an expiry is used because a database lock would occupy a connection
- * for the whole upstream request.
+ * Records which process is fetching which person. A row with an expiry is used, because a database lock would occupy a connection during the
+ * whole upstream request.
  */
 export type Claims = {
   take(claim: string, holder: string): Promise<boolean>
   release(claim: string, holder: string): Promise<void>
 }
 
-/** Longer than any fetch. After this time, a dead process's claim can be taken. */
+/** Longer than any fetch. After this time, the claim of a dead process can be taken over. */
 const claimTtlSeconds = 15
 
 export const createClaims = (pool: pg.Pool): Claims => ({

@@ -9,8 +9,8 @@ import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Forgetting a person leaves their data in the event log, but unreadable: one transaction destroys the data's keys and suppresses the person's
- * identifiers, so that no running fetch can restore the data.
+ * An erasure leaves the person's data in the event log, but makes it unreadable. One transaction destroys the keys of the data and suppresses
+ * the person's identifiers, so that no running fetch can restore the data.
  */
 
 export type ErasureParts = {
@@ -18,7 +18,10 @@ export type ErasureParts = {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
   readonly identifierHmac: (identifier: string) => string
-  /** Removes people from the operator's own data set. Returns all identifiers that they had in it, as keyed HMACs, like the argument. */
+  /**
+   * Removes people from the operator's own data set. The argument and the result are keyed HMACs of identifiers. The result contains all
+   * identifiers that these people had in the data set.
+   */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly erasures: CapabilityStorage['erasures']
   readonly clock: { now(): number }
@@ -30,8 +33,8 @@ export type Erasure = {
 }
 
 /**
- * Erases and suppresses everyone that an identifier leads or ever led to. Can be repeated; a failed run has either destroyed the keys or changed
- * nothing. Once the promise resolves, no backup can restore the data. The projection must have caught up before.
+ * Erases and suppresses every person to whom an identifier leads or has ever led. Can be repeated; a failed run has either destroyed the keys
+ * or changed nothing. After the promise has resolved, no backup can restore the data. The projection must have caught up before the call.
  */
 export const eraseProfile = async (
   parts: ErasureParts,
@@ -46,8 +49,8 @@ export const eraseProfile = async (
 }
 
 /**
- * After a restore, erases again everyone who was erased after the backup, and returns the number of people. If KEY_DIR itself is an older
- * copy, its list gets the erasures that only the database has.
+ * After a restore, erases everyone who was erased after the backup again, and returns the number of people. If KEY_DIR is an older copy,
+ * erasures that only the database contains are added to its list.
  */
 export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   const erased = await parts.erasures.list()
@@ -79,7 +82,7 @@ const addMissing = async ({ pool, erasures }: ErasureParts, listed: ReadonlySet<
     )
 }
 
-/** Destroys the keys of everyone that the identifiers lead to, and suppresses all identifiers of these people. */
+/** Destroys the keys of every person to whom the identifiers lead, and suppresses all identifiers of these people. */
 const forgetAll = async (
   { pool, vault, eraseFromDataset }: ErasureParts,
   begunWith: readonly string[],
@@ -87,8 +90,8 @@ const forgetAll = async (
 ): Promise<{ readonly hmacs: ReadonlySet<string>; readonly subjectIds: ReadonlySet<string> }> => {
   const hmacs = new Set(begunWith)
   const subjectIds = new Set<string>()
-  // The read model, the vault and the data set can each have identifiers that the other two lack, so this repeats until no new identifiers are
-  // found.
+  // The read model, the vault and the data set can each contain identifiers that the other two lack, so the search repeats until it finds no
+  // new identifiers.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
     known = hmacs.size
     const { text, values } = subjectsOf([...hmacs])
@@ -96,7 +99,7 @@ const forgetAll = async (
       hmacs.add(hmac)
       subjectIds.add(subject_id)
     }
-    // Suppressed before they are removed, so that no import restores them in between.
+    // Identifiers are suppressed before the people are removed, so that no import restores them in between.
     for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
       subjectIds.add(destroyed.subjectId)
       for (const hmac of destroyed.hmacs) hmacs.add(hmac)
@@ -106,7 +109,7 @@ const forgetAll = async (
   return { hmacs, subjectIds }
 }
 
-/** Enough rounds, because a person has few identifiers, and every round but the last finds a new identifier. */
+/** The maximum number of rounds. A person has few identifiers, and every round except the last finds a new one. */
 const roundsMax = 16
 
 const recordErased = async (
@@ -123,13 +126,13 @@ const recordErased = async (
     )
 }
 
-/** Data older than 30 days is never returned (Spec §8), so it need not stay readable. */
+/** Data older than 30 days is never returned (Spec §8), so it does not have to stay readable. */
 const retentionMs = 720 * 3_600_000
 export const retainedAtOnceMax = 500
 
 /**
- * Destroys the keys of payloads older than 30 days, records this, and returns the number of subjects; call again while this is the maximum. A
- * newer payload of a subject is not affected, even if it is fetched at the same time.
+ * Destroys the keys of payloads older than 30 days, records this, and returns the number of subjects. Must be called again while the number
+ * is the maximum. A newer payload of a subject is not affected, even if it is fetched at the same time.
  */
 export const dropOldProfiles = async ({
   eventLog,

@@ -1,8 +1,8 @@
 import type { ProfileAliasRow } from '../../../../projections/profile-cache.ts'
 
 /**
- * Decides which known data may be served (Spec §4.3, §8; decision 20). Data that is too old is never served, even if there is no
- * newer data. Pure.
+ * Decides which known data can be returned (Spec §4.3, §8; decision 20). Data that is too old is never returned, even if there is no newer
+ * data. Pure.
  */
 
 const hourMs = 3_600_000
@@ -14,9 +14,9 @@ export const cachedAgeMaxMs = 720 * hourMs
 const freshReuseMaxMs = 55_000
 /** Spec §8: the source itself saw "fresh" data at most this long ago. */
 export const freshAgeMaxMs = 60_000
-/** A "no person found" result is valid this long for callers who accept cached answers. */
+/** The time for which a result without a person is valid for callers who accept cached answers. */
 const missMaxMs = 24 * hourMs
-/** Identifiers can pass to another person, so an identifier is used only if its owner was confirmed within this time. */
+/** An identifier can pass to another person, so it is used only if its owner was confirmed within this time. */
 export const aliasAgeMaxMs = 30 * dayMs
 
 export type Known =
@@ -42,7 +42,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
-  // A source that does not find a person may be mistaken. A source that reports the person as deleted is not.
+  // A source that does not find a person may be mistaken, but a report that the person was deleted is reliable.
   const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
     return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)

@@ -1,14 +1,16 @@
-/** Identifiers are released and reused, and sources mix people up. So an answer is attributed to a known person only on evidence. */
+/**
+ * Identifiers are released and reused, and sources confuse people. So an answer is attributed to a known person only if there is evidence.
+ */
 
 export type KnownAlias = { readonly kind: 'lid' | 'urn'; readonly hmac: string }
 
 type AnsweredIds = { readonly lid: string; readonly urn: string | null }
 
 /**
- * Whether an answer is about the person asked for. `asked` and `answered` are keyed HMACs. `known` are recently confirmed
- * identifiers of the person that `asked` leads to. `redirected` means that the source itself reported a rename.
+ * Whether an answer is about the person asked for. `asked` and `answered` are keyed HMACs. `known` are recently confirmed identifiers of the
+ * person that `asked` leads to. `redirected` means that the source itself reported a rename.
  *
- * Numbers never pass to another person: an answer with a number other than the known one is about another person.
+ * A number never passes to another person, so an answer with a different number than the known one is about another person.
  */
 export const belongs = (
   asked: KnownAlias,

@@ -17,7 +17,7 @@ export type LookUps = {
 }
 
 const batchMax = 64
-/** The maximum number of statements at a time. The second statement is for callers who arrive while the first one runs. */
+/** The maximum number of concurrent statements. The second statement is for callers who arrive while the first one runs. */
 const underWayMax = 2
 /** The maximum number of identifiers that can wait (64 statements); further callers must try again later. */
 const waitingMax = 64 * batchMax
@@ -41,9 +41,9 @@ export const createLookUps = (pool: pg.Pool): LookUps => {
     underWayMax,
     waitingMax,
     refusal: () => new Unavailable('too many profile look-ups are waiting'),
-    // If the database is unavailable, waiting callers fail immediately, because waiting would not help them.
+    // If the database is unavailable, waiting callers fail immediately, because a longer wait would not help.
     failsAll: (error) => error instanceof Unavailable,
-    // The statement is prepared. It names its columns, so that it stays valid if the projection switches to another table.
+    // The statement is prepared. The columns are listed, so that the statement stays valid when the projection switches to another table.
     run: async (take) => {
       const query = { name: 'profile-look-ups', text, values: [take()] }
       const { rows } = await pool.query<Row>(query).catch(unavailableWhenAway)

@@ -13,7 +13,7 @@ export type RecordingParts = SubjectParts & {
   readonly logger: Logger
 }
 
-/** The situation when the provider answered. `subjectId` is the person that the identifier led to when the provider was asked. */
+/** The state when the provider answered. `subjectId` is the person to whom the identifier led when the provider was asked. */
 type Context = {
   readonly subjectId: string | null
   /** The recently confirmed identifiers of the subject `subjectId`. */
@@ -24,13 +24,13 @@ type Context = {
 
 type Found = Extract<ProviderAnswer, { kind: 'found' }>
 
-/** An event can have a megabyte. A character can take four bytes, and sealing makes the text longer. */
+/** The limit for a payload, because an event can have a megabyte, a character can take four bytes, and sealing makes the text longer. */
 const payloadCharactersMax = 180_000
 const tooMuchRetrySeconds = 60
 
 const formerAliasesMax = 64
 
-/** If a provider's data is about the person asked for, records the data and makes older data unreadable. */
+/** Records a provider's data if it is about the requested person, and makes older data unreadable. */
 export const recordFound = async (
   parts: RecordingParts,
   asked: Asked,
@@ -76,7 +76,7 @@ export const recordFound = async (
     sealed: sealed.sealed,
   }
   await record(parts, { type: 'ProfileFetched', data: fetched }, atMs)
-  // Older data is never served, so it need not be readable.
+  // Older data is never returned, so it does not have to be readable.
   await vault.destroy(subjectId, sealed.keyId)
   if (merged !== null) await merge(parts, merged, atMs)
   const ageMs = Math.max(0, clock.now() - observedAtMs)
@@ -84,7 +84,8 @@ export const recordFound = async (
 }
 
 /**
- * Records that a provider found no person. If this provider knew the person, the person is deleted; otherwise the identifier leads to no person.
+ * Records that a provider found no person. If this provider knew the person before, the person is marked as deleted. Otherwise, the
+ * identifier leads to no person.
  */
 export const recordAbsent = async (
   parts: RecordingParts,
@@ -127,7 +128,7 @@ const record = (
   atMs: number,
 ): Promise<void> => recordProfileEvent(eventLog, event, { actor: 'system', at: new Date(atMs).toISOString() })
 
-/** Whether the source that knew the person was asked by an identifier that it knew. Only in this case is its answer about the person. */
+/** Whether the source knew the person and was asked with an identifier that it knew. Its answer is about the person only in this case. */
 const isAbout = async (
   parts: RecordingParts,
   asked: Asked,
@@ -142,7 +143,7 @@ const isAbout = async (
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
 }
 
-/** If two subjects turn out to be the same person, releases the one that has no number. Its identifiers pass to the other subject. */
+/** Merges two subjects that are the same person: the subject without a number is released, and its identifiers pass to the other one. */
 const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Promise<void> => {
   await parts.vault.destroy(subjectId)
   const erased_at = new Date(atMs).toISOString()

@@ -9,7 +9,7 @@ import { profileStream } from '../../../events/streams.ts'
 
 type ProfileEvent = DomainEventOf<'ProfileFetched' | 'ProfileMissed' | 'ProfileGone' | 'ProfileErased'>
 
-/** Makes an id for a new person. It reveals nothing about them. */
+/** Makes an id for a new person. The id reveals nothing about the person. */
 export const newSubjectId = (): string => `sub_${ulid()}`
 
 /** With `expected`, throws `AppendConflict` if the person's stream does not end there. */

@@ -9,8 +9,8 @@ import { askedFor, type Retrieved, retryAfterSeconds, unavailable } from './retr
 import { createSharedFetches, type SharedFetchLimits, sharedFetchLimits } from './shared-fetches.ts'
 
 /**
- * Reads a profile from the cache if it is young enough, or asks a provider, once for all callers in all processes who wait for
- * the same person.
+ * Reads a profile from the cache if it is recent enough. Otherwise, asks a provider, once for all callers in all processes who wait for the
+ * same person.
  */
 
 type RetrievalParts = RecordingParts & {
@@ -21,8 +21,8 @@ type RetrievalParts = RecordingParts & {
 
 export type Retrieval = {
   /**
-   * `beforeUpstream` is awaited before a provider is asked on behalf of this caller. If its result is not null, that is returned, and
-   * no provider is asked.
+   * `beforeUpstream` is awaited before a provider is asked for this caller. If its result is not null, the result is returned and no provider
+   * is asked.
    */
   retrieve<Stopped>(
     ref: ProfileRef,

@@ -1,6 +1,6 @@
 import type { ProfileData, ProfileIds, ProfileRef } from '../sources/provider.ts'
 
-/** The person asked for. The event log contains the identifier only as `hmac`. */
+/** The requested person. The event log contains the identifier only as `hmac`. */
 export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
 
 export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) => string): Asked => ({
@@ -25,7 +25,7 @@ export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 
 export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 
-/** Returns the answer for when no data is available now. */
+/** Returns the answer if no data is available now. */
 export const unavailable = (retryAfterSeconds: number): Retrieved => ({
   kind: 'unavailable',
   retryAfterSeconds,

@@ -3,7 +3,10 @@ import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { cachedAgeMaxMs } from './freshness.ts'
 import { keySealContext } from './vault.ts'
 
-/** Stores of sealed data about people that outlasts an epoch: the keys of payloads that may still be served, and the data set. */
+/**
+ * Stores of sealed data about people that is kept for longer than an epoch: the keys of payloads that can still be returned, and the data
+ * set.
+ */
 
 type Queries = Pick<pg.Pool, 'query'>
 
@@ -12,7 +15,10 @@ const portionMax = 500
 
 type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }
 
-/** Reads values in portions, in order of their ids. Replaces only unchanged values, so that rows deleted in between stay deleted. */
+/**
+ * Reads values in portions, in the order of their ids. Replaces only unchanged values, so that rows that were deleted in between stay
+ * deleted.
+ */
 const resealing =
   ({
     sealer,
@@ -45,7 +51,7 @@ const resealing =
     }
   }
 
-/** Keys older than 30 days are not resealed, because their data is no longer served, and the retention job will delete the keys. */
+/** Keys older than 30 days are not resealed, because their data is no longer returned, and the retention job will delete the keys. */
 export const profileKeyStore = ({
   pool,
   sealer,

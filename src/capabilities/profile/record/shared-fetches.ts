@@ -4,15 +4,15 @@ import { FairPlaces } from '../../../concurrency/fair-places.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 
 /**
- * Callers of one process who want the same person at the same time share one fetch. The number of simultaneous fetches is limited and shared
- * fairly among organizations; a caller who would wait too long must try again later.
+ * Callers of one process who request the same person at the same time share one fetch. The number of concurrent fetches is limited, with fair
+ * shares for organizations. A caller who would wait too long must try again later.
  */
 type SharedFetches = {
   /** The result of the running fetch, or of a new one, which counts towards the organization's share. */
   result(asked: Asked, wants: 'cached' | 'fresh', organizationId: string): Promise<Retrieved>
   /**
-   * The result of a fetch that is not in the cache yet. The result counts as cached, because it existed before this caller's request. Null if no
-   * result is left.
+   * The result of a fetch that is not in the cache yet; null if there is none. The result counts as cached, because it existed before this
+   * caller's request.
    */
   leftUnread(asked: Asked): Retrieved | null
   settled(): Promise<void>
@@ -52,7 +52,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   const places = new FairPlaces({ placesMax: fetchesMax, waitingMax, waitMaxMs }, after)
   const fetches = new Map<string, Fetch>()
 
-  // A failed fetch may still be releasing its claim, so it is not shared.
+  // A failed fetch is not shared, because it may still be releasing its claim.
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
     [keyOf(asked, 'fresh'), keyOf(asked, wants)]
       .map((key) => fetches.get(key))
@@ -84,7 +84,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   }
 }
 
-/** Runs a fetch when fewer than the maximum are running. The fetch stops counting when its result arrives. */
+/** Runs a fetch when fewer than the maximum are running. A fetch no longer counts when its result has arrived. */
 const inPlace =
   (fetch: SharedFetchesOptions['fetch'], places: FairPlaces, party: string): SharedFetchesOptions['fetch'] =>
   async (request, settle) => {
@@ -100,7 +100,7 @@ const inPlace =
     }
   }
 
-/** The key contains the identifier and not the person, because the fetch may find that the identifier has a new owner. */
+/** The key contains the identifier and not the person, because the identifier may turn out to have a new owner. */
 const keyOf = ({ hmac }: Asked, wants: 'cached' | 'fresh'): string => `${hmac} ${wants}`
 
 /** Starts a fetch. If it fails, all its callers get the failure. */
@@ -118,7 +118,7 @@ const begin = (
     (left) => {
       begun.settled = { left, atMs: clock.now() }
     },
-    // The failure is logged here, because there may be no waiting caller left.
+    // The failure is logged here, because no caller may be waiting any more.
     (error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'),
   )
   return begun

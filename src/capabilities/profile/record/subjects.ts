@@ -19,7 +19,7 @@ export type SubjectParts = {
   readonly clock: { now(): number }
 }
 
-/** Returns the person that an identifier's keyed HMAC leads to; undefined if unknown. */
+/** Returns the person to whom the keyed HMAC of an identifier leads; undefined if unknown. */
 export const findAlias = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   hmac: string,
@@ -49,7 +49,7 @@ export const knownAliases = async (
     .filter(({ verifiedAtMs: at }) => at !== null && parts.clock.now() - at <= aliasAgeMaxMs)
     .map(({ kind, hmac }) => ({ kind, hmac }))
 
-/** The identifiers last received for the person that an identifier leads to; null if they are unknown or unreadable. */
+/** The identifiers last received for the person to whom an identifier leads; null if they are unknown or unreadable. */
 export const idsOf = async (
   parts: Pick<SubjectParts, 'pool' | 'vault'>,
   hmac: string,
@@ -62,8 +62,8 @@ export const idsOf = async (
 }
 
 /**
- * Returns the subject of an answer with these identifiers, or a new one. `subjectId` is the subject that the requested identifier led to. A number
- * identifies a person permanently, but a name only for a while.
+ * Returns the subject of an answer with these identifiers, or a new one. `subjectId` is the subject to whom the requested identifier led. A
+ * number identifies a person permanently, but a name only for a while.
  */
 export const subjectFor = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,

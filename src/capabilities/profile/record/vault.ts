@@ -5,11 +5,11 @@ import { inTransaction } from '../../../concurrency/transaction.ts'
 import { type EpochSealer, sealerOf } from '../../../guard/secrets/secrets.ts'
 
 /**
- * Stores the keys of sealed payloads, and the identifiers of people for whom there must be no key. A payload stays in the event log forever, but
- * without its key no process can open it. Payload keys are sealed under the epoch's key. Once the epoch's key is destroyed, copies of payload keys
- * in free space, the write-ahead log and backups are useless too.
+ * Stores the keys of sealed payloads, and the identifiers of people for whom there must be no key. A payload stays in the event log forever,
+ * but cannot be opened without its key. Payload keys are sealed under the epoch's key. Once the epoch's key is destroyed, copies of payload
+ * keys in free space, the write-ahead log and backups are also useless.
  *
- * Payload keys are not cached in memory, so that data becomes unreadable in every process as soon as its key is destroyed.
+ * Payload keys are not cached, so that data becomes unreadable in every process as soon as its key is destroyed.
  */
 export type Vault = {
   /** Seals a payload under a new key. Null if one of the identifiers is suppressed. */
@@ -19,8 +19,8 @@ export type Vault = {
   /** Like `open`, but with a sealed key that was read together with the payload; null if no key was found. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
   /**
-   * Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older than that key, because another fetch may be running
-   * in parallel.
+   * Destroys a subject's keys. With `exceptKeyId`, destroys only keys at least a minute older than that key, because another fetch may be
+   * running.
    */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   /** Destroys a subject's keys that were created before an instant. */
@@ -46,8 +46,8 @@ export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
 /**
- * Two fetches of one person under different identifiers can overlap, and either can be recorded last. So `destroy` keeps keys that are at most
- * this much older.
+ * The maximum age difference of keys that `destroy` keeps. Two fetches of one person under different identifiers can overlap, and either can
+ * be recorded last.
  */
 const besideMaxMs = 60_000
 /** The context in which a payload and its key are sealed. */
@@ -76,10 +76,10 @@ export const createVault = ({
       const keyId = randomUUID()
       const key = randomBytes(keyBytes)
       const context = keySealContext(subjectId, keyId)
-      // The key is sealed before the transaction, because at the beginning of an epoch, sealing needs a second connection to the database.
+      // The key is sealed before the transaction, because sealing needs a second connection to the database at the beginning of an epoch.
       const sealedKey = await sealer.seal(key.toString('base64url'), context)
       return inTransaction(pool, async (client) => {
-        // A concurrent `forget` either sees this key and destroys it, or has already stored the suppression.
+        // A concurrent `forget` either finds and destroys this key, or has already stored the suppression.
         await client.query('lock table profile_suppressions in share mode')
         if (await isSuppressed(client, hmacs)) return null
         await client.query(

@@ -1,8 +1,8 @@
 import type { AskOptions, ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
- * Asks a provider for a person by any identifier it supports. If an identifier leads nowhere, the person is not necessarily deleted, because names
- * change, and some sources cannot be asked by number.
+ * Asks a provider for a person by any supported identifier. A person who is not found under one identifier is not necessarily deleted,
+ * because names change, and some sources cannot be asked by number.
  */
 
 type Ask = (ref: ProfileRef) => Promise<ProviderAnswer>
@@ -34,7 +34,7 @@ const askByOther = async (
   return ids.urn === null ? null : ask({ kind: 'urn', value: ids.urn })
 }
 
-/** Asks by number after a name led nowhere. The person may have changed the name, but numbers never change. */
+/** Asks by number after no person was found by name. The person may have changed the name, but numbers never change. */
 const askByNumber = async (ask: Ask, number: string, first: ProviderAnswer): Promise<ProviderAnswer> => {
   const answer = await ask({ kind: 'urn', value: number })
   if (answer.kind === 'found') return answer.ids.urn === number ? { ...answer, redirected: true } : first

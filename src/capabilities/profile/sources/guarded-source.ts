@@ -9,7 +9,7 @@ export type Clock = {
   readonly after: After
 }
 
-/** Called on every request, so it must be cheap. */
+/** Used by every request, so it must be cheap. */
 export type SourceObserver = {
   readonly asked: (source: string, answer: ProviderAnswer['kind'], seconds: number) => void
 }
@@ -17,12 +17,12 @@ export type SourceObserver = {
 export type GuardedSource = ProfileProvider & { readonly breaker: Breaker['state'] }
 
 export const totalMaxMs = 8_000
-/** The pause if a source reports too many requests but names no time. */
+/** The pause if a source reports too many requests but states no time. */
 const pauseSecondsDefault = 5
 
 /**
- * Adds a total deadline, a circuit breaker and the pause that a source requests. An answer settles within `totalMaxMs` and by the
- * caller's deadline, and never rejects.
+ * Adds a total deadline, a circuit breaker and the pause that a source requests. An answer settles within `totalMaxMs` and by the caller's
+ * deadline. It never rejects.
  */
 export const guardSource = (
   source: ProfileSource,
@@ -88,9 +88,9 @@ type Breaker = {
   readonly state: () => 'closed' | 'open' | 'half_open'
 }
 
-/** After this many failures in a row, no calls ask the source for a period of `openMs`. */
+/** The number of failures in a row after which calls do not ask the source for `openMs`. */
 export const failuresMax = 10
-/** After this time, one call asks the source again. */
+/** The time after which one call asks the source again. */
 export const openMs = 10_000
 
 /** `now` is in milliseconds and never goes backwards. */
@@ -107,7 +107,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // The outcome of a request from before the breaker opened shows nothing about the source's present state.
+        // The outcome of a request from before the breaker opened is no evidence of the source's current state.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else breaker.fail(null, now())

@@ -5,13 +5,13 @@ import type { ProviderAnswer } from './provider.ts'
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 export type Page = Extract<PageAnswer, { kind: 'page' }>
 
-/** Fresh data takes 1 to 5 s (Spec §4.3.4), so one attempt may use all the time of its call. */
+/** Fresh data takes 1 to 5 s (Spec §4.3.4), so one attempt can use the whole time of its call. */
 export const attemptTimeoutMsDefault = 8_000
 const connectTimeoutMs = 1_000
 export const attemptsMax = 2
 
 const retriedStatuses = new Set([502, 503, 504])
-/** Errors without an answer, after which another server behind the name may answer. */
+/** Errors without an answer, after which another server with the same name may answer. */
 const retriedCodes = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -23,8 +23,7 @@ const retriedCodes = new Set([
 ])
 
 /**
- * Asks, and asks again if the first attempt got no answer. `deadlineMs` is on the clock of `now`; `timeoutMs` is the limit of one
- * attempt.
+ * Asks, and asks again if the first attempt got no answer. `deadlineMs` is on the clock of `now`. `timeoutMs` is the limit of one attempt.
  */
 export const fetchWithRetry = async (
   fetchPage: FetchPage,
@@ -52,21 +51,21 @@ export const fetchWithRetry = async (
 }
 
 const isWorthRetrying = (answer: PageAnswer): boolean => {
-  // A server that names a retry time must not be asked before that time.
+  // A server that states a retry time must not be asked earlier.
   if (answer.kind === 'page')
     return retriedStatuses.has(answer.status) && answer.headers['retry-after'] === undefined
   if (answer.kind === 'timeout') return answer.detail === 'connect'
   return answer.kind === 'unreachable' && retriedCodes.has(answer.detail)
 }
 
-/** The reason why the source did not answer. Details of redirects are left out, because they can name the person asked for. */
+/** The reason why the source did not answer. Details of redirects are left out, because they can name the requested person. */
 export const answerOfNoPage = ({ kind, detail }: NoPage): ProviderAnswer => {
   if (kind === 'timeout' || kind === 'unreachable') return { kind: 'transient', detail: `${kind} ${detail}` }
   return { kind: 'malformed', detail: kind === 'too_many_redirects' ? kind : `${kind} ${detail}` }
 }
 
 /**
- * Interprets a status; null if the body must be read. 401, 402 and 407 are about us, so the caller may ask again; 403 is about the
+ * Interprets a status; null if the body must be read. 401, 402 and 407 concern our account, so the caller can try again. 403 concerns the
  * person (see `createForbiddenWatch`).
  */
 export const answerOfStatus = ({ status, headers }: Page, nowMs: number): ProviderAnswer | null => {
@@ -84,7 +83,7 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
-/** The longest pause that is accepted. A longer pause is a mistake of the source. */
+/** The maximum pause. A longer pause is a mistake of the source. */
 export const retryAfterSecondsMax = 3_600
 
 /** Reads seconds or a date (RFC 9110 §10.2.3); null for anything else. */
@@ -104,14 +103,14 @@ export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   return Math.max(0, apparentMs, ageSeconds * 1000)
 }
 
-/** A smaller age counts as none, because `Date` has whole seconds and clocks differ. */
+/** A smaller age counts as zero, because `Date` has whole seconds and clocks differ. */
 export const ageUnknowableMs = 2_000
 
 /** A source may redirect us to its own origin, and to its own host over TLS. */
 export const isSameHost = (from: URL, to: URL): boolean =>
   to.origin === from.origin || (to.protocol === 'https:' && to.port === '' && to.hostname === from.hostname)
 
-/** After this many 403 in a row, the source has locked us out, because so many people in a row are not hidden. */
+/** The number of 403 in a row after which the source counts as having locked us out. So many people in a row are never hidden. */
 export const forbiddenInARowMax = 10
 const alarmEveryMs = 60_000
 
@@ -120,7 +119,7 @@ export type Logger = {
   warn: (fields: object, message: string) => void
 }
 
-/** Distinguishes a hidden person from a source that has locked us out. Otherwise every person would be reported, and cached, as not existing. */
+/** Distinguishes a hidden person from a source that has locked us out. Otherwise, every person would be reported and cached as missing. */
 export const createForbiddenWatch = ({
   logger,
   now,

@@ -18,8 +18,8 @@ import {
 import type { ProfileIds, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
 /**
- * A source that answers in JSON, such as another service or a partner's directory. The URL is built from a template and the
- * canonical identifier, never from a caller's own text.
+ * A source that answers in JSON, such as another service or a partner's directory. The URL is built from a template and the canonical
+ * identifier, never from the text of a caller.
  */
 
 const jsonTypes = [
@@ -65,7 +65,7 @@ export const createHttpProvider = ({
         {
           url: asked,
           accept: jsonTypes,
-          // Caches between us and the source must not return an answer that is too old.
+          // Intermediate caches must not return an answer that is too old.
           headers: { ...headers, ...(ageMaxMs === null ? {} : { 'cache-control': maxAge(ageMaxMs) }) },
           mayRedirectTo: (target) => isSameHost(template, target),
         },
@@ -137,7 +137,7 @@ const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
   }
 }
 
-/** Whether we were redirected to a URL that names the person in the answer, and not the person asked for. */
+/** Whether we were redirected to a URL that names the person in the answer instead of the requested person. */
 const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean => {
   const url = URL.parse(page.url)
   if (url === null || ref.value === lid || ref.value === urn) return false
@@ -161,7 +161,7 @@ export const parseTemplate = (template: string): URL => {
   return one
 }
 
-/** Inserts the identifier encoded, so that it is never more than one path segment or one value. */
+/** Inserts the encoded identifier, so that it is never more than one path segment or one value. */
 export const expandTemplate = (template: string, { kind, value }: ProfileRef): string =>
   template.replaceAll(/\{(lid|urn)\}/g, (_, name) => (name === kind ? encodeURIComponent(value) : ''))
 

@@ -1,11 +1,11 @@
 import type { ProfileResult } from '../contract.ts'
 
 /**
- * The port for profile providers and its types. A provider's failure is an answer, never an exception, because the caller's answer
+ * The port for profile providers and its types. The failure of a provider is an answer and not an exception, because the caller's answer
  * depends on the kind of failure.
  */
 
-/** The person asked for, in canonical form (see `identifier.ts`). `urn` has only the numeric id, as text because it exceeds 2^53. */
+/** The requested person, in canonical form (see `identifier.ts`). `urn` is only the numeric id, as text because it can exceed 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
 /** Limits for every list and every string (in UTF-8 bytes) in a profile; longer lists and strings are cut when data is mapped. */
@@ -23,15 +23,15 @@ export type ProviderAnswer =
       readonly kind: 'found'
       readonly ids: ProfileIds
       readonly data: ProfileData
-      /** When the source itself saw this data. If it answered from its own cache, this is the time of the cached data. */
+      /** The time when the source saw this data. For an answer from the source's own cache, this is the time of the cached data. */
       readonly observedAtMs: number
       /**
-       * The source reported that the requested identifier now leads to these ids. So the person was renamed, and the source has not mixed people
-       * up.
+       * True if the source reported that the requested identifier now leads to these ids. The person was then renamed, and the source did not
+       * confuse people.
        */
       readonly redirected: boolean
     }
-  /** The source knows the person as deleted or closed. */
+  /** The source reports the person as deleted or closed. */
   | { readonly kind: 'gone' }
   | { readonly kind: 'not_found' }
   | { readonly kind: 'inaccessible' }
@@ -42,7 +42,7 @@ export type ProviderAnswer =
   | {
       readonly kind: 'transient'
       readonly detail: string
-      /** When the source allows another attempt. The caller gets this time, because it may apply only to this person. */
+      /** The time after which the source allows another attempt. It is passed to the caller, because it may apply only to this person. */
       readonly retryAfterSeconds?: number
     }
   | { readonly kind: 'malformed'; readonly detail: string }
@@ -50,14 +50,14 @@ export type ProviderAnswer =
 export type AskOptions = {
   /** On the clock of `performance.now()`. */
   readonly deadlineMs: number
-  /** Older data is useless to the caller: `cached: false` accepts at most a minute. Null accepts any age. */
+  /** The maximum age of data that the caller accepts: a minute for `cached: false`, and any age if null. */
   readonly ageMaxMs: number | null
 }
 
 export type ProfileProvider = {
   /** The name in events and metrics: `dataset`, `http`. */
   readonly name: string
-  /** Settles by the deadline, whatever the source does. Never rejects. */
+  /** Settles by the deadline, even if the source does not answer. Never rejects. */
   readonly fetch: (ref: ProfileRef, options: AskOptions) => Promise<ProviderAnswer>
 }
 

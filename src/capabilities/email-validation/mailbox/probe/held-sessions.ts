@@ -3,11 +3,11 @@ import type { LaneBounds } from './lane-answer.ts'
 
 export type Held = {
   readonly smtp: SmtpSession
-  /** The number of transactions begun. */
+  /** The number of transactions that have begun. */
   begun: number
   busy: boolean
   refusals: number
-  /** The session starts no more transactions, and ends when it is not busy. */
+  /** Whether the session has been retired: it starts no more transactions, and ends when it is not busy. */
   retired: boolean
   idleTimer: NodeJS.Timeout | undefined
 }

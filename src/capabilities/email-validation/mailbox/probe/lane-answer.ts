@@ -17,7 +17,7 @@ export type LaneBounds = {
   readonly breakerStrikes: number
   readonly breakerOpenMs: number
   readonly breakerOpenMsMax: number
-  /** The limit for a whole check, from its start to its answer. */
+  /** The time limit for a whole check, from its start to its answer. */
   readonly totalTimeoutMs: number
 }
 
@@ -27,9 +27,9 @@ export type Question = {
   /** A server can refuse us for one domain and serve us for another. */
   readonly domain: string
   readonly smtputf8: boolean
-  /** The recipient is non-existent and chosen by us. This question goes first, because it completes a check that is under way. */
+  /** True if we invented the recipient, which does not exist. Such a question comes first, because it completes a check in progress. */
   readonly own: boolean
-  /** No caller waits for the answer. */
+  /** True if no caller waits for the answer. */
   readonly background: boolean
   readonly party: string
 }
@@ -38,13 +38,13 @@ export type LaneAnswer =
   | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
   | { readonly kind: 'smtputf8_unsupported' }
-  /** The breaker is open because of the answer in `cause`. */
+  /** The circuit breaker is open because of the answer in `cause`. */
   | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
   | { readonly kind: 'full' }
-  /** The caller's time ran out. `connected` is null if no server was dialled. */
+  /** The caller's time limit has passed. `connected` is null if we did not connect to a server. */
   | { readonly kind: 'deadline'; readonly connected: boolean | null }
 
-/** An answer that can open the breaker. */
+/** An answer that can open the circuit breaker. */
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
 
 export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
@@ -55,7 +55,7 @@ export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
     trialMs: bounds.totalTimeoutMs,
   })
 
-/** Whether a used session broke, or the server refused something that it would allow in a fresh session. */
+/** Whether a used session failed, or the server refused a command that it would accept in a new session. */
 export const isWornOut = (answer: LaneAnswer): boolean => {
   if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
   if (answer.kind !== 'reply') return false
@@ -63,7 +63,10 @@ export const isWornOut = (answer: LaneAnswer): boolean => {
   return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
 }
 
-/** Counts a refusal of us at the address's breaker. A failed opening is counted in `lane.ts`, once for all waiting callers. */
+/**
+ * Counts a refusal of our client at the circuit breaker of the address. A failed opening is counted in `lane.ts`, once for all waiting
+ * callers.
+ */
 export const countAnswer = (
   breaker: CircuitBreaker<Cause>,
   { domain, own, background }: Question,
@@ -89,6 +92,6 @@ export const countAnswer = (
 export const causeOf = (error: unknown): Cause => {
   if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
   if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
-  // No caller awaits the opening of a session, so even an unknown error must become a failure. If it were thrown, the process would end.
+  // No caller awaits the opening of a session, so even an unknown error must become a failure. A thrown error would end the process.
   return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
 }

@@ -14,7 +14,10 @@ import {
   type Question,
 } from './lane-answer.ts'
 
-/** Providers count our traffic per address, so the sessions, the rate limit, the queue and the breaker belong to an address. */
+/**
+ * A lane is all state for one address of a mail server: sessions, rate limit, queue and circuit breaker. Providers count our traffic per
+ * address.
+ */
 
 export type LaneSurroundings = {
   readonly clock: () => number
@@ -22,12 +25,12 @@ export type LaneSurroundings = {
   /** Reserves one of the process's sessions; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
-  /** Whether a lane is waiting for a session, in which case an idle session must end. */
+  /** Whether a lane is waiting for a session. An idle session must then end. */
   readonly placeWanted: () => boolean
   readonly opened: () => void
 }
 
-/** After a server refused a session, the reduced number of sessions applies for this long. */
+/** The time for which the reduced number of sessions applies after a server has refused a session. */
 const fewSessionsMs = 600_000
 
 export class MailboxLane {
@@ -41,7 +44,10 @@ export class MailboxLane {
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
-  /** After a server refuses a session, we open at most as many sessions as it had accepted; otherwise it would refuse us again immediately. */
+  /**
+   * After a server refuses a session, we open at most as many sessions as it had accepted. Otherwise, it would immediately refuse another
+   * session.
+   */
   #fewSessions = { sessions: 0, untilMs: 0 }
   readonly #ended = new AbortController()
 
@@ -54,7 +60,7 @@ export class MailboxLane {
     this.#breaker = laneBreaker(bounds)
   }
 
-  /** Whether nothing is under way and no state is worth keeping. */
+  /** Whether nothing is in progress and no state has to be kept. */
   get dormant(): boolean {
     const nowMs = this.#around.clock()
     const busy = this.#sessions.size + this.#opening + this.#waiting.line.length > 0
@@ -70,7 +76,7 @@ export class MailboxLane {
     return this.#sessions.ready
   }
 
-  /** Asks about one recipient, and asks again in a fresh session if a used session no longer works. Never rejects. */
+  /** Asks about one recipient, and asks again in a new session if a used session no longer works. Never rejects. */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
@@ -80,7 +86,7 @@ export class MailboxLane {
       const again = await this.#askOnce(question, { fresh: true, signal })
       if (again.answer.kind === 'open') return answer
       answer = again.answer
-      // The used session was connected, even if the fresh one was not.
+      // The used session was connected, even if the new one was not.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
     countAnswer(this.#breaker, question, answer, this.#around.clock())
@@ -96,7 +102,7 @@ export class MailboxLane {
     return this.#sessions.retireIdle()
   }
 
-  /** Dismisses the waiting callers. Ends each session when it is idle, or after `graceMs`. */
+  /** Answers the waiting callers. Ends each session when it is idle, or after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     this.#ended.abort()
@@ -110,7 +116,7 @@ export class MailboxLane {
     clearTimeout(timer)
   }
 
-  /** `used` is true if the session had served another question before. */
+  /** `used` is true if the session has already answered another question. */
   async #askOnce(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -131,7 +137,7 @@ export class MailboxLane {
         this.#breaker.fail(answer, this.#around.clock(), { background })
       this.#release(held)
       if (answer.kind === 'failure') return answer
-      // If RSET fails, the session is no longer usable; a fresh session is never reset.
+      // If RSET fails, the session is no longer usable. A new session is never reset.
       return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
     })
     return {
@@ -140,7 +146,7 @@ export class MailboxLane {
     }
   }
 
-  /** If the caller's time runs out, the session stays open for other callers. */
+  /** If the caller's time limit passes, the session stays open for other callers. */
   #session(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -188,7 +194,7 @@ export class MailboxLane {
     }
     while (this.#opening < unserved.length) {
       if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
-        // An idle session cannot serve a caller that needs a fresh one, so it makes room.
+        // An idle session cannot serve a caller that needs a new one, so the idle session ends.
         if (first.fresh) this.#sessions.retireIdle()
         return
       }
@@ -198,7 +204,7 @@ export class MailboxLane {
     }
   }
 
-  /** Dismisses the waiting callers if the breaker is open, unless an open session can still serve them. */
+  /** Answers the waiting callers if the circuit breaker is open, unless an open session can still serve them. */
   #turnAway(): void {
     if (this.#opening > 0 || this.#sessions.usable) return
     const refused = this.#breaker.refuses(this.#around.clock())
@@ -231,7 +237,7 @@ export class MailboxLane {
     void smtp.closed.then(() => {
       this.#sessions.remove(held)
       this.#around.returnPlace()
-      // A session that ends unused counts as a failed opening; otherwise sessions would be reopened forever.
+      // A session that ends unused counts as a failed opening. Otherwise, sessions would be opened again and again.
       if (held.begun === 0 && !held.retired)
         this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'the session ended unused') })
       this.#pump()
@@ -240,7 +246,7 @@ export class MailboxLane {
     else this.#sessions.restAwhile(held)
   }
 
-  /** One waiting caller gets the failure. All other waiting callers wait for the next attempt, or are dismissed once the breaker is open. */
+  /** One waiting caller gets the failure. All others wait for the next attempt, or are answered once the circuit breaker is open. */
   #failed(cause: Cause): void {
     // The server allows no more connections (Postfix: `smtpd_client_connection_count_limit`), so the open sessions serve the
     // waiting callers.
@@ -280,7 +286,7 @@ export const createTokenBucket = ({
   let tokens = burst
   let filledAtMs = Number.NEGATIVE_INFINITY
   const fill = (nowMs: number): void => {
-    // A clock that is set back must not empty the bucket.
+    // The token bucket must not become empty if the clock is set back.
     const elapsedMs = Math.max(nowMs - filledAtMs, 0)
     tokens = Math.min(burst, tokens + (elapsedMs * perSecond) / 1_000)
     filledAtMs = nowMs
@@ -301,7 +307,7 @@ export const createTokenBucket = ({
 
 type Waiter = {
   readonly question: Question
-  /** Needs an unused session, because the previous session had already been used when it failed. */
+  /** True if the caller needs an unused session, because its previous session had already been used when it failed. */
   readonly fresh: boolean
   readonly settle: (given: Given) => void
 }
@@ -310,7 +316,7 @@ type Given =
   | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
   | Exclude<LaneAnswer, { kind: 'deadline' }>
 
-/** The callers waiting for a session, the next one first. Parties take turns. */
+/** The callers that wait for a session, the next one first. Parties (organizations) take turns. */
 class Waiters {
   line: Waiter[] = []
 
@@ -342,7 +348,7 @@ class Waiters {
     })
   }
 
-  /** The position of the party's next caller in the line. Parties take turns, even if one has many callers. */
+  /** The position of the party's next caller in the queue. Parties take turns, even if one has many callers. */
   #turnOf(party: string): number {
     const own = this.line.filter(({ question }) => question.party === party).length
     const before = new Map<string, number>()

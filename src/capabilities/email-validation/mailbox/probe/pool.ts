@@ -1,12 +1,12 @@
-/** The lanes of all addresses, with a common limit on their sessions. */
+/** The lanes of all addresses (see `lane.ts`), with a common limit on their sessions. */
 import { type LaneSurroundings, MailboxLane } from './lane.ts'
 import type { LaneBounds } from './lane-answer.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
   /**
-   * The maximum number of addresses in memory. Addresses in use are never removed, so there can be more, but the checks and sessions in progress
-   * bound their number.
+   * The maximum number of addresses in memory. There can be more, because addresses in use are never removed, but the checks and sessions in
+   * progress limit their number.
    */
   readonly addressesMax: number
 }
@@ -19,7 +19,7 @@ export type PoolStatus = {
   readonly sessionsOpened: number
 }
 
-/** How long sessions have to send QUIT when the process ends. */
+/** The time in which sessions can send QUIT when the process ends. */
 const closeGraceMs = 1_000
 
 export class MailboxPool {
@@ -42,7 +42,7 @@ export class MailboxPool {
     }
   }
 
-  /** Returns the lane of an address. Sessions are found only by address, so a session is never used for another address. */
+  /** Returns the lane of an address. Sessions are found only by address, so that a session is never used for another address. */
   lane(address: string): MailboxLane {
     const known = this.#lanes.get(address)
     const lane = known ?? new MailboxLane(address, this.#bounds, this.#around)
@@ -84,7 +84,7 @@ export class MailboxPool {
 
   #returnPlace(): void {
     this.#places--
-    // The lane that waited for a session may no longer need it, so the next lane is notified too.
+    // The lane that waited for a session may no longer need it, so the next lane is also notified.
     while (this.#places < this.#bounds.sessionsMax) {
       const [next] = this.#wanting
       if (next === undefined) return

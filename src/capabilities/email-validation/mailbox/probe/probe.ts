@@ -11,16 +11,16 @@ import type { Cause, LaneAnswer } from './lane-answer.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
 
 /**
- * Asks a domain's mail servers whether they accept mail for one mailbox, without sending any.
+ * Asks a domain's mail servers whether they accept mail for one mailbox, without sending mail.
  *
- * The probe dials only the given addresses, which the guard has already checked. It asks about a non-existent recipient only after the real
- * recipient was accepted or greylisted, and caches the result for a day.
+ * The probe connects only to the given addresses, which the guard has already checked. It asks about a non-existent recipient only after the
+ * real recipient was accepted or greylisted, and caches the result for a day.
  */
 
 /** Addresses and replies are never logged. */
 type MailboxLogger = Record<'debug', (details: object, message: string) => void>
 
-/** Called on every check, so it must be cheap. */
+/** Used by every check, so it must be cheap. */
 export type MailboxObserver = {
   readonly mailboxChecked: (outcome: MailboxOutcome) => void
 }
@@ -29,7 +29,7 @@ export type MailboxBounds = PoolBounds & {
   readonly connectTimeoutMs: number
   readonly replyTimeoutMs: number
   readonly greetingTimeoutMs: number
-  /** From dialling to the first RCPT; less than a whole check, so that another target can be tried. */
+  /** The time limit from connecting to the first RCPT. It is less than the limit of a whole check, so that another target can be tried. */
   readonly openTimeoutMs: number
   readonly targetsMax: number
   readonly addressesPerTargetMax: number
@@ -69,7 +69,7 @@ type MailboxProbeOptions = {
   readonly mailFrom: string
   /** In milliseconds. Only differences matter. */
   readonly clock: () => number
-  /** The local part of a recipient that does not exist at a domain; it stays the same for days. */
+  /** The local part of a recipient that does not exist at a domain. It stays the same for days. */
   readonly recipientOf: (domain: string) => string
   readonly logger: MailboxLogger
   readonly observe?: MailboxObserver | undefined
@@ -80,28 +80,28 @@ export type MailboxStatus = PoolStatus & { readonly checksUnderWay: number }
 
 type ProbeCallOptions = {
   readonly background?: boolean
-  /** Parties share the capacity of one process. */
+  /** The organization of the call. Parties (organizations) share the capacity of one process. */
   readonly party?: string
 }
 
 export type MailboxProbe = {
   /**
-   * Never rejects because of a server, and takes at most `totalTimeoutMs`. The next target is tried only if the current one gives
-   * no final answer.
+   * Never rejects because of a server, and takes at most `totalTimeoutMs`. The next target is tried only if the current one does not give a
+   * final answer.
    */
   probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
     options?: ProbeCallOptions,
   ): Promise<MailboxEvidence>
-  /** Dismisses callers that wait for a session. Checks under way have one second to finish. */
+  /** Answers the callers that wait for a session. Checks in progress have one second to finish. */
   close(): Promise<void>
   status(): MailboxStatus
 }
 
 /** @throws AssertionError if the HELO name or the sender is not well-formed. */
 export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe => {
-  // This check makes a bad setting fail at startup and not in the first session.
+  // Checked here, so that an invalid setting fails at startup and not in the first session.
   ehlo(options.helo)
   return new Probe(options, { ...mailboxBounds, ...options.bounds }, senderOf(options.mailFrom))
 }
@@ -158,7 +158,7 @@ class Probe implements MailboxProbe {
     { background, party }: Required<ProbeCallOptions>,
   ): Promise<MailboxEvidence> {
     const mailbox = mailboxOf(address)
-    // This depends on the text to be sent, not on the address's own flag.
+    // This depends on the text to be sent, and not on the flag of the address.
     const smtputf8 = !/^[ -~]*$/.test(mailbox)
     rcpt(mailbox, { smtputf8 })
     const leave = this.#closed ? null : this.#underWay.enter(party)
@@ -221,7 +221,7 @@ const evidence = (
   ...more,
 })
 
-/** Outcomes that can be a reason not to contact a server for a while. Any other outcome is about one mailbox only. */
+/** Outcomes that can open the circuit breaker of a server. Any other outcome concerns only one mailbox. */
 const aboutUs: ReadonlySet<MailboxOutcome> = new Set([
   'temporary_failure',
   'cannot_verify',
@@ -239,7 +239,7 @@ const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
     case 'smtputf8_unsupported':
       return evidence('smtputf8_unsupported', { connected: true })
     case 'open': {
-      // No server was asked. The outcome gives the reason, but not the reply, because the reply was about a different mailbox.
+      // No server was asked. The outcome contains the reason, but not the reply, because the reply was about a different mailbox.
       const { outcome } = evidenceOf(answer.cause)
       const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
       const seconds = Math.ceil(answer.forMs / 1_000)
@@ -275,8 +275,8 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
 }
 
 /**
- * Whether no other target can give a better answer, because the server was asked about the mailbox, refused our sender, or time ran out. If a
- * server refuses us earlier, another target may still answer.
+ * Whether no other target can give a better answer, because the server was asked about the mailbox or refused our sender, or the time limit
+ * has passed. After an earlier refusal, another target may still answer.
  */
 const isFinal = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
@@ -285,11 +285,11 @@ const isFinal = (answer: LaneAnswer): boolean => {
   return stage === 'mail' || stage === 'rcpt'
 }
 
-/** Whether another address of the same exchanger is worth a try. */
+/** Whether another address of the same exchanger should be tried. */
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** Returns the more informative evidence. A reply counts for more than a connection, and a connection for more than no connection. */
+/** Returns the more informative evidence. A reply is better than a connection without a reply, which is better than no connection. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
   if (weight(after) < weight(before)) return before
@@ -312,8 +312,8 @@ type RandomRecipientsOptions = {
 }
 
 /**
- * Whether every recipient is accepted. `undecided`: the reply does not show this; `no_reply`: there was no reply; `out_of_time`: the caller's time
- * ran out first.
+ * Whether every recipient is accepted. `undecided`: the reply does not show this; `no_reply`: there was no reply; `out_of_time`: the caller's
+ * time limit passed first.
  */
 type Finding = boolean | 'undecided' | 'no_reply' | 'out_of_time'
 
@@ -324,7 +324,7 @@ const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchan
 class RandomRecipients {
   readonly #options: RandomRecipientsOptions
   readonly #known: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
-  /** Servers that refused a mailbox as unknown, each with the time until which the refusal counts. */
+  /** Servers that have refused a mailbox as unknown, each with the time until which the refusal counts. */
   readonly #refusing: LRUCache<string, number>
   /** At most one question at a time per domain and server; later callers share its answer. */
   readonly #asking = new Map<string, Promise<Finding>>()
@@ -335,7 +335,7 @@ class RandomRecipients {
     this.#refusing = new LRUCache({ max: options.catchAllDomainsMax })
   }
 
-  /** Notes the answer about a caller's mailbox, because 5.1.1 shows that the server knows which mailboxes exist. */
+  /** Stores the answer about a caller's mailbox, because 5.1.1 shows that the server checks which mailboxes exist. */
   answered(server: AskedServer, answer: LaneAnswer): void {
     if (answer.kind !== 'reply' || answer.stage !== 'rcpt' || answer.reply.enhancedCode !== '5.1.1') return
     if (catchAllOf(answer.reply) === false)
@@ -348,7 +348,7 @@ class RandomRecipients {
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const finding = await this.#share(key, server)
     if (typeof finding === 'boolean') return finding
-    // The server did not decide about this recipient, but it refused an unknown recipient before.
+    // The server gave no clear answer about this recipient, but has refused an unknown recipient before.
     return finding === 'undecided' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
   }
 

@@ -1,11 +1,11 @@
-/** 20 characters from an alphabet of 32 make 100 bits, so such a mailbox does not exist and cannot be guessed without the key. */
+/** 20 characters from an alphabet of 32 are 100 bits, so such a mailbox does not exist and cannot be guessed without the key. */
 const localPartLength = 20
 const localPartAlphabet = 'abcdefghijkmnpqrstuvwxyz23456789'
 const periodMs = 7 * 86_400_000
 
 /**
- * Returns the same non-existent local part for a domain in every process, for seven days, because a greylisting server accepts a recipient only at
- * the second attempt. `hmac` returns base64url.
+ * Returns a non-existent local part for a domain. It is the same in every process for seven days, because a greylisting server accepts a
+ * recipient only at the second attempt. `hmac` returns base64url.
  */
 export const createRecipientOf =
   ({ hmac, clock }: { hmac: (text: string) => string; clock: { now(): number } }) =>

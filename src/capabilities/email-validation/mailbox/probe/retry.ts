@@ -8,7 +8,7 @@ import type { MailboxProbe } from './probe.ts'
 /** The purpose of the seal on the addresses in retry jobs. */
 export const retrySealPurpose = 'mailbox-retry'
 
-/** Only outcomes about the mailbox itself are stored; any other would stop the next call from asking again. */
+/** Only outcomes about the mailbox itself are stored. Any other outcome would prevent the next call from asking again. */
 const conclusive: ReadonlySet<MailboxOutcome> = new Set([
   'accepted',
   'mailbox_not_found',
@@ -16,7 +16,7 @@ const conclusive: ReadonlySet<MailboxOutcome> = new Set([
   'mailbox_full',
 ])
 
-/** Checks a mailbox again, and stores a conclusive result for the next call. Returns whether there was one. `data` comes from `later`. */
+/** Checks a mailbox again, and stores a conclusive result for the next call. Returns true if there was one. `data` comes from `later`. */
 export const askAgain = async (
   { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
   data: string,

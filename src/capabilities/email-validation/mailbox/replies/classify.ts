@@ -23,9 +23,9 @@ export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict 
 }
 
 /**
- * Whether a reply to a non-existent recipient shows that the domain accepts everything; null if the reply leaves it open.
- * A refusal counts only if it names a missing mailbox. If "too many recipients" or a policy counted, a catch-all domain would
- * look like a normal one, and its mailboxes valid.
+ * Whether a reply to a non-existent recipient shows that the domain accepts every recipient; null if the reply does not show this. A refusal
+ * counts only if it names a missing mailbox. If "too many recipients" or a policy counted, a catch-all domain would be taken for a normal
+ * one, and its mailboxes for valid ones.
  */
 export const catchAllOf = (reply: SmtpReply): boolean | null => {
   const rule = ruleFor('rcpt', reply)
@@ -34,8 +34,8 @@ export const catchAllOf = (reply: SmtpReply): boolean | null => {
 }
 
 /**
- * Whether the server refuses us rather than one mailbox. The circuit breaker counts these replies. A policy at RCPT can concern one mailbox only,
- * but several such replies in a row seldom do.
+ * Whether the server refuses our client rather than one mailbox. The circuit breaker counts these replies. A policy at RCPT can concern a
+ * single mailbox, but several such replies in a row rarely do.
  */
 export const refusesClient = (stage: SmtpStage, reply: SmtpReply): boolean =>
   reply.code === 421 ||
@@ -68,7 +68,7 @@ const begins = (enhanced: string, begin: string): boolean =>
 
 const detailOf = ({ enhancedCode }: SmtpReply): string => enhancedCode?.slice(2) ?? ''
 
-/** Reads "in 5 minutes", "for 300 seconds" or "in 00:05:00"; null if the reply names no time. */
+/** Reads "in 5 minutes", "for 300 seconds" or "in 00:05:00"; null if the reply states no time. */
 const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
   const text = lines.join(' ').slice(0, textLengthMax).toLowerCase()
   const [, hours, minutes, seconds] = /\b(?:in|after|for) (\d{1,2}):(\d{2}):(\d{2})\b/.exec(text) ?? []
@@ -81,7 +81,7 @@ const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
 
 const bounded = (seconds: number): number => Math.min(Math.max(seconds, retrySecondsMin), retrySecondsMax)
 
-/** At most this many characters of a reply are read. A reply can have 64 KiB. */
+/** The maximum number of characters that are read. A reply can have 64 KiB. */
 const textLengthMax = 2_000
 
 const web = /https?:? ?\/\/\S*|\bwww\.\S*|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}\/\S*/g

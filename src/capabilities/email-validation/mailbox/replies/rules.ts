@@ -1,9 +1,9 @@
 /**
- * What a reply means for a mailbox. The first rule that matches decides. Each rule quotes the reply for which it was made. A comment
- * gives the source, unless the tests contain the reply with its source.
+ * The rules that classify replies. The first matching rule decides. Each rule quotes the reply for which it was written. A comment gives the
+ * source, unless the tests contain the reply with its source.
  *
- * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code to refuse us.
- * Only a reply that explicitly names an unknown mailbox takes precedence over 5.7.x.
+ * A mailbox counts as missing only if the reply states this. Rules about our client come before rules about the mailbox, because servers
+ * refuse clients with any code. Only a reply that explicitly names an unknown mailbox takes precedence over 5.7.x.
  */
 import type { MailboxOutcome } from '../../evidence.ts'
 import type { Sense } from './words.ts'
@@ -25,7 +25,9 @@ export type ReplyRule = {
   readonly says?: readonly Sense[]
   /** The reply must have none of these meanings. */
   readonly unless?: readonly Sense[]
-  /** The reply does not clearly say that the mailbox is missing, so it does not prove that the server checks recipients. */
+  /**
+   * Set if the reply does not clearly state that the mailbox is missing, so that the reply does not prove that the server checks recipients.
+   */
   readonly vague?: true
   /** The delay before the next attempt, if the reply states none. */
   readonly retrySeconds?: number
@@ -37,7 +39,7 @@ const greylistedSeconds = 300
 const temporarySeconds = 900
 
 const anyStage = ['greeting', 'ehlo', 'mail', 'rcpt'] as const
-/** Codes that mean "other" and leave the meaning to the text. */
+/** Codes that mean "other", so that only the text has a meaning. */
 const open = ['', '0.0', '1.0', '2.0', '3.0', '5.0'] as const
 
 export const replyRules: readonly ReplyRule[] = [

@@ -1,8 +1,8 @@
 /**
- * Patterns for the meaning of a reply, in the languages that servers use: English, German, French, Spanish, Portuguese, Italian,
- * Polish, Russian, Chinese and Japanese. They are applied to the text that `classify.ts` prepares. Pure.
+ * Patterns for the meaning of a reply, in the languages that servers use: English, German, French, Spanish, Portuguese, Italian, Polish,
+ * Russian, Chinese and Japanese. They are applied to the text that `classify.ts` prepares. Pure.
  *
- * A noun and its predicate must be near each other, with nothing between them that is about something else.
+ * A noun and its predicate must be close together, without words about another subject between them.
  */
 
 /** Nouns for a mailbox. Nouns for anything else that can be closed, such as a message or a company, are not included. */

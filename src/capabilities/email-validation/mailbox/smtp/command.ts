@@ -1,4 +1,4 @@
-/** The commands that we send. Their parts are checked again here, because a mistake would let a caller inject commands. */
+/** The commands that we send. Their parts are checked again here, because a mistake would allow a caller to inject commands. */
 import assert from 'node:assert/strict'
 import { isWithAnyDots } from '../../syntax/local-part.ts'
 
@@ -9,7 +9,7 @@ const atomText = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-\\u0080-\\u{10ffff}]+"
 const dotString = new RegExp(`^${atomText}(?:\\.${atomText})*$`, 'u')
 const quotedString = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u
 const hostName = /^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/
-/** The C1 controls are not allowed in any mailbox name either. */
+/** C1 controls are included, because they are not allowed in mailbox names. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
 const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/u
 

@@ -4,8 +4,8 @@ import { connect as connectTls } from 'node:tls'
 import { createReplyParser, type ReplyParser, type SmtpReply } from './reply.ts'
 
 /**
- * `connect`: no TCP connection; `timeout`: a deadline passed on an open connection; `closed`: the other side closed it;
- * `protocol`: the server does not speak SMTP; `tls`: the server offered TLS, but TLS failed.
+ * `connect`: no TCP connection; `timeout`: a deadline passed on an open connection; `closed`: the other side closed the connection;
+ * `protocol`: the server does not follow SMTP; `tls`: the server offered TLS, but TLS failed.
  */
 type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
 
@@ -19,13 +19,13 @@ export class SmtpFailure extends Error {
   }
 }
 
-/** A reply for each command, or fewer replies and the reason. */
+/** A reply for each command, or fewer replies and the failure. */
 export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failure: SmtpFailure | null }
 
 type Expected = {
   readonly count: number
   readonly replies: SmtpReply[]
-  /** TLS follows the reply. A third party must have inserted any further octet of plain text (RFC 3207 §6). */
+  /** True if TLS follows the reply. Any further octet of plain text was then inserted by a third party (RFC 3207 §6). */
   readonly plainTextEnds: boolean
   /** The default is `replyTimeoutMs`. */
   readonly timeoutMs?: number
@@ -33,11 +33,11 @@ type Expected = {
 }
 
 export type DialOptions = {
-  /** An IP address, so that the dialled address is the address that the guard checked. */
+  /** An IP address, so that we connect to the address that the guard has checked. */
   readonly address: string
   readonly port: number
   readonly connectTimeoutMs: number
-  /** The limit for each reply, from when it is the next reply to arrive. Octets that arrive slowly do not extend the limit. */
+  /** The time limit for each reply, from the moment when it is the next reply to arrive. Slowly arriving octets do not extend the limit. */
   readonly replyTimeoutMs: number
 }
 
@@ -107,8 +107,8 @@ export class SmtpConnection {
   }
 
   /**
-   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified, because the alternative would be to send
-   * the text without TLS.
+   * Sends STARTTLS and, after 220, starts TLS. Resolves with the reply. The certificate is not verified, because the alternative would be
+   * plain text without TLS.
    * @throws SmtpFailure
    */
   async startTls(command: string, serverName: string): Promise<SmtpReply> {
@@ -164,7 +164,7 @@ export class SmtpConnection {
       const replies = this.#parser.push(octets)
       for (const [index, reply] of replies.entries()) this.#take(reply, index === replies.length - 1)
     } catch (cause) {
-      this.fail(new SmtpFailure('protocol', 'the server does not speak SMTP', { cause }))
+      this.fail(new SmtpFailure('protocol', 'the server does not follow SMTP', { cause }))
     }
   }
 
@@ -193,7 +193,7 @@ export class SmtpConnection {
     next: Expected | undefined,
     { reply, last }: { reply: SmtpReply; last: boolean },
   ): SmtpFailure | null {
-    // A server may send an unrequested reply only to close the connection (RFC 5321 §3.8).
+    // A server may send a reply without a command only to close the connection (RFC 5321 §3.8).
     if (reply.code === 421) return new SmtpFailure('closed', 'the server is closing the connection')
     const plainTextFollows = !last || this.#parser.unfinished()
     return next?.plainTextEnds === true && reply.code === 220 && plainTextFollows

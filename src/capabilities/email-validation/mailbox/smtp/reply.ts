@@ -1,6 +1,6 @@
 /**
- * Parses SMTP replies from a byte stream that can be split anywhere (RFC 5321 §4.2). The server is untrusted: text that is
- * too long, or not a reply at all, is a protocol error and ends the session.
+ * Parses SMTP replies from a byte stream that can be split anywhere (RFC 5321 §4.2). The server is untrusted: text that is too long or not a
+ * reply is a protocol error and ends the session.
  */
 
 export type SmtpReply = {
@@ -15,7 +15,7 @@ export class SmtpProtocolError extends Error {
   override readonly name = 'SmtpProtocolError'
 }
 
-/** RFC 5321 §4.5.3.1.5 allows 512; servers that put a link and help text on one line slightly exceed this. */
+/** RFC 5321 §4.5.3.1.5 allows 512. Servers that put a link and help text on one line slightly exceed this. */
 const lineOctetsMax = 1_024
 const linesMax = 100
 const replyOctetsMax = 64 * 1_024
@@ -73,7 +73,7 @@ export const createReplyParser = (): ReplyParser => {
         }
         rest = noOctets
         from = end + 1
-        // A bare line feed ends a line too, because some servers send it. This is safe, because we forward nothing.
+        // A bare line feed also ends a line, because some servers send it. This is safe, because we forward nothing.
         const reply = take(line.at(-1) === carriageReturn ? line.subarray(0, -1) : line)
         if (reply !== null) replies.push(reply)
       }
@@ -89,7 +89,7 @@ const enhancedCodeOf = (code: string, lines: readonly string[]): string | null =
     const found =
       /^ ?#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/.exec(line)?.[1] ??
       /\(#([245]\.[0-9]{1,3}\.[0-9]{1,3})\)/.exec(line)?.[1]
-    // The classes must agree (RFC 2034 §4). If they do not, only the reply code counts.
+    // The classes must be equal (RFC 2034 §4). Otherwise, only the reply code counts.
     if (found?.[0] === code[0]) return found ?? null
   }
   return null

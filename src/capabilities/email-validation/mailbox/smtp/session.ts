@@ -6,17 +6,20 @@ import { type DialOptions, dial, type Exchange, type SmtpConnection, SmtpFailure
 import type { SmtpReply } from './reply.ts'
 
 export type SessionOptions = DialOptions & {
-  /** The name of the exchanger, for TLS only; it is never resolved. */
+  /** The name of the exchanger. Used only for TLS and never resolved. */
   readonly exchange: string
   readonly helo: string
   readonly sender: string
-  /** Longer than for all other replies, because postscreen greets after 6 s (`postscreen_greet_wait`) and refuses clients that do not wait. */
+  /**
+   * Longer than the limit for other replies, because postscreen greets after 6 s (`postscreen_greet_wait`) and refuses clients that do not
+   * wait.
+   */
   readonly greetingTimeoutMs: number
-  /** The limit from dialling until the first recipient can be asked about. */
+  /** The time limit from connecting until the session is ready for the first recipient. */
   readonly openTimeoutMs: number
 }
 
-/** Thrown if the server refuses us before the first question. */
+/** Thrown if the server refuses our client before the first question. */
 export class SmtpRefusal extends Error {
   override readonly name = 'SmtpRefusal'
   readonly stage: SmtpStage
@@ -37,8 +40,8 @@ export type SmtpSession = {
   readonly closed: Promise<void>
   usable(): boolean
   /**
-   * Asks about one recipient in a separate transaction, because some servers refuse any further recipient in a transaction, and most servers do so
-   * for the null sender (RFC 5321 §4.5.5). Never rejects.
+   * Asks about one recipient in a separate transaction, because some servers refuse a second recipient in a transaction, and most servers do
+   * so for the null sender (RFC 5321 §4.5.5). Never rejects.
    */
   ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
   quit(): void
