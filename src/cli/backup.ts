@@ -94,9 +94,7 @@ const create: Command = {
           ? `The event log up to position ${head.position}, and every table that cannot be rebuilt from it.`
           : `Every table that cannot be rebuilt from the event log. The event log (${manifest.event_log}) is not in the backup: copy it now with its own tools.`,
         secretsNote(context),
-        ...(final
-          ? ['This installation will not start again. Restore the file on the new host.']
-          : []),
+        ...(final ? ['This installation will not start again. Restore the file on the new host.'] : []),
       ],
     }
   },

@@ -78,7 +78,8 @@ const fromWorker = async (
   const { answerFromWorker } = await import('./long-work.ts')
   return answerFromWorker(own, {
     ...{ declared, given },
-    onBegun: (id) => leaves(`The service continues the work: "jobs show ${id}" shows its progress and its answer.`),
+    onBegun: (id) =>
+      leaves(`The service continues the work: "jobs show ${id}" shows its progress and its answer.`),
   })
 }
 
@@ -177,9 +178,7 @@ const written = async (
 ): Promise<Answer> => {
   const { json } = context
   if (json && file.type !== 'application/jsonl')
-    throw new UsageError(
-      '--json cannot be combined with a file format that is not JSON: omit one of them',
-    )
+    throw new UsageError('--json cannot be combined with a file format that is not JSON: omit one of them')
   const own = await contextIn(declared, context, given)
   const answer = await withOutput(context, given, async (write) => {
     if (!json) return file.write(own, write)

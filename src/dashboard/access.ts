@@ -2,7 +2,7 @@ import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
 import { actionOfPlace } from './declared.ts'
 
-/** The action of each page that is not declared in administration. */
+/** The action of each page without a declaration in administration. */
 const actionOfPage = {
   'GET /': 'finance.read',
   // Makes a call with the demo's key.
@@ -23,7 +23,7 @@ const actionOfPage = {
   'GET /commands': 'finance.read',
   'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',
-  // A search finds only things that the role may open.
+  // A search finds only things that the user's role can open.
   'GET /search': 'accounts.read',
   'POST /search': 'accounts.read',
   'POST /search/choices': 'accounts.read',
@@ -35,7 +35,7 @@ const actionOfPage = {
   'GET /calls': 'finance.read',
   'GET /calls.csv': 'finance.read',
   'GET /months': 'finance.read',
-  // The file covers all organizations, and a partner may export only its own.
+  // The file covers all organizations, but a partner can export only its own.
   'GET /months.csv': 'finance.read',
   'GET /reconcile': 'finance.read',
   'GET /events': 'system.read',
@@ -52,11 +52,11 @@ const actionOfPage = {
   'POST /me/second-factor': 'accounts.read',
   'POST /me/second-factor/codes': 'accounts.read',
   'POST /me/second-factor/remove': 'accounts.read',
-  // The page itself shows a job only to users whose role may start it.
+  // The page shows a job only to users whose role can start it.
   'GET /jobs/:job': 'finance.read',
 } as const satisfies Readonly<Record<string, Action>>
 
-/** A route that is not declared in administration. */
+/** A route without a declaration in administration. */
 export type Route = keyof typeof actionOfPage
 
 /** The action that each page and form requires. Routes, menus and tests use this table, and a route that is not in it is refused. */
@@ -68,7 +68,7 @@ export const actionAt = (method: string, url: string): Action | null => {
   return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null
 }
 
-/** Whether a role may open a route. Commands outside an organization's pages apply to all organizations, so partners may not. */
+/** Whether a role can open a route. Commands outside an organization's pages apply to all organizations, so partners cannot use them. */
 export const mayOpen = (role: UserRole, route: string): boolean => {
   const action = actionOfRoute[route]
   return action !== undefined && mayDo(role, action) && !(role === 'partner' && route.includes(' /commands/'))

@@ -4,7 +4,10 @@ import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { type ServedFile, servedFile } from '../documentation/file.ts'
 
-/** The stylesheet, icon and scripts of pages. This server serves all of them, so a browser contacts no other host. Scripts need no build. */
+/**
+ * The stylesheet, icon and scripts of pages. They all come from this server, so that browsers contact no other host. Scripts need no build
+ * step.
+ */
 
 const packageFile = (name: string, file: string): URL =>
   new URL(file, pathToFileURL(createRequire(import.meta.url).resolve(name)))
@@ -38,7 +41,7 @@ const assets: ReadonlyMap<string, ServedFile> = new Map(
   ]),
 )
 
-/** All assets share one version, so that a script imports only scripts of its own release. */
+/** All assets have the same version, so that a script imports only scripts of its own release. */
 export const assetVersion: string = [...assets.values()]
   .reduce((hash, { body }) => hash.update(body), createHash('sha256'))
   .digest('hex')

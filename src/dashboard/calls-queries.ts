@@ -18,7 +18,7 @@ export type CallFilters = {
   readonly costMicro: bigint | null
 }
 
-/** The position of a line in the order of time. The next page begins below it. */
+/** The position of a line in the order of time. The next page begins below this line. */
 export type CallPlace = { readonly atMs: number; readonly ledger: string; readonly revision: string }
 
 export type CallRow = Pick<
@@ -86,7 +86,7 @@ const linesOf = (filters: CallFilters, { before, downTo }: Part, values: Paramet
   ].join(' and ')
 }
 
-/** The place of the last line that one page searches; no row if fewer lines are left. */
+/** The position of the last line that one page searches; no row if fewer lines are left. */
 export const lookedThrough = (
   filters: CallFilters,
   before: CallPlace | null,
@@ -114,7 +114,7 @@ export const callsThatMatch = (
     linesOf(filters, { before, downTo }, given),
     ...is('key_id', filters.keyId),
     ...is('capability', filters.capability),
-    // If only errors are wanted, the search already covers only refused and failed calls.
+    // A search for errors already covers only refused and failed calls.
     ...is('outcome', filters.outcome === 'errors' ? null : filters.outcome),
     ...is('code', filters.code),
     ...(filters.costMicro === null

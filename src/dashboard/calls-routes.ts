@@ -23,7 +23,7 @@ import { type Range, rangeQuery } from './ranges.ts'
 
 const pageCalls = 50
 const keysMax = 200
-/** The maximum number of calls in a file, and of pages that are searched for them. */
+/** The maximum number of calls in a file, and of pages that are searched for these calls. */
 const csvCallsMax = 50_000
 const csvPagesMax = 1_250
 const csvPageCalls = 1_000

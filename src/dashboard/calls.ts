@@ -9,13 +9,13 @@ import {
 import { linePlaces } from './line-places.ts'
 import { rowsOf } from './queries.ts'
 
-/** Reads pages of calls. Each page searches a limited number of lines, whether or not they match. */
+/** Reads pages of calls. Each page searches a limited number of lines, including lines that do not match. */
 
 const lookedMax = 8_000
 
 export type CallsPage = {
   readonly calls: readonly CallRow[]
-  /** The place below which the next page begins; null if no older call matches. */
+  /** The position below which the next page begins; null if no older call matches. */
   readonly older: CallPlace | null
 }
 
@@ -49,7 +49,7 @@ const placePattern = /^(\d{1,15})_(-?\d{1,19})_(\d{1,15})$/
 
 export const placeText = ({ atMs, ledger, revision }: CallPlace): string => `${atMs}_${ledger}_${revision}`
 
-/** The place in the address of a page; null if the text is not a place. */
+/** The position in the URL of a page; null if the text is not a position. */
 export const placeIn = (text: string): CallPlace | null => {
   const [, at, ledger, revision] = placePattern.exec(text) ?? []
   if (at === undefined || ledger === undefined || revision === undefined) return null

@@ -2,11 +2,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { callerAddress, isLoopback } from '../guard/caller-address.ts'
 
 /**
- * Cookies are sent only over HTTPS or within this machine, unless the operator allows more. Over HTTPS their names begin with `__Host-`, so that
- * browsers do not accept them from a sibling host or over plain HTTP.
+ * Cookies are sent only over HTTPS or within this machine, unless the operator allows plain HTTP. Over HTTPS, their names begin with
+ * `__Host-`, so that browsers do not accept them from a sibling host or over plain HTTP.
  */
 
-/** The request came over plain HTTP from another machine, so anyone on the network could take over the session. */
+/** Thrown for a request over plain HTTP from another machine, because anyone on the network could take over the session. */
 export class ConnectionInsecure extends Error {
   override name = 'ConnectionInsecure'
 }
@@ -15,14 +15,14 @@ const hostPrefix = '__Host-'
 const forwardedHeaders = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'forwarded', 'via']
 const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i
 
-/** Whether the request never left this machine, judging by the caller's address, the host name and the headers of proxies. */
+/** Whether the request never left this machine, according to the caller's address, the host name and the headers of proxies. */
 export const staysHere = (request: FastifyRequest): boolean => {
   const proxied = (request.ips?.length ?? 0) > 1
   const passedOn = !proxied && forwardedHeaders.some((name) => request.headers[name] !== undefined)
   return isLoopback(callerAddress(request)) && !passedOn && loopbackHost.test(request.headers.host ?? '')
 }
 
-/** Register this between the cookie plugin and the plugins that use cookies. Refuses insecure requests with `ConnectionInsecure`. */
+/** Must be registered between the cookie plugin and the plugins that use cookies. Refuses insecure requests with `ConnectionInsecure`. */
 export const nameCookies = (
   pages: FastifyInstance,
   { names, insecure }: { names: readonly string[]; insecure: boolean },

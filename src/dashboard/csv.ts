@@ -23,7 +23,7 @@ export const csvOf = (head: readonly string[], rows: Iterable<readonly CsvCell[]
 /** The cell of an amount of micro-credits. */
 export const amount = (micro: bigint | string): CsvCell => ({ number: formatCredits(BigInt(micro)) })
 
-/** Sends a table as a file. It is not cached, because it is for this user at this moment. */
+/** Sends a table as a file, which must not be cached, because its content depends on the user and the time. */
 export const sendCsv = (reply: FastifyReply, name: string, body: string | Readable): FastifyReply =>
   reply
     .type('text/csv; charset=utf-8')

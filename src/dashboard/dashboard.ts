@@ -36,9 +36,11 @@ import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { timesCookie } from './times.ts'
 import { createWorks } from './works.ts'
 
-/** Rows lag briefly even when the projector works normally. */
+/** The lag above which pages show a notice. Rows lag briefly even when the projector works normally. */
 const lateAfterDefaultMs = 10_000
-/** The delay is also measured when no page is requested. Otherwise the next page could not show the age of a missing event. */
+/**
+ * The interval at which the lag is measured even if no page is requested. Otherwise, the next page could not show the age of a missing event.
+ */
 const lagLookMs = 5_000
 
 type DashboardOptions = Pick<Dashboard, 'settings' | 'twoPerson' | 'outside' | 'health'> &
@@ -50,8 +52,8 @@ type DashboardOptions = Pick<Dashboard, 'settings' | 'twoPerson' | 'outside' | '
   }
 
 /**
- * The dashboard as a plugin of a host that may also answer calls. Its parsers, cookies, headers and error pages do not affect those calls.
- * It makes all changes through `administration`.
+ * The dashboard as a plugin of a host that can also answer calls. The plugin's parsers, cookies, headers and error pages do not affect these
+ * calls. All changes are made through `administration`.
  */
 export const dashboard =
   (
@@ -114,7 +116,7 @@ const assetRoute = (host: FastifyInstance): void => {
   host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
     const asset = assetOf(request.params.name)
     if (asset === undefined) throw new PageMissing()
-    // A page of another release may have requested the asset, so browsers must not cache it under that address.
+    // A page of another release may have requested the asset, so browsers must not cache it under that URL.
     const kept = request.params.version === assetVersion
     reply.header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
     return sendFile(request, reply, asset)
@@ -136,7 +138,7 @@ const openPages = async (
     insecure: insecureCookies,
   })
   await pages.register(session, {
-    // Every process derives the same secret, which the database does not contain.
+    // Every process derives the same secret. It is not in the database.
     secret: secrets.cookieSecret('dashboard session cookie'),
     store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
@@ -149,7 +151,7 @@ const openPages = async (
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    // Every process accepts forms from pages that another process sent.
+    // Forms from pages of other processes are accepted, too.
     csrfOpts: { hmacKey: secrets.requestHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>

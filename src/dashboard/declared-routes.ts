@@ -53,14 +53,14 @@ export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void
 }
 
 /**
- * The maximum number of concurrent requests of partners in this process. They are limited because a search reads thousands of events, and a test
- * message waits for its receiver.
+ * The maximum number of concurrent requests of partners in this process. A search reads thousands of events, and a test message waits for its
+ * receiver.
  */
 const partnersMax = 8
 
 type InTurn = <Done>(request: FastifyRequest, work: () => Promise<Done>) => Promise<Done>
 
-/** Does the work, or throws `CommandRefused` if the partner's organization already has its share of requests under way. */
+/** Does the work, or throws `CommandRefused` if the partner's organization already has its share of requests in progress. */
 const createTurns = (): InTurn => {
   const enter = createPlaces(partnersMax)
   return async (request, work) => {
@@ -68,7 +68,9 @@ const createTurns = (): InTurn => {
     if (asker.organizationId === null) return work()
     const leave = enter(asker)
     if (leave === null)
-      throw new CommandRefused('too many requests of your organization are under way: try again in a moment')
+      throw new CommandRefused(
+        'too many requests of your organization are in progress; try again in a moment',
+      )
     return work().finally(leave)
   }
 }
@@ -89,12 +91,12 @@ const sentRoute = (
   context: Dashboard,
   { place, inTurn }: { readonly place: Place; readonly inTurn: InTurn },
 ): void => {
-  // A second click gets the answer to the first click, because a new secret is only in that answer.
+  // A second click gets the answer to the first click, because only that answer contains a new secret.
   const underWay = new Map<string, Promise<Outcome>>()
   pages.post<PlaceParams>(place.path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
     const form = formOf(request.body)
-    // The key includes the values, because a person who goes back can send the same form with other values.
+    // The key includes the values, because a person can go back and send the same form with other values.
     const key = `${view.viewer.user} ${request.url} ${JSON.stringify(request.body)}`
     const outcome = await attempt(() => {
       const begun =
@@ -214,7 +216,7 @@ const queryRoutes = (
   })
 }
 
-/** The maximum number of files that this process writes at the same time. */
+/** The maximum number of files that this process writes concurrently. */
 const filesMax = 4
 
 const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
@@ -225,7 +227,7 @@ const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
       const { file } = place.declared.read(givenIn(place, view.typed, view.account?.organization_id ?? null))
       if (file === undefined) throw new PageMissing()
       const leave = enter(askerOf(request))
-      if (leave === null) throw new CommandRefused('other files are being written: try again in a moment')
+      if (leave === null) throw new CommandRefused('too many files are being written; try again in a moment')
       const own = contextOf(context, view, request)
       return sendFile(reply, file, (write) => file.write(own, write).finally(leave))
     })
@@ -234,7 +236,7 @@ const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
   })
 }
 
-/** Whether to run the query now. Long work and files wait for their form, and an empty form is no error. */
+/** Whether to run the query now. Long-running work and files run only when their form is sent, and an empty form is not an error. */
 const isAsked = (place: Place, typed: Form, given: Given): boolean => {
   if (place.declared.long !== undefined || place.declared.types !== undefined) return false
   const fields = askedFields(place)

@@ -5,9 +5,9 @@ import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Form } from './form.ts'
 
-/** The addresses of commands and queries in the dashboard, and the values of their forms. */
+/** The URLs of commands and queries in the dashboard, and the values of their forms. */
 
-/** `organization`: the path is below an organization's address, so the form does not ask for the organization. */
+/** `organization` is true if the path is below that of an organization, so that the form does not ask for the organization. */
 export type Place = { readonly declared: Declared; readonly path: string; readonly organization: boolean }
 
 const organizationPath = '/organizations/:organization'
@@ -24,11 +24,13 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
-/** Whether a list can be downloaded here. Only the command line can export paged lists, and lists that take a long time to compute. */
+/**
+ * Whether a list can be downloaded in the dashboard. Paged lists, and lists that take a long time, can be exported only on the command line.
+ */
 export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
   columns !== undefined && paged !== true && long === undefined
 
-/** Whether sending the form makes a change or begins long work. */
+/** Whether the form makes a change or begins long-running work when it is sent. */
 export const isSent = ({ changes, long }: Declared): boolean => changes !== 'nothing' || long !== undefined
 
 /** The action that each route of a command or query requires. */
@@ -41,7 +43,7 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
   ]),
 )
 
-/** The address of a command or query with its form filled in; null if the dashboard does not offer it at that place, or not to this role. */
+/** The URL of a command or query with its form filled in; null if the dashboard does not offer the command there or to this role. */
 export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },
@@ -62,14 +64,14 @@ export const hrefOf = (
   return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
 }
 
-/** The fields of a form. Below an organization, a form has no fields to choose one or all organizations. */
+/** The fields of a form. A form below an organization has no fields for one or all organizations. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
   fields.filter(
     ({ control, name }) =>
       control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
   )
 
-/** The values that a form sent, without empty fields. If boxes are ticked by default, a form without any ticked box is a choice, too. */
+/** The values from a form, without empty fields. If boxes are ticked by default, a form without a ticked box is also a choice. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
   const scope = place.declared.fields.find(({ control }) => control === 'organization')
   return Object.fromEntries([

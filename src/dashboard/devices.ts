@@ -3,24 +3,24 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Sealer } from '../guard/secrets/secrets.ts'
 
 /**
- * Recognizes devices on which a user signed in before, by a sealed cookie for one account. The cookie grants no access. A recognized device has
- * its own count of attempts, so that guesses made elsewhere do not lock the owner out.
+ * Recognizes devices on which a user has signed in before, by a sealed cookie for one account. The cookie does not grant access. A recognized
+ * device has its own count of attempts, so that guesses on other devices do not lock the owner out.
  */
 
 export type Device = {
   readonly id: string
-  /** The second factor that was last proved on the device; null if only the password was proved. */
+  /** The second factor that was last used on the device; null if only the password was used. */
   readonly factorId: string | null
   /** The time up to which the device's user has seen changes to the account; null if none is recorded. */
   readonly seenAtMs: number | null
 }
 
 export type Devices = {
-  /** Opens a cookie. Null if `user` never signed in on the device. */
+  /** Opens a cookie. Returns null if `user` has never signed in on the device. */
   open(sealed: string | null | undefined, user: string): Device | null
-  /** Call it after a complete sign-in. */
+  /** Must be called after a complete sign-in. */
   keep(reply: FastifyReply, user: string, device: Omit<Device, 'seenAtMs'>): void
-  /** Call it after the user has changed the account on this device. */
+  /** Must be called after the user has changed the account on this device. */
   seen(request: FastifyRequest, reply: FastifyReply, user: string, proved?: Pick<Device, 'factorId'>): void
 }
 

@@ -11,11 +11,11 @@ import { withNext } from './given-password.ts'
 import type { Dashboard } from './page.ts'
 import { SignInOvertaken } from './session.ts'
 
-/** The part that all sign-ins share: after the first proof of identity, it asks for the second factor and begins the session. */
+/** The common part of all sign-ins. After the password or the identity provider, it asks for the second factor and begins the session. */
 
 type Entering = {
   readonly user: string
-  /** Identifies the password that was valid at the first proof. */
+  /** Identifies the password that was valid at the first step of the sign-in. */
   readonly mark: string
   readonly knownDevice: boolean
   readonly device: Device
@@ -23,7 +23,7 @@ type Entering = {
   readonly way: SignInWay
 }
 
-/** Continues a sign-in after the first proof. Rejects if the event log is unavailable. */
+/** Continues a sign-in after its first step. Rejects if the event log is unavailable. */
 export const enter = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -74,7 +74,7 @@ export const checkCode = async (
   return verdict.kind === 'right' ? { kind: 'right', factorId: factor.factorId } : refused(verdict.kind)
 }
 
-/** The message to show for a refused code. */
+/** The message for a refused code. */
 export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { kind: 'right' }>): string => {
   switch (kind) {
     case 'wrong':
@@ -86,11 +86,11 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
         ? 'Too many wrong codes today. You can still use a recovery code.'
         : `Too many attempts. Try again in ${retryAfterSeconds} seconds.`
     case 'broken':
-      return 'Your second factor cannot be checked, because its data is missing or unreadable. Ask an administrator to remove it with "user second-factor NAME --remove --reason TEXT". Then sign in with your password and set it up again.'
+      return 'Your second factor cannot be checked, because its data is missing or unreadable. Ask an administrator to remove it with "user second-factor NAME --remove --reason TEXT". Then sign in with your password, and set up a second factor again.'
   }
 }
 
-/** Begins the session. If the password, the user or the second factor has changed since the proof, the person starts over instead. */
+/** Begins the session. If the password, the user or the second factor has changed since the first step, the person has to start over. */
 export const beginSession = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -109,7 +109,7 @@ export const beginSession = async (
       throw error
     },
   )
-  // A factor that is set up at the same time either ends this session, or is found by this check.
+  // If a second factor is set up at the same time, either it ends this session, or this check finds it.
   if (!begun || ((await users.secondFactor(user))?.factorId ?? null) !== factorId) {
     await request.session.destroy()
     return beginAnew(reply, next)
@@ -120,7 +120,7 @@ export const beginSession = async (
   return reply.redirect(to, 303)
 }
 
-/** The account's own page is shown first if the account's security settings have changed since the last sign-in on this device. */
+/** Shows the user's own page first if the security settings of the account have changed since the last sign-in on this device. */
 const noticesFirst = async (
   { foundation, logger }: Dashboard,
   { user, sinceMs, next }: { user: string; sinceMs: number | null; next: string },
@@ -131,7 +131,7 @@ const noticesFirst = async (
     if (notices.length === 0) return next
     return `/me?${new URLSearchParams({ since: String(sinceMs), ...(next === '/' ? {} : { next }) }).toString()}`
   } catch (error) {
-    // The account's own page always lists the changes.
+    // The user's own page always lists the changes.
     logger.error({ err: error, user }, 'dashboard: changes to the account could not be looked up')
     return next
   }

@@ -7,7 +7,7 @@ import { shownEventPage, unreadablePage } from './pages/event.ts'
 import { eventsPage, streamEventsPage } from './pages/events.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** Pages of the raw event log. No event in the log can make these pages fail. */
+/** Pages of the raw event log. They must not fail because of an event in the log. */
 
 type StreamParams = { Params: { stream: string } }
 type EventParams = { Params: { stream: string; revision: string } }

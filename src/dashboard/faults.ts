@@ -41,13 +41,13 @@ const forbiddenShown = (error: Error): ShownFault | null => {
   return null
 }
 
-/** The status and the text with which a page shows an error. Pure. */
+/** The status and the text of the page for an error. Pure. */
 export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof PageMissing)
     return {
       status: 404,
       title: 'Page not found',
-      advice: 'There is no page at this address. Check whether you mistyped it.',
+      advice: 'There is no page at this address. Check the address for typing mistakes.',
     }
   if (error instanceof InvitationEnded)
     return {
@@ -68,7 +68,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
       status: 409,
       title: 'Already sent',
       advice:
-        'You had already sent this form, so nothing was changed this time. Open the page again to see the result or to make another change.',
+        'This form was already sent, so nothing was changed this time. Open the page again to see the result or to make another change.',
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
@@ -86,7 +86,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof LedgerUnavailable || error instanceof Unavailable)
     return {
       status: 503,
-      title: 'Not available right now',
+      title: 'Not available at the moment',
       advice: 'The event log cannot be reached. Try again in a moment.',
     }
   if (error instanceof InputFault)
@@ -106,7 +106,8 @@ export const faultShown = (error: FastifyError): ShownFault => {
     ? {
         status,
         title: 'The request was refused',
-        advice: 'This page does not understand the request. Nothing was changed.',
+        advice:
+          'The request is not valid for this page. Nothing was changed. Go back, open the page again, and repeat your action.',
       }
     : {
         status: 500,

@@ -8,7 +8,7 @@ import { anyOtherKey, newestCall } from './overview-queries.ts'
 import type { Dashboard } from './page.ts'
 import { rowsOf } from './queries.ts'
 
-/** The first steps of a new installation. Read models show which of them are done. */
+/** The first steps of a new installation. Read models show the completed steps. */
 
 export type FirstRun = {
   readonly curl: string | null
@@ -56,10 +56,10 @@ export type FirstAnswer =
     }
   | { readonly kind: 'failed'; readonly why: string }
 
-/** Longer than the 12 seconds within which the API answers every call. */
+/** Longer than 12 seconds, within which the API answers every call. */
 const answerMaxMs = 15_000
 
-/** Makes the first call with the demo's key. Sending a form again with the same `once` repeats the same call. Null outside the local demo. */
+/** Makes the first call with the demo's key. Another form with the same `once` repeats the same call. Returns null outside the local demo. */
 export const makeFirstCall = async (
   context: Dashboard,
   request: FastifyRequest,

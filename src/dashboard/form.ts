@@ -5,7 +5,7 @@ import { capitalized } from './format.ts'
 import type { Choices } from './pages/choices.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** Reads the text values of forms and addresses, and ignores anything else. */
+/** Reads the text values of forms and query strings, and ignores all other values. */
 
 export type Form = { text(name: string): string; list(name: string): string[] }
 
@@ -17,7 +17,7 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/** A string matches several names, or only part of one, so the person must choose. */
+/** Thrown if a string matches several names or only a part of one, so that the person must choose. */
 export class NotChosen extends InputFault {
   override name = 'NotChosen'
   readonly choices: Choices
@@ -27,7 +27,7 @@ export class NotChosen extends InputFault {
   }
 }
 
-/** The message for the sender of a form; null if the error is not about the form. */
+/** The message for the person who sent a form; null if the error is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault)
     return {

@@ -1,7 +1,7 @@
 import { formatCredits, parseCredits } from '../billing/money.ts'
 import { type Html, html } from './html.ts'
 
-/** Formats amounts and times for people. Amounts stay exact, because they are integers until they are formatted. */
+/** Formats amounts and times for people. Amounts are integers until they are formatted, so they stay exact. */
 
 /** Formats micro-credits as credits, such as 1,234,567.000001. */
 export const credits = (micro: string): string => {
@@ -18,7 +18,7 @@ export const count = (value: number | bigint | string): string => grouped(String
 // recheck: the text has at most 24 characters, because it is a number or a bigint of the database.
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',')
 
-/** A UTC time such as 2026-11-21 09:00:02. The page must name the zone, in the head of the column or with `utc`. */
+/** A UTC time such as 2026-11-21 09:00:02. The page must name the time zone, in the head of the column or with `utc`. */
 export const instant = (at: Date, { milliseconds = false } = {}): Html => {
   const iso = at.toISOString()
   return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, milliseconds ? 23 : 19)}</time>`

@@ -8,7 +8,7 @@ import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 import { setUpFirst } from './required-factor.ts'
 
-/** Checks a user's rights in the event log for every request, so that disabling a user or changing a role takes effect immediately. */
+/** Checks a user's rights in the event log for every request, so that a disabled user or a changed role takes effect immediately. */
 
 type Acting = Extract<Standing, { kind: 'acts' }>
 
@@ -21,17 +21,17 @@ declare module 'fastify' {
   }
 }
 
-/** The page exists, but the user's role does not permit it. `message` names the roles that do. */
+/** Thrown for a page that the user's role does not permit. `message` names the roles that do. */
 export class RoleForbids extends Error {
   override name = 'RoleForbids'
 }
 
-/** The partner has sent too many forms. */
+/** Thrown if a partner has sent too many forms. */
 export class TooManyForms extends Error {
   override name = 'TooManyForms'
 }
 
-/** Most forms of partners are recorded in streams that every change of a user reads, so they must not grow without bound. */
+/** Most forms of partners are recorded in streams that are read at every change to users, so these streams must not grow without bound. */
 const partnerFormsPerMinute = 60
 
 /** An `onRoute` hook that throws if the table in access.ts does not have the route. */
@@ -65,18 +65,20 @@ export const gate = (context: Dashboard) => {
     if (own !== null) {
       const { organization } = request.params as Partial<OrganizationParams['Params']>
       if (path === '/') return reply.redirect(`/organizations/${own}`, 303)
-      // A partner must not learn whether that organization exists.
+      // The answer must not reveal to a partner whether that organization exists.
       if (organization !== undefined && !isOwn(organization, own)) throw new PageMissing()
     }
     const action = actionAt(request.method, path)
     if (action === null) throw new PageMissing()
     if (!mayDo(role, action))
-      throw new RoleForbids(`You are signed in as ${role}. Only ${rolesThatMay(action)} may do this.`)
+      throw new RoleForbids(
+        `You are signed in with the role ${role}, but this requires the role ${rolesThatMay(action)}.`,
+      )
     if (own !== null && path.startsWith('/commands/'))
       throw new RoleForbids(
-        `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`,
+        `You are signed in with the role ${role}. This command applies to all organizations, but you can act only for your own.`,
       )
-    // A search is sent while the person types, and is not recorded.
+    // Searches do not count, because they are sent while the person types and are not recorded.
     const waitSeconds =
       own !== null && request.method === 'POST' && !path.startsWith('/search')
         ? await forms(standing.user)

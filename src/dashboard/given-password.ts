@@ -6,9 +6,9 @@ import { isLoopback } from '../guard/caller-address.ts'
 import { staysHere } from './cookies.ts'
 import { nextOf } from './next.ts'
 
-/** Other people may have seen a generated password, so it opens only the form that replaces it. Signing out is always possible. */
+/** Other people may have seen a generated password, so with such a password a user can only open the form that replaces it, or sign out. */
 
-/** The form was sent before the user replaced a generated password. */
+/** Thrown for a form that was sent before the user replaced a generated password. */
 export class PasswordNotChosen extends Error {
   override name = 'PasswordNotChosen'
 }
@@ -26,13 +26,13 @@ export const isLocalDemo = (settings: Config): boolean =>
 export const isFromLocalDemo = (settings: Config, request: FastifyRequest): boolean =>
   isLocalDemo(settings) && staysHere(request)
 
-/** Whether the user must replace a generated password. Only the demo's own password may stay, and only within the local demo. */
+/** Whether the user must replace a generated password. Only the demo's own password can stay, and only within the local demo. */
 export const mustChoose = (
   settings: Config,
   request: FastifyRequest,
   { user, passwordGiven }: { readonly user: string; readonly passwordGiven: boolean },
 ): boolean =>
-  // A person who signed in another way did not use the password, and may not even know it.
+  // A person who signed in without the password may not know it.
   passwordGiven &&
   request.session.byProvider !== true &&
   !(user === demoUser && isFromLocalDemo(settings, request))
@@ -53,6 +53,6 @@ export const chooseFirst = (
   return reply.redirect(withNext('/me', nextOf(url)), 303)
 }
 
-/** An address that contains the page to open afterwards. */
+/** A URL that contains the page to open afterwards. */
 export const withNext = (path: '/me' | '/login' | '/login/code', next: string): string =>
   next === '/' ? path : `${path}?next=${encodeURIComponent(next)}`

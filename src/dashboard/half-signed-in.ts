@@ -4,8 +4,8 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { nextOf } from './next.ts'
 
 /**
- * Remembers between password and code that the password was correct, in a sealed cookie that expires after five minutes. The cookie is not a
- * session, and it becomes invalid when the password changes.
+ * Stores between password and code that the password was correct, in a sealed cookie that expires after five minutes. The cookie is not a
+ * session, and becomes invalid when the password changes.
  */
 
 export const halfCookie = 'dashboard_half'
@@ -48,7 +48,7 @@ export const createHalfSignedIn = (sealer: Sealer): HalfSignedIn => ({
     const text = sealed === undefined ? null : sealer.open(sealed, context)
     if (text === null) return null
     const { data: kept } = half.safeParse(JSON.parse(text))
-    // Another release wrote the cookie, so the person starts over.
+    // The cookie is from another release, so the person has to start over.
     if (kept === undefined) return null
     const ageMs = nowMs - kept.atMs
     return ageMs >= 0 && ageMs <= lifetimeMs ? { ...kept, next: nextOf(kept.next) } : null

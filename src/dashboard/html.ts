@@ -1,6 +1,6 @@
 /**
- * HTML as values. `html` escapes every interpolated value except its own results. Attributes must be quoted, and URLs in them must begin with one of
- * our paths.
+ * HTML as values. `html` escapes every interpolated value except its own results. Attributes must be quoted, and their URLs must begin with
+ * one of our paths.
  */
 
 /** Not exported, so that no other file can create markup. */

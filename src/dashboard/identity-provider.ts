@@ -2,8 +2,8 @@ import type { Configuration, CustomFetchOptions } from 'openid-client'
 import { isLoopbackName } from '../config/sign-in.ts'
 
 /**
- * Signs people in with OpenID Connect (authorization code with PKCE, state and nonce). The provider only names the person, who gets the rights of
- * the user with that name. The library is loaded on first use.
+ * Signs people in with OpenID Connect (authorization code with PKCE, state and nonce). The provider only returns the person's name. The
+ * rights are those of the user with this name. The library is loaded on first use.
  */
 
 export type ProviderSettings = {
@@ -14,7 +14,7 @@ export type ProviderSettings = {
   readonly nameClaim: string
 }
 
-/** The data of one sign-in while the person is at the provider. The browser stores it, sealed. */
+/** The data of one sign-in while the person is at the provider. It is stored in the browser in a sealed cookie. */
 export type Errand = {
   readonly state: string
   readonly nonce: string
@@ -24,19 +24,19 @@ export type Errand = {
 
 type Named =
   | { readonly kind: 'named'; readonly name: string }
-  /** `says` is for the log, so it contains no secret and no text from strangers. */
+  /** `says` is for the log and must contain neither a secret nor text from outside. */
   | { readonly kind: 'refused'; readonly says: string }
 
 export type IdentityProvider = {
   /** The issuer's host, for the sign-in page. */
   readonly label: string
-  /** The address to redirect the person to. Throws `ProviderAway`. */
+  /** The URL to which the person must be redirected. Throws `ProviderAway`. */
   begin(redirectUri: string): Promise<{ readonly url: string; readonly errand: Errand }>
-  /** Identifies the person who returned with this query. Throws `ProviderAway`. */
+  /** Identifies the person who has returned with this query. Throws `ProviderAway`. */
   finish(query: string, errand: Errand): Promise<Named>
 }
 
-/** The provider cannot be reached, is too slow, or does not answer like an identity provider. */
+/** Thrown if the provider cannot be reached, is too slow, or does not follow the protocol. */
 export class ProviderAway extends Error {
   override name = 'ProviderAway'
 }
@@ -45,7 +45,7 @@ export class ProviderAway extends Error {
 const requestMaxSeconds = 5
 /** The metadata and keys of large providers take up about 20 kB. */
 const answerMaxBytes = 512 * 1_024
-/** Changed endpoints of the provider are used within an hour. */
+/** The time for which metadata is cached. Changed endpoints of the provider are used after this time at the latest. */
 const metadataMaxAgeMs = 60 * 60 * 1_000
 const nameMax = 123
 
@@ -118,7 +118,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
       {
         timeout: requestMaxSeconds,
         [client.customFetch]: boundedFetch,
-        // Checks the ID token's signature even if the token comes directly from the provider.
+        // Checks the signature of the ID token even if the token comes directly from the provider.
         execute: [
           client.enableNonRepudiationChecks,
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
@@ -130,7 +130,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
   }
 }
 
-/** The claims of the ID token, or of the userinfo endpoint if the token lacks the user's name. */
+/** The claims of the ID token, or those of the userinfo endpoint if the token lacks the user's name. */
 const claimsOf = async (
   configuration: Configuration,
   { query, errand, nameClaim }: { query: string; errand: Errand; nameClaim: string },
@@ -151,7 +151,7 @@ const claimsOf = async (
   return client.fetchUserInfo(configuration, tokens.access_token, claims.sub)
 }
 
-/** Refuses an unverified e-mail address, because the person could have entered someone else's. */
+/** Refuses an unverified e-mail address, because a person can enter someone else's address at the provider. */
 const nameIn = (claims: Readonly<Record<string, unknown>>, nameClaim: string): Named => {
   const name = claims[nameClaim]
   if (typeof name !== 'string' || name === '' || name.length > nameMax)

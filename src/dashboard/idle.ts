@@ -4,18 +4,18 @@ import type { Dashboard } from './page.ts'
 import { putOffIdleEnd } from './session.ts'
 
 /**
- * A session ends when its user requests nothing for `idleMinutes`. Requests that a page makes by itself, such as for progress, do not count
- * as activity. The page that loads when work has finished counts as activity once, as does the click that started the work.
+ * A session ends when its user makes no request for `idleMinutes`. Automatic requests of a page, such as for progress, do not count as
+ * activity. The page that loads when work has finished counts once, like the click that started the work.
  */
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The page refreshes itself, so the request does not show that a person is there. */
+    /** True if the page refreshes itself, so that the request is no sign of activity. */
     asksByItself: boolean
   }
 }
 
-/** The query parameter in the address that a page requests when it refreshes itself. */
+/** The query parameter that a page adds when it refreshes itself. */
 export const refreshing = { refresh: 'yes' } as const
 
 const refreshes = (query: unknown): boolean => (query as { refresh?: unknown }).refresh === refreshing.refresh
@@ -28,14 +28,14 @@ export const endWhenIdle = (
   const outage = createOutage({ logger, what: 'dashboard: extending a session' })
   pages.decorateRequest('asksByItself', false)
   pages.addHook('onSend', async ({ session, asksByItself, query }) => {
-    // A session that ended during the request is null, although its type does not allow null.
+    // The session is null if it ended during the request, although its type does not allow null.
     if (asksByItself || refreshes(query) || session?.user === undefined || session.aging !== true) return
     // If the extension fails, the session ends sooner, but the page is still shown.
     await putOffIdleEnd(pool, session.sessionId, idleMinutes).then(outage.works, outage.failed)
   })
 }
 
-/** Says why the sign-in page is shown again; null unless the session ended because of inactivity. */
+/** The reason why the sign-in page is shown again; null unless the session ended because of inactivity. */
 export const idleNotice = (
   { session: { ended } }: FastifyRequest,
   { idleMinutes }: Dashboard,

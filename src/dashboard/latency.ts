@@ -37,7 +37,7 @@ const answerShape = z.object({
   data: z.object({ result: z.array(result).max(1) }),
 })
 
-/** Prometheus did not return a usable figure. The message says why. */
+/** Thrown if Prometheus did not return a usable figure. The message contains the reason. */
 class NoFigure extends Error {
   override name = 'NoFigure'
 }

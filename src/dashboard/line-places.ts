@@ -5,8 +5,8 @@ import { closableAfterMs } from '../billing/months.ts'
 import { rowsOf } from './queries.ts'
 
 /**
- * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines. The
- * longest possible delay is known.
+ * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines, whose
+ * maximum delay is known.
  */
 
 /** 2 to this power exceeds the number of events in any ledger. */
@@ -22,7 +22,7 @@ const lineFrom = (
   values: [organizationId, revision],
 })
 
-/** A range of revisions, both inclusive, that contains all lines of some days and perhaps other lines. */
+/** An inclusive range of revisions that contains all lines of some days, and possibly others. */
 type LinePlaces = { readonly first: string; readonly last: string }
 
 /** A range of revisions that contains all lines of the time range; null if the ledger has no lines. */

@@ -12,11 +12,11 @@ import { accountAt, type Dashboard, PageMissing, sendPage, viewerOf } from './pa
 import { workAnswerPage, workFailedPage } from './pages/declared.ts'
 import { workPage } from './pages/work.ts'
 
-/** Pages with the progress and the answer of long work, no matter which process runs it. */
+/** Pages with the progress and the answer of long-running work in any process. */
 
 /**
- * Requests the work of a form and returns the work's address. Sending the same form again returns the same address. With other values,
- * which a person can type after going back, it throws `FormSentBefore`.
+ * Requests the work of a form, and returns the URL of the work. The same form returns the same URL when it is sent again. Throws
+ * `FormSentBefore` if it is sent again with other values.
  */
 export const requestedWork = async (
   { foundation, logger }: Dashboard,
@@ -43,7 +43,7 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
       const progress = { title, since: work.requestedAt, progress: saidOf(work), path: `/jobs/${work.id}` }
       return sendPage(reply, workPage({ viewer: view.viewer, ...progress }))
     }
-    // The work has ended, so the page no longer reloads by itself.
+    // The page no longer refreshes itself, because the work has ended.
     request.asksByItself = false
     try {
       return sendPage(reply, workAnswerPage({ ...view, answer: answerOf(work) }))
@@ -58,7 +58,7 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
 const saidOf = ({ state, progress }: LongWork): string =>
   progress?.line ?? (state === 'waiting' ? 'Waiting for a process that runs jobs.' : 'Started.')
 
-/** Throws `PageMissing` if the user's role may not do this work. */
+/** Throws `PageMissing` if the user's role does not permit this work. */
 const workAt = async ({ foundation }: Dashboard, request: FastifyRequest<JobParams>): Promise<LongWork> => {
   request.asksByItself = true
   const work = await longWork(foundation.pool, request.params.job)

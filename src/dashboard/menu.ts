@@ -5,7 +5,7 @@ type MenuLine = {
   readonly group: 'Customers' | 'Billing' | 'System' | null
 }
 
-/** The main menu. Pages show only the links that the user may open. */
+/** The main menu. Pages show only the links that the user can open. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /', group: null },
   { href: '/organizations', name: 'Organizations', route: 'GET /organizations', group: 'Customers' },
@@ -24,7 +24,7 @@ export const menu = [
 
 export type MenuPlace = (typeof menu)[number]['href']
 
-/** The menu of an organization's pages. A user who may open one of these pages may open all of them. */
+/** The menu of an organization's pages. A user who can open one of these pages can open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/calls', name: 'Calls' },

@@ -24,8 +24,8 @@ export const useByMonth = (
 })
 
 /**
- * How many organizations still have a month open, and whether any has closed it. Closing a later month also closes this month. `next`: the
- * first day after the month.
+ * The number of organizations in which a month is still open, and whether any organization has closed the month, or a later month, which also
+ * closes this one. `next` is the first day after the month.
  */
 export const openOrganizations = (
   month: string,

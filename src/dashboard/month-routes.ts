@@ -36,7 +36,7 @@ const monthAt = (text: string): Month => {
   }
 }
 
-/** A request waits this long for the result, and then shows the progress instead. */
+/** The time for which a request waits for the result before the page shows the progress instead. */
 const waitMs = 1_500
 
 /** Returns the result if it is ready soon. Otherwise sends a page that shows the progress. */
@@ -56,7 +56,7 @@ const soonOr = async <Result>(
 ): Promise<{ result: Result } | { sent: FastifyReply }> => {
   const { standing } = request
   assert(standing !== null)
-  // A user whose role or organization has changed can no longer open earlier results.
+  // A user with a changed role or organization can no longer open earlier results.
   const owner = JSON.stringify([standing.user, standing.role, standing.organizationId])
   const outcome = await works.soon({ ...asked, owner, asker: askerOf(request) }, waitMs)
   if ('result' in outcome) return outcome
@@ -155,7 +155,7 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
   ]
 }
 
-/** The maximum number of concurrent downloads in this process. They are few because each download reads a ledger from its start. */
+/** The maximum number of concurrent downloads in this process. It is low, because each download reads a ledger from its start. */
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -178,7 +178,7 @@ const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
             .code(503)
             .header('retry-after', 10)
             .type('text/plain')
-            .send('Other statements are being written. Try again in a moment.\n')
+            .send('Too many statements are being written. Try again in a moment.\n')
         const body = streamed((write) =>
           monthStatement(context.foundation, { organizationId, month, nowMs, file: { form, write } })
             .catch((error: unknown) => {

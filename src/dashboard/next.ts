@@ -3,8 +3,8 @@
 const lengthMax = 500
 
 /**
- * Returns one of our paths with its query, or `/` for any other text. A link from elsewhere must not redirect people to another site, so the path
- * cannot begin with two slashes, or with anything that browsers treat as two slashes.
+ * Returns one of our paths with its query, or `/` for any other text. A link must not redirect people to another site, so the path cannot
+ * begin with two slashes, or with characters that browsers treat as two slashes.
  */
 export const nextOf = (text: string): string => {
   const [path = '', ...rest] = text.split('?')

@@ -3,9 +3,9 @@ import type pg from 'pg'
 import { decodeTime } from 'ulid'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
-/** Accepts each displayed form once, even if the outcome of its change is unknown. All processes share the accepted forms. */
+/** Accepts each displayed form only once, even if the outcome of its change is unknown. All processes share the list of accepted forms. */
 
-/** The form was already accepted. */
+/** Thrown if the form was already accepted. */
 export class FormSentBefore extends Error {
   override name = 'FormSentBefore'
 }
@@ -23,7 +23,7 @@ export const takeForm = async (
 ): Promise<void> => {
   const ageMs = pattern.test(once) ? nowMs - decodeTime(once) : Number.NaN
   if (!(ageMs <= ageMaxMs && ageMs >= -aheadMaxMs))
-    throw new CommandRefused('the form is out of date; send it again')
+    throw new CommandRefused('the form has expired; send it again')
   const { rowCount } = await pool.query(
     `with swept as (delete from dashboard_forms where sent_at < now() - interval '1 day')
      insert into dashboard_forms (id_hash) values ($1) on conflict do nothing`,

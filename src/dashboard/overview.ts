@@ -46,7 +46,7 @@ const summed = (rows: readonly HourRow[]): Today =>
     none,
   )
 
-/** Reads sums by hour. Yesterday's last hour counts only in part, so it is read by minute. */
+/** Reads sums by hour. Yesterday's last hour is read by minute, because only a part of it counts. */
 export const todayFigures = async (
   pool: pg.Pool,
   organizationId: string | null,

@@ -77,7 +77,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** Begins a new session, because a new password ended all earlier ones. False if the password has changed again since. */
+/** Begins a new session, because a new password has ended all earlier ones. Returns false if the password has changed again since then. */
 const continueSession = async (request: FastifyRequest, { mark }: { mark: string }): Promise<boolean> => {
   const { user, byProvider } = request.session
   await request.session.regenerate()
@@ -93,7 +93,7 @@ const continueSession = async (request: FastifyRequest, { mark }: { mark: string
 }
 
 /**
- * Checks the current password, because someone else might use a session that was left open. Throws `InputFault` if it is wrong, and
+ * Checks the current password, because another person could use an open session. Throws `InputFault` if the password is wrong, and
  * `CommandRefused` after too many attempts.
  */
 export const checkPresentPassword = async (

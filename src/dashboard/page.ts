@@ -26,7 +26,7 @@ import type { CodeAttempts, SignIn } from './sign-in.ts'
 import { timesOf } from './times.ts'
 import type { Asker, Works } from './works.ts'
 
-/** The parts that the routes of all pages share. */
+/** The common parts of the routes of all pages. */
 
 export type Dashboard = {
   readonly foundation: Foundation
@@ -38,9 +38,9 @@ export type Dashboard = {
   readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory
-  /** The users who must set up a second factor before anything else opens. */
+  /** The users who must set up a second factor before they can open other pages. */
   readonly requiredFactor: RequiredFactor
-  /** Whether one person proposes a change and another one approves it. */
+  /** Whether changes that one person proposes must be approved by another. */
   readonly twoPerson: boolean
   /** The address of the API, for examples to copy; null if this process does not know it. */
   readonly apiUrl: string | null
@@ -51,11 +51,11 @@ export type Dashboard = {
   readonly provider: IdentityProvider | null
   /** The dashboard's public address, without a trailing slash; null if the address of the request is used instead. */
   readonly publicUrl: string | null
-  /** How far the projections are behind the event log, and the results of this process's checks. */
+  /** The lag of the projections behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
   /** Null if this process has not answered a call yet. */
   readonly latency: () => Promise<Latency | null>
-  /** How late rows may be, in milliseconds, before pages show a notice. */
+  /** The lag of rows, in milliseconds, above which pages show a notice. */
   readonly lateAfterMs: number
   /** The commands to run before anyone can sign in; empty once a user exists. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
@@ -63,12 +63,12 @@ export type Dashboard = {
   readonly pixel: PixelControls
 }
 
-/** The page, organization or key does not exist. */
+/** Thrown if the page, organization or key does not exist. */
 export class PageMissing extends Error {
   override name = 'PageMissing'
 }
 
-/** Sends a page that is not cached, because it is for this user at this moment. */
+/** Sends a page, which must not be cached, because its content depends on the user and the time. */
 export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
   reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(documentOf(page))
 
@@ -84,7 +84,7 @@ const roleOf = ({ standing }: FastifyRequest): UserRole => {
   return standing.role
 }
 
-/** The user and the organization of the request, for limits that they share. */
+/** The user and the organization of the request, for shared limits. */
 export const askerOf = ({ standing }: FastifyRequest): Asker => {
   assert(standing !== null)
   return { user: standing.user, organizationId: standing.organizationId }
@@ -105,7 +105,7 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
   times: timesOf(request),
 })
 
-/** Does the work of a form. Returns a fault that the sender can correct, and throws any other error. */
+/** Does the work of a form. Returns faults that the person can correct, and throws all other errors. */
 export const attempt = async <Done>(
   work: () => Promise<Done>,
 ): Promise<{ done: Done } | { fault: FormFault }> => {
@@ -139,7 +139,7 @@ export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
-  // PostgreSQL refuses text with U+0000, so a string that cannot be an id is not queried.
+  // A string that cannot be an id is not queried, because PostgreSQL refuses text with U+0000.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
   const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId, Date.now()))
   if (account === undefined) throw new PageMissing()

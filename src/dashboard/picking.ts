@@ -22,8 +22,8 @@ import {
 } from './pages/choices.ts'
 
 /**
- * In forms, people choose organizations, keys and users by name or id. With scripts, the browser suggests names. Without scripts, the server looks
- * up the name when the form is sent, and answers with a list if several match.
+ * In forms, people choose organizations, keys and users by name or id. Scripts suggest names. Without scripts, the server looks up the name
+ * when the form is sent, and answers with a list if several match.
  */
 
 export const choicesMax = 20
@@ -79,14 +79,14 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Things that a string names exactly, by id, by name, or as a browser suggests them; at most two. */
+/** Things that a string identifies exactly, by id, by name, or in the form of a suggestion; at most two. */
 export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
   const [, idSuggested] = suggestedForm.exec(text) ?? []
   const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)
   return one !== undefined && suggested(one) === text ? [one] : exactly(pool, searched, text)
 }
 
-/** Strings that look like an id. Rows may be late, so if an id has no row, the command decides whether the id exists. */
+/** Strings that look like an id. The command checks whether an id without a row exists, because rows can be late. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
   organizations: { always: /^org_/, unlessNamed: /^org_/ },
   keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },
@@ -94,7 +94,7 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
-/** The id for a typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several things match. */
+/** The id for typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several things match. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
@@ -126,7 +126,7 @@ export const withIds = async (
   form: Form,
 ): Promise<Form> => {
   const found = new Map<string, string>()
-  // The organization comes first, because keys are searched within it.
+  // The organization comes first, because keys are searched within the organization.
   const fields = askedFields(place).toSorted(
     (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
   )
@@ -164,7 +164,7 @@ export const firstChoices = async (
   )
 }
 
-/** Sends suggestions while a person types. The address names the field. */
+/** Sends suggestions while a person types. The URL names the field. */
 export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Dashboard): void => {
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)

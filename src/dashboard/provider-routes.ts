@@ -14,7 +14,7 @@ import { signInPage } from './pages/sign-in.ts'
 import { providerCookie } from './session.ts'
 
 /**
- * Signing in with an identity provider. Every failure leads back to the sign-in page, where a password still works. The page does not say
+ * Sign-in with an identity provider. After every failure, the sign-in page is shown, where a password still works. The page does not reveal
  * whether an account is unknown or disabled.
  */
 
@@ -37,7 +37,7 @@ const keptErrand = z.strictObject({
   verifier: z.string(),
   redirectUri: z.string(),
   next: z.string(),
-  /** The device's cookie from an earlier sign-in; the browser does not send it when the person returns from the provider. */
+  /** The device's cookie from an earlier sign-in. The browser does not send this cookie when the person returns from the provider. */
   device: z.string().nullable(),
   atMs: z.number(),
 })
@@ -97,7 +97,7 @@ export const providerRoutes = (
 
   pages.get(callback, async (request, reply) => {
     const errand = errandOf(parts, request)
-    // Deleted immediately, so that a reload cannot use it again.
+    // The cookie is deleted immediately, so that a reload cannot use it again.
     reply.clearCookie(providerCookie, { path: '/' })
     const asked = { request, reply, next: nextOf(errand?.next ?? '') }
     if (await isLimited(request)) return ended(parts, asked, 'limited')
@@ -119,11 +119,11 @@ const goThere = async (parts: Parts, asked: Asked): Promise<FastifyReply> => {
   }
 }
 
-/** The sign-in that this browser began; null if there is none, or it is too old. */
+/** The sign-in that was begun in this browser; null if there is none, or it is too old. */
 const errandOf = ({ sealer }: Parts, request: FastifyRequest): KeptErrand | null => {
   const sealed = request.cookies[providerCookie]
   const text = sealed === undefined ? null : sealer.open(sealed, 'errand')
-  // Another release may have written the cookie. The person then starts over.
+  // The cookie may be from another release. The person then has to start over.
   const errand = text === null ? undefined : keptErrand.safeParse(JSON.parse(text)).data
   return errand !== undefined && Math.abs(Date.now() - errand.atMs) < errandMaxMs ? errand : null
 }

@@ -8,7 +8,7 @@ export const rowsOf = async <Row extends pg.QueryResultRow>(
   { text, values }: Query<Row>,
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
-/** The condition that an organization pays. Totals over organizations leave out test organizations, whose credits are not money. */
+/** The condition for organizations that pay. Totals over organizations do not include test organizations, whose credits are not money. */
 export const pays = String.raw`organization_id not like 'org\_test\_%'`
 
 /** The balance of an account (`accounts a`): the credits that can be used at the time $1, minus the overdraft used. */
@@ -25,7 +25,7 @@ export type OrganizationLine = {
   last_call_at: Date | null
 }
 
-/** Organizations after the given one, ordered by id, and so by age. Lots and keys that have expired at `nowMs` do not count. */
+/** Organizations after the given one, ordered by id and therefore by age. Lots and keys that have expired at `nowMs` do not count. */
 export const organizations = ({
   after,
   max,
@@ -60,7 +60,7 @@ export const namesOf = async (
   return new Map(rows.map(({ organization_id, name }) => [organization_id, name]))
 }
 
-/** Names that must not be part of a person's password. */
+/** Names that are not allowed in a person's password. */
 export const guessableNames = async (
   pool: pg.Pool,
   { user, organizationId }: { user: string; organizationId: string | null },
@@ -247,7 +247,7 @@ export const linesThatFit = (
   ],
 })
 
-/** Lines of one request, newest first. `materialized` keeps a planner without statistics from reading all lines of the organization. */
+/** Lines of one request, newest first. Without `materialized`, a planner without statistics could read all lines of the organization. */
 export const linesOfRequest = (
   organizationId: string,
   { requestId, max }: { requestId: string; max: number },

@@ -1,7 +1,7 @@
 import { InputFault } from '../administration/input.ts'
 import type { Form } from './form.ts'
 
-/** The time range in the address of a page. Pure. */
+/** The time range in the URL of a page. Pure. */
 
 export const rangeNames = ['15m', '1h', 'today', '24h', '7d', '30d', 'month', 'custom'] as const
 type RangeName = (typeof rangeNames)[number]
@@ -77,7 +77,7 @@ const customOf = (fromMs: number, untilMs: number, nowMs: number): Range => {
   }
 }
 
-/** The shortest range of at least a day that has calls. `newestMs`: the time of the newest call; null if there are no calls. */
+/** The shortest range of at least a day that contains calls. `newestMs` is the time of the newest call; null if there are no calls. */
 const defaultRange = (newestMs: number | null, nowMs: number): Range => {
   const ranges = (['24h', '7d', '30d'] as const).map((name) => lasting(name, nowMs))
   const [day = monthOf(nowMs)] = ranges
@@ -99,7 +99,7 @@ const instantIn = (form: Form, field: 'from' | 'to'): number => {
   return isDay && field === 'to' ? ms + dayMs : ms
 }
 
-/** The range in an address. Throws `InputFault` if it is invalid. */
+/** The range in a URL. Throws `InputFault` if it is invalid. */
 export const rangeIn = (
   form: Form,
   { nowMs, newestMs }: { readonly nowMs: number; readonly newestMs: number | null },
@@ -131,7 +131,7 @@ export const timeOf = (atMs: number, step: Step): string => {
   return step === 'day' ? iso.slice(0, 10) : `${iso.slice(0, 19)}Z`
 }
 
-/** Extends a range to whole days, for values that are counted only by day. */
+/** Extends a range to whole days, for values that exist only by day. */
 export const inDays = (range: Range): Range =>
   range.step === 'day'
     ? range

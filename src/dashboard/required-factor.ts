@@ -10,7 +10,7 @@ import type { Dashboard } from './page.ts'
 
 export type RequiredFactor = 'optional' | 'admins' | 'all'
 
-/** The form was sent before the user set up a required second factor. */
+/** Thrown for a form that was sent before the user set up a required second factor. */
 export class SecondFactorNotSet extends Error {
   override name = 'SecondFactorNotSet'
 }

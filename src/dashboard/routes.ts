@@ -35,7 +35,7 @@ import { timesRoutes } from './times.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
 
-/** GET requests change nothing. */
+/** The routes of all pages. GET requests change nothing. */
 
 const keysMax = 200
 const newestLines = 20
@@ -75,7 +75,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       return enter(context, request, reply, { ...verdict, next, way: 'password' })
     }
     signIns.refused({ user: verdict.user, address, reason: verdict.kind })
-    // The name is not logged, because people sometimes type their password into that field.
+    // The name is not logged, because people sometimes type their password into this field.
     logger.warn({ address, reason: verdict.kind }, 'dashboard: sign-in refused')
     const message =
       verdict.kind === 'limited'

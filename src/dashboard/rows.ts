@@ -3,14 +3,14 @@ import type { ProjectionLag, ProjectionState } from '../administration/projectio
 import { ledgerStream } from '../events/streams.ts'
 import type { Dashboard, OrganizationParams } from './page.ts'
 
-/** Finds out whether the rows on a page are current. Data that a page reads from the event log itself is never late. */
+/** Determines whether the rows on a page are current. Data that a page reads from the event log is never late. */
 
 const organization = '/organizations/:organization'
 const overview = ['accounts', 'ledger_index', 'usage_buckets']
 
 /**
- * The projections whose rows the pages below an address show; the first match counts. An empty list means that late rows cannot make a figure
- * wrong, for example because all figures come from the event log.
+ * The projections whose rows are shown on the pages below a path. The first match counts. An empty list means that late rows cannot make a
+ * figure wrong, for example because all figures come from the event log.
  */
 const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/usage`, ['accounts', 'ledger_index', 'usage_buckets']],

@@ -23,8 +23,8 @@ import { choicesMax, choicesMeant, choicesNamed } from './picking.ts'
 import { rowsOf } from './queries.ts'
 
 /**
- * The search on every page. Users find only things that their role may open. A partner's user finds only things of the partner's own
- * organization, and cannot tell whether other organizations exist.
+ * The search on every page. Users find only things that their role can open. A partner's user finds only things of the partner's own
+ * organization, and cannot find out whether other organizations exist.
  */
 
 type Seeker = {
@@ -37,7 +37,7 @@ type Seeker = {
 
 type Finder = {
   readonly title: string
-  /** Describes the text to type into the search field. */
+  /** Describes the text for the search field. */
   readonly by: string
   readonly find: (text: string) => Promise<Hits>
 }
@@ -76,7 +76,7 @@ const callsOf = async (
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** The log has no index of ids, so this finds only the newest events and calls with an Idempotency-Key. */
+/** Finds only the newest events and calls with an Idempotency-Key, because the log has no index of ids. */
 const eventsOf = async (
   { foundation: { pool, eventLog } }: Dashboard,
   seeker: Seeker,
@@ -169,7 +169,7 @@ const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
     .toSorted((one, other) => Number(other.exact) - Number(one.exact))
 }
 
-/** A finder for each kind of thing that the user may open. */
+/** A finder for each kind of thing that the user can open. */
 const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
   {
     title: 'Calls',
@@ -210,13 +210,13 @@ const textIn = (body: unknown): string =>
 /** Whether a string looks like an e-mail or IP address. Profile ids look like any other word. */
 const isAddress = (text: string): boolean => text.includes('@') || isIP(text) !== 0
 
-/** The address of the form that finds calls about a string; null if the form does not suit the text or the user. */
+/** The URL of the form that finds calls about a string; null if the form is not suitable for the text or not permitted for the user. */
 const callsAboutIn = (text: string, found: readonly Found[], { role, organizationId }: Seeker) => {
   const isOffered = isAddress(text) || found.every(({ hits }) => hits.length === 0)
   return isOffered ? hrefOf({ name: 'ledger find-calls' }, { role, organizationId }) : null
 }
 
-/** The text can be personal data, so it is sent in a form and never in an address. */
+/** The text can be personal data, so it is sent in a form and never in a URL. */
 export const searchRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const empty = { text: '', found: [], fault: null, callsAbout: null } as const
   const start = (request: FastifyRequest, reply: FastifyReply) => {

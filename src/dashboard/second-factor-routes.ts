@@ -19,7 +19,7 @@ import { factorPage, recoveryCodesPage, setUpPage } from './pages/second-factor.
 import { factorIsRequired } from './required-factor.ts'
 import { endOtherSessions } from './session.ts'
 
-/** A user's own second factor. Each form asks for the password, because someone else might use a session that was left open. */
+/** A user's own second factor. Each form asks for the password, because another person could use an open session. */
 export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, users, devices } = context
   const path = '/me/second-factor'
@@ -36,7 +36,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
     const viewer = viewerOf(request, reply)
     const secret = sealerOf(context).open(formOf(request.body).text('sealed'), contextOf(request))
     const outcome = await attemptOnce(context, request, async (form) => {
-      if (secret === null) throw new CommandRefused('the form is out of date; add the new secret to your app')
+      if (secret === null) throw new CommandRefused('the form has expired; add the new secret to your app')
       await checkPresentPassword(context, request, viewer.user, form)
       const asked = { user: viewer.user, secret, typed: form.text('code'), ...provedOperator(viewer.user) }
       const set = await setSecondFactor(foundation, asked, Date.now())

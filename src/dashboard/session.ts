@@ -8,13 +8,13 @@ import type pg from 'pg'
 declare module 'fastify' {
   interface Session {
     user?: string
-    /** The user signed in with an identity provider, not with the password. */
+    /** True if the user signed in with an identity provider and not with the password. */
     byProvider?: boolean
-    /** Identifies the password at the time of the proof. If the password has changed since, no session begins. */
+    /** Identifies the password at the time of the sign-in. If the password has changed since then, no session begins. */
     mark?: string
-    /** The session ended because its user was inactive. */
+    /** Set if the session ended because its user was inactive. */
     ended?: 'idle'
-    /** The user's next request postpones the end of the session. */
+    /** True if the user's next request must postpone the end of the session. */
     aging?: boolean
   }
 }
@@ -50,14 +50,14 @@ const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
     : { user: row.user_name, byProvider: !row.by_password, aging: row.aging, cookie }
 }
 
-/** The password was changed, or the user disabled, after the proof of identity. */
+/** Thrown if the password was changed, or the user disabled, during the sign-in. */
 export class SignInOvertaken extends Error {
   override name = 'SignInOvertaken'
 }
 
 /**
- * Stores a session. The user's row is locked, so that a concurrent change that ends the user's sessions either ends this one or prevents it with
- * `SignInOvertaken`. Inactive sessions stay until they expire, so that the sign-in page can say why they ended.
+ * Stores a session. The user's row is locked, so that a concurrent change that ends the user's sessions either ends this one or prevents it
+ * with `SignInOvertaken`. Inactive sessions are kept until they expire, so that the sign-in page can state the reason for their end.
  */
 const put = async (
   pool: pg.Pool,
@@ -111,7 +111,7 @@ export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string)
   }))
 }
 
-/** Ends every session of a user except the current one, and returns how many. */
+/** Ends every session of a user except the current one, and returns their number. */
 export const endOtherSessions = async (pool: pg.Pool, user: string, sessionId: string): Promise<number> => {
   const { rowCount } = await pool.query(
     'delete from dashboard_sessions where user_name = $1 and id_hash <> $2',

@@ -5,7 +5,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import { type Device, type Devices, newDevice } from './devices.ts'
 
-/** Checks user name and password, and limits guesses. */
+/** Checks user name and password, and limits attempts. */
 
 const attemptsPerMinute = 10
 type SignInVerdict =
@@ -15,12 +15,12 @@ type SignInVerdict =
       /** Identifies the password that the person entered. */
       readonly mark: string
       readonly device: Device
-      /** The user had signed in on this device before. */
+      /** True if the user has signed in on this device before. */
       readonly knownDevice: boolean
     }
-  /** `user` is null if no user has that name. To the person signing in, a disabled user looks the same as a wrong password. */
+  /** `user` is null if no user has that name. The person gets the same answer for a disabled user as for a wrong password. */
   | { readonly kind: 'wrong' | 'disabled'; readonly user: string | null }
-  /** Whether the user exists was not checked. */
+  /** Too many attempts. The existence of the user was not checked. */
   | { readonly kind: 'limited'; readonly user: null; readonly retryAfterSeconds: number }
 
 export type SignIn = (attempt: {
@@ -32,9 +32,9 @@ export type SignIn = (attempt: {
 }) => Promise<SignInVerdict>
 
 /**
- * All processes count attempts together, right or wrong. A device on which this account signed in before has its own count, so that guesses made
- * elsewhere do not lock the owner out. Other attempts count per address, and then per account. The address comes first, so that one address
- * cannot use up the attempts of more than ten accounts.
+ * All processes count attempts together, including successful ones. A device on which this account has signed in before has its own count, so
+ * that guesses on other devices do not lock the owner out. Other attempts count per address, and then per account. The address comes first,
+ * so that one address cannot use up the attempts of more than ten accounts.
  */
 export const createSignIn = (
   foundation: Pick<Foundation, 'pool' | 'secrets'>,
@@ -47,7 +47,7 @@ export const createSignIn = (
   const [addresses, accounts, devices] = [attempts('address'), attempts('account'), attempts('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
-    // The cookie is sealed for one account, so forging one to get a separate limit is impossible.
+    // The cookie is sealed for one account, so that nobody can forge a cookie to get a separate limit.
     const known = devicesKnown.open(device, account)
     const waitSeconds =
       known === null
@@ -68,13 +68,13 @@ export const createSignIn = (
 }
 
 /**
- * Limits attempts to type a code, and resolves to the seconds to wait or null. Each device on which this factor was proved before has its own
- * count; other attempts count per address and account. `checkSecondFactor` also limits the wrong codes per account and day.
+ * Limits attempts to type a code. Resolves with the number of seconds to wait, or null. Each device on which this factor was used before has
+ * its own count; other attempts count per address and account. `checkSecondFactor` also limits the wrong codes per account and day.
  */
 export type CodeAttempts = (attempt: {
   readonly user: string
   readonly address: string
-  /** Null if the factor was not proved on this device before. */
+  /** Null if the factor was not used on this device before. */
   readonly provedOn: Device | null
 }) => Promise<number | null>
 

@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { formOf } from './form.ts'
 
 /**
- * A user chooses in each browser whether pages show UTC or local time. A script writes the local times, because only the browser knows its time
- * zone. Without scripts, and in files and JSON, times are in UTC.
+ * Users choose in each browser whether pages show UTC or local time. A script writes the local times, because the server does not know the
+ * browser's time zone. Without scripts, and in files and JSON, times are in UTC.
  */
 
 export type Times = 'utc' | 'local'

@@ -8,7 +8,7 @@ export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
 
 export type UsageAsk = Pick<Range, 'step' | 'fromMs' | 'untilMs'> & {
-  /** Null for all organizations that pay, without test organizations. Likewise, `keyId` is null for all keys. */
+  /** Null for all organizations except test organizations. `keyId` is null for all keys. */
   readonly organizationId: string | null
   readonly keyId: string | null
 }
@@ -29,14 +29,14 @@ const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown
 ]
 
 /**
- * The rows of usage in the range, with their times. Only the rows of days contain rules, and only the rows of minutes and hours contain error
- * codes.
+ * The rows of usage in the range, with their times. Rules are only in the rows of days, and error codes only in the rows of minutes and
+ * hours.
  */
 const usedIn = ({ step, organizationId }: UsageAsk): string => {
   const own = organizationId === null ? `$3::text is null and ${pays}` : 'organization_id = $3'
   const rest = `${own} and ($4::text is null or key_id = $4)`
   if (step !== 'day') return `select * from usage_${step}s where at >= $1 and at < $2 and ${rest}`
-  // Reads one organization after the other, because the daily sums are stored in that order.
+  // Reads the organizations one after the other, because the daily sums are stored in this order.
   return `select d.*, d.day::timestamp at time zone 'utc' as at
             from (select organization_id as id from accounts where ${own}) a
             cross join lateral (
@@ -44,7 +44,7 @@ const usedIn = ({ step, organizationId }: UsageAsk): string => {
                  and day < ($2 at time zone 'utc')::date and ($4::text is null or key_id = $4) offset 0) d`
 }
 
-/** The number of groups that are shown separately; the remaining groups are summed up. */
+/** The maximum number of groups that are shown separately. The remaining groups are summed up. */
 const groupsMax = 6
 
 export type UsagePointRow = {
@@ -90,7 +90,7 @@ export const usageGroups = (ask: UsageAsk, by: UsageDimension, max: number): Que
   values: [...valuesOf(ask), max],
 })
 
-/** The sums of all groups, regardless of their number. */
+/** The sums of all groups, including groups that are not listed. */
 export const usageTotals = (ask: UsageAsk): Query<Omit<UsageGroupRow, 'name'>> => ({
   text: `select ${sums} from (${usedIn(ask)}) u`,
   values: valuesOf(ask),

@@ -38,7 +38,7 @@ type Asked = {
 
 const askedIn = (form: Form, organizationId: string, asked: Range): Asked => {
   const by = usageDimensions.find((one) => one === form.text('by')) ?? 'outcome'
-  // Rules are counted only by day.
+  // Usage by rule exists only by day.
   const range = by === 'rule' ? inDays(asked) : asked
   const key = form.text('key')
   return { range, by, ask: { ...range, organizationId, keyId: keyIdPattern.test(key) ? key : null } }

@@ -1,7 +1,7 @@
 import { type Step, timeOf } from './ranges.ts'
 import type { UsagePointRow } from './usage-queries.ts'
 
-/** Arranges sums by time and group as a table in which every step has a row, even without usage. Pure. */
+/** Arranges sums by time and group in a table with a row for every step, even without usage. Pure. */
 
 type UsagePoint = {
   /** A day such as 2026-11-21, or the instant at which a minute or an hour begins. */
@@ -17,7 +17,7 @@ export type UsageSeries = {
   readonly points: readonly UsagePoint[]
 }
 
-/** `times`: all steps of the range, as returned by `timesOf`. */
+/** `times` are all steps of the range, as returned by `timesOf`. */
 export const seriesOf = (
   times: readonly string[],
   rows: readonly UsagePointRow[],

@@ -33,7 +33,7 @@ export const usedUpOf = async (pool: pg.Pool, account: AccountRow, nowMs: number
 type Lot = { readonly remainingMicro: bigint; readonly expiresAtMs: number | null }
 
 const dayMs = 86_400_000
-/** Ten years, because a longer estimate would be useless. */
+/** Ten years. A longer estimate would be useless. */
 const daysMax = 3_650
 
 /**

@@ -3,20 +3,23 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 
 /**
  * Computes pages that take too long for one request. This process computes each page, reports the progress, and stores the result until it is
- * fetched. If the process ends, the page can be computed again.
+ * fetched. If the process ends, the page has to be requested again.
  */
 
 /** `organizationId` is null for the operator's users. */
 export type Asker = { readonly user: string; readonly organizationId: string | null }
 
-/** All users of a partner count as one asker. */
+/** All users of a partner's organization share one limit. */
 const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
 
-/** Limits long work. The operator's users have separate places, so that partners cannot keep them waiting. */
+/** Limits long-running work. The operator's users have separate limits, so that they never wait for partners. */
 export const createPlaces = (max: number) => {
   const partners = createFairShare(() => max)
   const operators = createFairShare(() => max)
-  /** Takes a place. Returns a function that frees the place and must be called exactly once; null if the asker already has its share. */
+  /**
+   * Takes one of the places. Returns a function that frees the place and must be called exactly once; null if the share of the asker is used
+   * up.
+   */
   return (asker: Asker): (() => void) | null =>
     (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
 }
@@ -29,10 +32,10 @@ export type Work = {
 }
 
 type Asked<Result> = {
-  /** While the work is stored, a request with the same owner and key gets the same work. */
+  /** A request with the same owner and key gets the same work while the work is stored. */
   readonly key: string
   readonly title: string
-  /** The user with their role. Only this user may see the result. */
+  /** The user and their role. Only this user can see the result. */
   readonly owner: string
   readonly asker: Asker
   readonly run: (progress: (text: string) => void) => Promise<Result>
@@ -111,7 +114,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       if (work === undefined) {
         const leave = enter(asked.asker)
         if (leave === null)
-          throw new CommandRefused('too much work is running at the moment; try again in a minute')
+          throw new CommandRefused('too many pages are being computed; try again in a minute')
         work = begun(asked, nowMs, leave)
         kept.set(id, work)
       }

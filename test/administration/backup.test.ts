@@ -256,7 +256,9 @@ describe('a backup is refused, and nothing is written, if it', () => {
       Buffer.from(JSON.stringify({ ...copied, mac: macOf(derivingFrom('guessed'), copied) })),
     )
     await forged.finish()
-    await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/damaged, or was made by another installation/)
+    await expect(restore(await target(), 'forged.tar')).rejects.toThrow(
+      /damaged, or was made by another installation/,
+    )
   })
 
   test('has keys that are not in KEY_DIR; with --keys-lost the restore continues', async () => {

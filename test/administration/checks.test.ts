@@ -579,7 +579,9 @@ describe('the network', () => {
     expect(await ask('mute.test')).toEqual([
       expect.stringMatching(/^warning: mute.test could not be looked up, because no DNS server answers: /),
     ])
-    expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, so there is no name to look up'])
+    expect(await ask('[192.0.2.9]')).toEqual([
+      'ok: [192.0.2.9] is an address, so there is no name to look up',
+    ])
     expect(await ask('other.test', { EMAIL_PROBE: 'off' })).toEqual([
       'ok: mail servers are not contacted (EMAIL_PROBE=off)',
     ])

@@ -160,7 +160,9 @@ describe('a token', () => {
 
   test('cannot be made for a person who has 20 working tokens', async () => {
     for (let n = 0; n < 20; n++) await issue('ada')
-    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens, the maximum; revoke those that are no longer used')
+    await expect(issue('ada')).rejects.toThrow(
+      'ada has 20 tokens, the maximum; revoke those that are no longer used',
+    )
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
     await issue('ada')
   })
@@ -185,9 +187,7 @@ describe('the actor of a command', () => {
 
   test("cannot be anyone but the token's owner", async () => {
     const { token } = await issue('ada')
-    await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
-      '--as: OPERATOR_TOKEN belongs to ada',
-    )
+    await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow('--as: OPERATOR_TOKEN belongs to ada')
   })
 
   test('is refused before anything is opened if the token or the label is invalid', () => {

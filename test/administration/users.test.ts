@@ -358,7 +358,9 @@ describe('the actions of each role', () => {
     const command = { name: 'credits grant', action: 'credits.change' } as const
     const may = (role: (typeof roles)[number] | null) =>
       requirePermission({ actor: 'user:vic', role }, command)
-    expect(() => may('viewer')).toThrow('vic has the role viewer, but "credits grant" requires admin or finance')
+    expect(() => may('viewer')).toThrow(
+      'vic has the role viewer, but "credits grant" requires admin or finance',
+    )
     expect(() => may('finance')).not.toThrow()
     expect(() => may(null)).not.toThrow()
   })

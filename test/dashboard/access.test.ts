@@ -93,8 +93,8 @@ describe.each(tried)('%s', (role) => {
   const notRefused = (route: Route, { statusCode, body }: Answer): unknown => {
     const action = actionOfRoute[route] as Action
     const says = mayDo(role, action)
-      ? `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`
-      : `You are signed in as ${role}. Only ${rolesThatMay(action)} may do this.`
+      ? `You are signed in with the role ${role}. This command applies to all organizations, but you can act only for your own.`
+      : `You are signed in with the role ${role}, but this requires the role ${rolesThatMay(action)}.`
     return statusCode === 403 && body.includes(says) ? null : { statusCode, says }
   }
 

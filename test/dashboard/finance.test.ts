@@ -111,7 +111,7 @@ describe('months', () => {
     expect(event?.type).toBe('MonthClosed')
     expect(event?.metadata).toContain('"actor":"user:ada"')
     const earlier = await ended(`${base}/months/${monthBefore(month)}`)
-    expect(earlier.body).toContain(`Closed with ${month}, because nothing counted in this month`)
+    expect(earlier.body).toContain(`Closed with ${month}, because nothing was recorded for this month`)
     expect(earlier.body).not.toContain(String(digest))
   })
 

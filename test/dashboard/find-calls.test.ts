@@ -143,7 +143,7 @@ test('a partner has a limited number of searches under way, and others search me
     const ninth = await find('partner', email)
     expect([ninth.statusCode, ninth.body]).toEqual([
       422,
-      expect.stringContaining('Too many requests of your organization are under way'),
+      expect.stringContaining('Too many requests of your organization are in progress'),
     ])
     expect((await find('finance', email, other)).statusCode).toBe(200)
     readOn()

@@ -33,7 +33,7 @@ describe("a key's page", () => {
     const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
     expect(statusCode).toBe(200)
     expect(body).toContain(
-      'This key may use ip lookup, email validation, profnet scraping, from any address.',
+      'This key can use ip lookup, email validation, profnet scraping, from any address.',
     )
     expect(body).toContain(`key=${scene.keyId}`)
     const { rows } = await room.foundation.pool.query<{ calls: number; credits: number }>(
@@ -91,7 +91,7 @@ describe("a key's page", () => {
     expect(week).toContain(`<dt>Calls</dt><dd><strong>${all.calls}</strong></dd>`)
     expect(week).toContain(`<dt>Credits</dt><dd>${credits(all.micro)}</dd>`)
     expect(week).toContain('ip lookup')
-    expect(week).toContain('The addresses from which calls come are not recorded.')
+    expect(week).toContain('The IP addresses of callers are not recorded.')
     const before = await section('?range=custom&from=2020-01-01&to=2020-01-31')
     expect(before).toContain('The key was not used in this range.')
     expect(before).toContain(`to=${encodeURIComponent('2020-02-01T00:00:00.000Z')}`)
@@ -187,15 +187,15 @@ describe('a form', () => {
   test.each(['', 'x', '8ZZZZZZZZZZZZZZZZZZZZZZZZZ', '\0'.repeat(26)])(
     'without a token of ours is refused: %j',
     async (once) => {
-      await expect(taking(once)).rejects.toThrow('out of date')
+      await expect(taking(once)).rejects.toThrow('has expired')
     },
   )
 
   test('is refused if it is older than half a day, or from the future', async () => {
     const half = 12 * 60 * 60 * 1_000
-    await expect(taking(ulid(nowMs - half - 1))).rejects.toThrow('out of date')
+    await expect(taking(ulid(nowMs - half - 1))).rejects.toThrow('has expired')
     await taking(ulid(nowMs - half))
-    await expect(taking(ulid(nowMs + 60_001))).rejects.toThrow('out of date')
+    await expect(taking(ulid(nowMs + 60_001))).rejects.toThrow('has expired')
   })
 })
 
@@ -254,11 +254,11 @@ describe('work that takes longer than a page', () => {
         1,
       )
     for (const key of ['a', 'b', 'c', 'd']) await start(key, 'org_one')
-    await expect(start('e', 'org_one', 'eve')).rejects.toThrow('too much work is running')
+    await expect(start('e', 'org_one', 'eve')).rejects.toThrow('too many pages are being computed')
     await start('a', 'org_two')
-    await expect(start('e', 'org_one', 'eve')).rejects.toThrow('too much work is running')
+    await expect(start('e', 'org_one', 'eve')).rejects.toThrow('too many pages are being computed')
     for (const key of ['e', 'f', 'g', 'h']) await start(key, null)
-    await expect(start('i', null)).rejects.toThrow('too much work is running')
+    await expect(start('i', null)).rejects.toThrow('too many pages are being computed')
     await start('i', null, 'bob')
   })
 

@@ -199,7 +199,7 @@ describe('a session', () => {
     const refused = await browser.get(`/organizations/${ours}/key/issue`)
     expect(refused.statusCode).toBe(403)
     expect(refused.body).toContain(
-      'You are signed in as viewer. Only admin, operations or partner may do this.',
+      'You are signed in with the role viewer, but this requires the role admin, operations or partner.',
     )
   })
 })

@@ -117,7 +117,7 @@ describe('the search opens the page of the one thing whose id or name is exactly
 test('several things are shown in groups, with at most twenty in each', async () => {
   const { statusCode, body } = await search('admin', 'twins')
   expect([statusCode, body.match(/>Twins Ltd</g)?.length]).toEqual([200, 20])
-  expect(body).toContain('There are more. Type more of the name.')
+  expect(body).toContain('There are more results. Type more of the name.')
   expect(await found('admin', 'product')).toEqual(['API keys'])
   expect(await found('admin', 'the')).toEqual(['Users', 'Pages and commands'])
   expect(await found('admin', `enl_live_${scene.keyId.slice(0, 8)}`)).toEqual(['API keys'])

@@ -116,7 +116,7 @@ describe('setting it up', () => {
     const fields = { _csrf: tokenIn(page), once, sealed: hidden.sealed, present: ada.password, code: '1' }
     const { statusCode, body } = await other.post('/me/second-factor', encoded(fields))
     expect(statusCode).toBe(422)
-    expect(body).toContain('The form is out of date')
+    expect(body).toContain('The form has expired')
   })
 
   test('ends other sign-ins, shows ten recovery codes once, and is an event', async () => {
@@ -137,7 +137,7 @@ describe('signing in', () => {
   test('requires the code after the password, and redirects to the requested page', async () => {
     const { secret } = await setUp()
     const other = await half('/operations')
-    expect((await other.get('/login/code')).body).toContain('Type the code that your authenticator app shows')
+    expect((await other.get('/login/code')).body).toContain('type the code from your authenticator app')
     const { statusCode, headers } = await other.submit('/login/code', { code: codeOf(secret) })
     expect([statusCode, headers.location]).toEqual([303, '/operations'])
     expect((await other.get('/operations')).statusCode).toBe(200)

@@ -180,8 +180,7 @@ describe('a reader that stops early', () => {
 })
 
 describe('an interruption', () => {
-  const left =
-    'Only a part of the lines may have been imported. Import the same file again to complete it.'
+  const left = 'Only a part of the lines may have been imported. Import the same file again to complete it.'
 
   /** An import that waits for the rest of its input, which never arrives. */
   const waiting = async (

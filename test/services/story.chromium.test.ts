@@ -100,7 +100,7 @@ const explain = async (page: Page, requestId: string): Promise<void> => {
 const refundIt = async (page: Page): Promise<void> => {
   await click(page, 'Refund the call')
   await page.getByLabel('Reason').fill('asked for by the partner')
-  await press(page, 'See what will happen')
+  await press(page, 'Preview')
   expect(await figure(page, 'Amount')).toBe('1')
   await press(page, 'Refund')
   await page.getByRole('heading', { name: 'Done' }).waitFor()
@@ -126,7 +126,7 @@ const done = (page: Page): Promise<void> =>
 
 /** Reads the preview and confirms. */
 const agree = async (page: Page, verb: string): Promise<void> => {
-  await press(page, 'See what will happen')
+  await press(page, 'Preview')
   await press(page, verb)
   await done(page)
 }
@@ -176,7 +176,7 @@ const closeMonth = async (page: Page): Promise<void> => {
     .click()
   await click(page, month)
   await click(page, `Close ${month}`)
-  await press(page, 'See what will happen')
+  await press(page, 'Preview')
   expect(await text(page)).toContain('This cannot be undone.')
   await press(page, 'Close')
   await done(page)
@@ -221,7 +221,7 @@ const rebuild = async (page: Page): Promise<void> => {
   await click(page, 'ledger_lines')
   await click(page, /^Rebuild ledger_lines/)
   await page.getByLabel('Reason').fill('to see it move')
-  await press(page, 'See what will happen')
+  await press(page, 'Preview')
   // The rebuild begins, and waits until the page shows its progress.
   const holder = new pg.Client({ connectionString: house.databaseUrl })
   await holder.connect()

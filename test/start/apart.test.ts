@@ -18,7 +18,9 @@ test.each([
   },
 ])('$name', ({ processes, says }) => {
   expect(countingApart(processes)).toBe(
-    says === null ? null : `each of ${says} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`,
+    says === null
+      ? null
+      : `each of ${says} processes keeps its own counts; set REDIS_URL to the same Redis for all processes`,
   )
 })
 

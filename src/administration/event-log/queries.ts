@@ -45,7 +45,10 @@ const audit = pagedList({
       label: 'Since (UTC)',
       help: 'recorded at this instant or later, such as 2027-01-31',
     }).optional(),
-    actor: line({ label: 'By', help: 'only this actor, such as ada, or user:ada as shown in the list' }).optional(),
+    actor: line({
+      label: 'By',
+      help: 'only this actor, such as ada, or user:ada as shown in the list',
+    }).optional(),
     about: line({
       label: 'About',
       help: 'only changes to this: an organization, key or webhook (by its id), a user, or a projection',
@@ -54,7 +57,10 @@ const audit = pagedList({
       { label: 'Type', help: 'only events of this type, such as CreditGranted' },
       auditedTypes,
     ).optional(),
-    oldest_first: flag({ label: 'Oldest first', help: 'show the oldest entries first instead of the newest' }),
+    oldest_first: flag({
+      label: 'Oldest first',
+      help: 'show the oldest entries first instead of the newest',
+    }),
   }),
   columns: [
     { name: 'at', label: 'When (UTC)', kind: 'instant' },
@@ -134,9 +140,10 @@ const checkpoints = query({
   action: 'system.read',
   summary: 'list the newest checkpoints, newest first',
   input: z.object({
-    max: number({ label: 'At most', help: 'maximum number of checkpoints to list' }, { min: 1, max: 1_000 }).prefault(
-      '20',
-    ),
+    max: number(
+      { label: 'At most', help: 'maximum number of checkpoints to list' },
+      { min: 1, max: 1_000 },
+    ).prefault('20'),
   }),
   anyHistory: true,
   columns: [

@@ -148,7 +148,8 @@ const listDead = query({
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
-  summary: 'retry runs whose every attempt failed; several runs of a job with the same input are retried once',
+  summary:
+    'retry runs whose every attempt failed; several runs of a job with the same input are retried once',
   input: z.object({
     id: uuid({ label: 'Run', help: 'id of a run, as in "jobs dead"' }).optional(),
     all: flag({ label: 'All', help: 'every dead letter' }),
@@ -207,7 +208,10 @@ const listWork = query({
       const { answer: _, figures: __, ...json } = longWorkJson(work)
       return json
     })
-    return { json: listed, ...(listed.length === 0 && { lines: ['no long-running work has been requested'] }) }
+    return {
+      json: listed,
+      ...(listed.length === 0 && { lines: ['no long-running work has been requested'] }),
+    }
   },
 })
 

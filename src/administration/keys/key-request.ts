@@ -57,7 +57,11 @@ export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
 }
 
 export const limitWords = {
-  requests_per_minute: { label: 'Calls per minute', help: 'maximum number of calls per minute', max: 100_000_000 },
+  requests_per_minute: {
+    label: 'Calls per minute',
+    help: 'maximum number of calls per minute',
+    max: 100_000_000,
+  },
   requests_per_day: { label: 'Calls per day', help: 'maximum number of calls per day', max: 1_000_000_000 },
   email_validations_per_second: {
     label: 'E-mail validations per second',

@@ -14,7 +14,10 @@ const createOrg = command({
       help: 'the name shown to partners and in statements; it cannot be changed later',
     }),
     overdraft_limit: credits(
-      { label: 'Overdraft limit, credits', help: 'the maximum amount by which the balance can fall below zero' },
+      {
+        label: 'Overdraft limit, credits',
+        help: 'the maximum amount by which the balance can fall below zero',
+      },
       { zero: true },
     ).prefault('0'),
   }),

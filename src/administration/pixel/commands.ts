@@ -24,7 +24,10 @@ const searchedDomain = (text: string): string =>
 
 const portionMax = 1_000
 
-const max = number({ label: 'Rows', help: 'number of rows, at most 10000' }, { min: 1, max: 10_000 }).prefault('100')
+const max = number(
+  { label: 'Rows', help: 'number of rows, at most 10000' },
+  { min: 1, max: 10_000 },
+).prefault('100')
 const searched = (help: string) => domain({ label: 'Domain', help }).prefault('')
 
 const rules = query({
@@ -85,7 +88,9 @@ const rules = query({
         : [`Event ${page.unreadableAt} of its rules cannot be read, so the pixel does not fire.`]),
       ...(page.uncounted ? ['The counters do not answer, so the usage is unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
-      ...(page.more ? [`The pixel has ${page.count} rules in total. Increase the number of rows, or choose one domain.`] : []),
+      ...(page.more
+        ? [`The pixel has ${page.count} rules in total. Increase the number of rows, or choose one domain.`]
+        : []),
     ]
     return {
       json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
@@ -194,7 +199,10 @@ const limit = command({
   summary: 'limit how often a pixel may fire for a domain; replaces an existing limit',
   input: z.object({
     ...ofDomain,
-    number: number({ label: 'Hits', help: 'maximum number of hits per period' }, { min: 1, max: 1_000_000_000 }),
+    number: number(
+      { label: 'Hits', help: 'maximum number of hits per period' },
+      { min: 1, max: 1_000_000_000 },
+    ),
     period,
   }),
   ...{ changes, plan: planned('limit'), run: changed('limit') },
@@ -268,7 +276,9 @@ const hits = query({
       sections: [
         { days_summed: figureDays, fired, refused },
         shown,
-        ...(!more ? [] : [{ note: 'The list is incomplete: increase the number of rows, or choose one domain.' }]),
+        ...(!more
+          ? []
+          : [{ note: 'The list is incomplete: increase the number of rows, or choose one domain.' }]),
       ],
     }
   },

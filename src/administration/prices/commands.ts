@@ -190,7 +190,7 @@ const withdrawnIn = ({
 const override = command({
   name: 'price override',
   action: 'prices.change',
-  summary: 'set one organization's own price of a SKU, or withdraw such a price',
+  summary: "set an organization's own price of a SKU, or withdraw such a price",
   input: overrideGiven,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
   plan: async ({ foundation }, input) => {

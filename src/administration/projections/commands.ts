@@ -98,7 +98,8 @@ const rebuildProjection = command({
   name: 'projection rebuild',
   action: 'projections.change',
   long: 'repeatable',
-  summary: 'rebuild projections from the event log; readers see the old rows until the switch to the new ones',
+  summary:
+    'rebuild projections from the event log; readers see the old rows until the switch to the new ones',
   input: z.object({
     ...chosen,
     reason: reason({ help: keptOnly }).prefault('requested by operator'),

@@ -20,8 +20,14 @@ const planGiven = z.object({
     label: 'Prices',
     help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (only those that differ are needed)',
   }),
-  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant; includes calls made at this instant or later' }),
-  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant; includes calls made before this instant' }),
+  from: instant({
+    label: 'Calls from (UTC)',
+    help: 'ISO 8601 instant; includes calls made at this instant or later',
+  }),
+  to: instant({
+    label: 'Calls before (UTC)',
+    help: 'ISO 8601 instant; includes calls made before this instant',
+  }),
   organization: organization({ help: 'only this organization (default: all)' }).optional(),
   reason: reason(),
 })

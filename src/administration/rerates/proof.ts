@@ -37,7 +37,9 @@ export const provedRun = async (proving: Proving, run: string): Promise<ProvedRu
   const { proposed } = found
   if (found.revision === -1) throw new CommandRefused(`there is no re-rate ${run}; see "rerate list"`)
   if (proposed === null)
-    throw new CommandRefused(`the plan of ${run} was never completed: plan the re-rate again with "rerate plan"`)
+    throw new CommandRefused(
+      `the plan of ${run} was never completed: plan the re-rate again with "rerate plan"`,
+    )
   if (planDigest(plannedOf(proposed), found.ledgers.values()) !== proposed.plan_digest)
     throw new CommandRefused(
       `the plan of ${run} was changed: its events do not match the digest it was proposed with`,

@@ -146,10 +146,7 @@ export const checkOrganization = async (
 ): Promise<void> => {
   if (organizationId === null) return
   if (isTestOrganization(organizationId))
-    throw new InputFault(
-      'org',
-      'this is a test organization: give the organization to which it belongs',
-    )
+    throw new InputFault('org', 'this is a test organization: give the organization to which it belongs')
   if ((await lastOf(eventLog, ledgerStream(organizationId))) === null)
     throw new InputFault('org', `there is no organization ${organizationId}; see "org list"`)
 }

@@ -93,7 +93,7 @@ const roleGiven = <Role>(role: Role | undefined): Role => {
 const changeOfRole = command({
   name: 'user role',
   action: 'users.change',
-  summary: 'change the role of a user; takes effect with the user's next request',
+  summary: 'change the role of a user, from the next request on',
   input: z.object({
     name: user(),
     role: role('rights of the user'),
@@ -207,7 +207,10 @@ const refuseUnlessRemoved = (remove: boolean): void => {
 
 const tokenOf = z.object({
   name: user(),
-  revoke: flag({ label: 'Revoke', help: 'revoke all tokens of the user, or one of them, instead of creating one' }),
+  revoke: flag({
+    label: 'Revoke',
+    help: 'revoke all tokens of the user, or one of them, instead of creating one',
+  }),
   id: id(
     { label: 'Token', help: 'to revoke only this token, as in "user tokens"' },
     /^[0-9A-Za-z]{16}$/,

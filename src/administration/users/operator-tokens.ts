@@ -35,7 +35,9 @@ export const issueOperatorToken = (
     if (standing.role === 'partner') throw new CommandRefused(partnersElsewhere(user))
     const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
     if (live.length >= liveTokensMax)
-      throw new CommandRefused(`${user} has ${live.length} tokens, the maximum; revoke those that are no longer used`)
+      throw new CommandRefused(
+        `${user} has ${live.length} tokens, the maximum; revoke those that are no longer used`,
+      )
     const data = {
       token_id: tokenId,
       user,
@@ -76,7 +78,9 @@ export const revokeOperatorTokens = async (
 /** Throws `ConfigError` if a string does not have the form of a token, or if its checksum is wrong. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
-    throw new ConfigError('OPERATOR_TOKEN: this is not a token in the form that "user token" shows; it may be incomplete')
+    throw new ConfigError(
+      'OPERATOR_TOKEN: this is not a token in the form that "user token" shows; it may be incomplete',
+    )
 }
 
 /** The owner of a token according to the event log, and the owner's rights. Throws `ConfigError` if the token does not work. */

@@ -75,7 +75,8 @@ const checkedFile = async (read: {
   now: number
 }): Promise<GeoFile> => {
   const { path, signature, bytes, now } = read
-  if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error('the file is gzip-compressed; decompress it first')
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b)
+    throw new Error('the file is gzip-compressed; decompress it first')
   const reader = new Reader<Response>(bytes, { cache: new DecodedValues() })
   const { metadata } = reader
   const buildMs = metadata.buildEpoch.getTime()

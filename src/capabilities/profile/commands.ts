@@ -77,7 +77,8 @@ const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
 
 const refOf = (settings: ProfileSettings, id: string) => {
   const ref = identifiersOf(settings).parse(id)
-  if (ref === null) throw new InputFault('id', 'the value must be a profile id, a profile URL or a person URN')
+  if (ref === null)
+    throw new InputFault('id', 'the value must be a profile id, a profile URL or a person URN')
   return ref
 }
 

@@ -1,10 +1,10 @@
 /**
- * For pages of signed-in users. Lists that are longer than a page grow in place; without scripts, a link leads to the next page. The search and
- * fields for names get suggestions.
+ * For pages of signed-in users. Long lists grow in place; without scripts, a link leads to the next page. The search and fields for names get
+ * suggestions.
  */
 import './htmx.js'
 
-/** Requests no suggestions for a whole API key, because a secret must not be in an address. */
+/** Does not request suggestions for a whole API key, because a secret must not be in a URL. */
 document.addEventListener('htmx:config:request', (event) => {
   const { sourceElement } = event.detail.ctx
   if (sourceElement instanceof HTMLInputElement && sourceElement.value.trim().startsWith('enl_'))
@@ -23,7 +23,7 @@ document.addEventListener('keydown', (event) => {
   document.getElementById('q')?.select()
 })
 
-/** The focus stays on the same link when a part of the page refreshes itself. */
+/** Keeps the focus on the same link when a part of the page is refreshed. */
 let focused = null
 const alike = (root, { tag, href }) =>
   [...root.querySelectorAll(tag)].filter((one) => one.getAttribute('href') === href)

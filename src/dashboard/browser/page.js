@@ -28,7 +28,7 @@ const renameAround = (time) => {
   if (after instanceof Text) after.data = after.data.replace(/^ UTC\b/, '')
 }
 
-/** Days and months are not converted to local time, because they are counted in UTC. */
+/** Days and months are not converted to local time, because they are days and months in UTC. */
 const showLocal = (root) => {
   for (const time of root.querySelectorAll('time[datetime*="T"]:not([title])')) {
     const at = new Date(time.dateTime)
@@ -79,7 +79,7 @@ const copyButtonOf = (text) => {
   return button
 }
 
-/** Browsers let only encrypted or local pages write to the clipboard. */
+/** Only encrypted or local pages can write to the clipboard. */
 const offerCopies = () => {
   for (const button of document.querySelectorAll('button[data-copy][hidden]')) {
     button.hidden = false

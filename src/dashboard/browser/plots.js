@@ -1,7 +1,7 @@
 /** Draws tables as plots. The tables remain on the page. */
 import uPlot from './uplot.js'
 
-/** Hidden series and open tables of each figure, which stay as they are when the page refreshes itself. */
+/** Hidden series and open tables of each figure, which are kept when the page is refreshed. */
 const hidden = new Map()
 const opened = new Set()
 
@@ -37,7 +37,7 @@ const timeText = (seconds, step, whole = false) => {
   return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
 }
 
-/** Numbers of calls are whole, and so are their axis labels. */
+/** The steps of axis labels for calls, which are whole numbers. */
 const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
@@ -153,7 +153,7 @@ const zoom = (at, step) => ({
 const draw = (figure) => {
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
-  // Without usage there is nothing to draw.
+  // There is nothing to draw without usage.
   if (table === null || chart === null) return
   const data = read(table)
   if (data.at.length === 0) return
@@ -170,7 +170,7 @@ const draw = (figure) => {
   let plot = null
   const render = () => {
     plot?.destroy()
-    // A hidden series counts as zero, so that it does not lift the series above it.
+    // A hidden series counts as zero, so that the series above it move down.
     const shown = data.series.map(({ label, values }) => ({
       label,
       values: isHidden(label) ? values.map(() => 0) : values,

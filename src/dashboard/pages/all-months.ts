@@ -13,7 +13,7 @@ import { rowsOf } from '../queries.ts'
 import { described, type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 
 const shownMax = 100
-/** Keeps a file small enough for spreadsheet programs. */
+/** The maximum number of rows that spreadsheet programs can open without problems. */
 const csvRowsMax = 50_000
 const csvPage = 1_000
 /** No call can be older, because Unix time begins in 1970. */
@@ -23,7 +23,7 @@ const firstMonth = '1970-02'
 const wantedMonth = (text: string, nowMs: number): Month => {
   const month = monthOf('month', text)
   if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)
-    throw new InputFault('month', `${month} has not begun, or is too long ago`)
+    throw new InputFault('month', `${month} has not begun, or is before the first month with data`)
   return month
 }
 
@@ -107,7 +107,7 @@ type AllMonthsView = {
     readonly month: string
     readonly before: string
     readonly rows: readonly MonthUseRow[]
-    /** `further`: whether this is not the first page. `next`: the start of the next page; null on the last page. */
+    /** `further` is false on the first page. `next` is the start of the next page; null on the last page. */
     readonly further: boolean
     readonly next: string | null
     /** The number of organizations in which the month is still open. */
@@ -150,7 +150,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
       ['Calls', count(sum(({ calls }) => calls))],
       [`Calls in ${before}`, count(sum(({ calls_before }) => calls_before))],
     ]),
-    html`<p class="note">These are the charges for calls on the days of the month. Each organization’s own page of the month comes from the ledger, and also shows refunds, grants and the closed totals. Test organizations are left out.</p>
+    html`<p class="note">These are the charges for calls on the days of the month. The page of each organization is computed from its ledger and also shows refunds, grants and the closed totals. Test organizations are not included.</p>
 <p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a>${
       mayDo(viewer.role, 'ledgers.change') &&
       html` <a href="/commands/ledger/reconcile?month=${month}">Reconcile ${month}</a>`

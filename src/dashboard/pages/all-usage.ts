@@ -39,7 +39,7 @@ ${figures([
   ['Rate limited', count(total?.rate_limited ?? 0)],
   ['Credits charged', credits(total?.charged_micro ?? '0')],
 ])}
-<p class="note">Test organizations are left out.</p>
+<p class="note">Test organizations are not included.</p>
 <p class="actions"><a href="/calls?${new URLSearchParams(rangeQuery(range)).toString()}">Calls in this range</a></p>
 ${usagePlot({ id: 'calls', title: 'Calls by outcome', of: 'calls', series: view.calls, range })}
 ${usagePlot({ id: 'credits', title: 'Credits by capability', of: 'credits', series: view.credits, range })}

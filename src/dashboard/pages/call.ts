@@ -31,7 +31,10 @@ const explainedCall = (
     },
   )
 
-/** The page of one call (its cost and the reason, its timeline, the lots that paid for it, and the evidence), and its receipt. */
+/**
+ * The page of one call, with its cost and the reason, its timeline, the lots that paid for it, and the evidence. Also the receipt of the
+ * call.
+ */
 export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {
@@ -114,7 +117,7 @@ ${figures([
 ])}
 <p>${costSentence(call)}${
       call.repeats !== null &&
-      html` It had the same Idempotency-Key as <a href="${own}/calls/${call.repeats}">${call.repeats}</a>, and got the same answer again.`
+      html` The call had the same Idempotency-Key as <a href="${own}/calls/${call.repeats}">${call.repeats}</a> and got the same answer.`
     }</p>
 ${call.code !== null && errorSentence(call.code, viewer.docsUrl)}
 <p class="actions">${mayDo(viewer.role, 'credits.change') && isLeft && html`<a class="button" href="${own}/credits/refund?request=${call.request_id}">Refund the call</a>`}
@@ -128,7 +131,7 @@ ${evidenceSection(call, mayOpen(viewer.role, 'GET /events'))}`,
   })
 }
 
-/** Explains an error code and links to the guide. A code of another release has no explanation here. */
+/** Explains an error code and links to the guide. Codes of other releases have no explanation. */
 const errorSentence = (code: string, docsUrl: string | null): Html => {
   const known = Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
   return html`<p>${known !== undefined && html`Answered with status ${known.status}: ${known.when}. `}${
@@ -156,13 +159,13 @@ const costSentence = ({ cost: { charged, lines, free_by, price_book } }: Explana
   return `${creditsText(charged)}: ${reasons.join('; ')}.`
 }
 
-/** The rule's explanation, and its name in parentheses. A rule of another release has no explanation here. */
+/** The explanation of the rule, and its name in parentheses. Rules of other releases have no explanation. */
 const reason = (
   { because, rule, rule_version }: { because: string; rule: string; rule_version: number },
   more: readonly string[],
 ): string => `${because} (${[`rule ${rule} v${rule_version}`, ...more].join(', ')})`.trim()
 
-/** Up to this limit, the timeline also shows the milliseconds since the decision. */
+/** The limit up to which the timeline also shows the milliseconds since the decision. */
 const offsetMaxMs = 60_000
 
 const timelineSection = (call: Explanation, line: StatementRow | null): Html => {
@@ -232,9 +235,9 @@ ${overdraft !== '0' && html`<p class="note">${creditsText(overdraft)} came from 
 
 const evidenceSection = (call: Explanation, mayOpenThem: boolean): Html => html`<details>
 <summary>Facts and events</summary>
-<p class="note">The price depends only on these facts. The log contains the input only as a keyed hash.</p>
+<p class="note">The price depends only on these facts. The event log contains only a keyed hash of the input.</p>
 ${table({
-  caption: 'What the call established',
+  caption: 'Facts of the call',
   rows: Object.entries(call.facts).map(([name, value]) => ({ name, value: String(value) })),
   columns: [
     { head: 'Fact', kind: 'name', cell: ({ name }) => words(name) },

@@ -34,7 +34,7 @@ type CallsView = {
   readonly page: CallsPage
   /** The filters and the range, for the links of the page. */
   readonly query: Readonly<Record<string, string>>
-  /** How many times the list has refreshed itself; null if it does not refresh itself. */
+  /** The number of times that the list has refreshed itself; null if it does not refresh itself. */
   readonly live: number | null
 }
 

@@ -1,6 +1,6 @@
 import { type Html, html, type Renderable } from '../html.ts'
 
-/** Form fields whose values people choose by name. */
+/** Form fields for values that people choose by name. */
 
 export type Choice = {
   readonly id: string
@@ -16,11 +16,11 @@ export type Choices = {
   readonly more: boolean
 }
 
-/** The text with which browsers suggest a choice: its name and its id. */
+/** The text of a choice in the browser's suggestions: its name and its id. */
 export const suggested = ({ id, name }: Pick<Choice, 'id' | 'name'>): string =>
   id === name ? id : `${name} (${id})`
 
-/** The name of the form field in which people choose if their text matched several things. */
+/** The name of the form field for the choice if a text matches several things. */
 export const chosenName = (flag: string): string => `${flag}-chosen`
 
 /** Begins the value that requests the choices after an id. */
@@ -37,8 +37,8 @@ export const suggestions = (flag: string, choices: Choices): Html =>
   html`<datalist id="${flag}-choices">${choiceOptions(choices)}</datalist>`
 
 /**
- * The attributes of an input with suggestions, which come from `address`. `within` names the field with the organization to which the suggestions
- * must belong. `posted` keeps the text out of addresses.
+ * The attributes of an input with suggestions from `address`. `within` names the field with the organization to which the suggestions must
+ * belong. If `posted` is true, the text is not in a URL.
  */
 export const suggesting = (
   flag: string,

@@ -20,7 +20,7 @@ export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.post('/login/code', async (request, reply) => {
     const form = formOf(request.body)
     const half = await halfOf(context, request)
-    // The cookie that names the requested page may have expired, but the form still names that page.
+    // The cookie with the requested page may have expired, but the form also contains that page.
     if (half === null) return beginAnew(reply, nextOf(form.text('next')))
     const { user, next } = half
     const outcome = await checkCode(context, request, { user, typed: form.text('code') })
@@ -50,7 +50,7 @@ const codePage = ({
     viewer: null,
     main: html`<div class="narrow">
 <h1>Second factor</h1>
-<p class="note">Your password was right. Type the code that your authenticator app shows, or one of your recovery codes, within five minutes.</p>
+<p class="note">Your password is correct. Within five minutes, type the code from your authenticator app, or one of your recovery codes.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/login/code">
 ${csrfField(csrf)}

@@ -9,7 +9,7 @@ import { accountAt, type Dashboard, type OrganizationParams, sendPage, viewerOf 
 import type { AccountRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** Every command and query that the user may use, and those for one organization, grouped by noun. */
+/** The commands and queries that the user can use, for all organizations or for one, grouped by noun. */
 export const commandRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get('/commands', async (request, reply) => {
     const viewer = viewerOf(request, reply)
@@ -64,7 +64,7 @@ const commandsPage = ({
     ...(account === null && { at: '/commands' as const }),
     main: html`${account !== null && organizationHead(viewer, account, '/commands')}
 <h1>${title}</h1>
-<p class="note">Your role, ${viewer.role}, may use these commands${account === null ? ' here and on the command line' : ' here'}.</p>
+<p class="note">With your role, ${viewer.role}, you can use these commands${account === null ? ' here and on the command line' : ' here'}.</p>
 ${[...byNoun].map(([noun, ofNoun]) => section(noun, ofNoun))}`,
   })
 }

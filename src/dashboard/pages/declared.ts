@@ -42,7 +42,7 @@ export type DeclaredView = {
 type FormView = DeclaredView & {
   readonly typed: Form
   readonly fault: FormFault | null
-  /** The first choices for each field whose value people choose by name. */
+  /** The first choices for each field with choices by name. */
   readonly choices: ReadonlyMap<string, Choices>
 }
 
@@ -56,7 +56,7 @@ const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
   return `${below}${known[declared.name] ?? known[noun] ?? ''}` || '/commands'
 }
 
-/** The page to return to after a command, by the command's name or noun. */
+/** The page that opens after a command, by the name or the noun of the command. */
 const organizationHomes: Readonly<Record<string, string>> = {
   credits: '/credits/lots',
   key: '#keys',
@@ -169,7 +169,7 @@ ${faultNotice(fault, labelOfFault(view))}
 <form class="fields" method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 ${askedFields(place).map((field) => control(view, field))}
-<p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? verbOf(view, view.typed) : 'See what will happen'}</button> ${cancel(view)}</p>
+<p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? verbOf(view, view.typed) : 'Preview'}</button> ${cancel(view)}</p>
 </form>`,
   )
 }
@@ -184,7 +184,7 @@ const hintOf = ({ help, picks, control, byDefault }: Field): string =>
     .map((sentence) => `${sentence}.`)
     .join(' ')
 
-/** Browsers accept a time only without its zone, which is UTC. */
+/** Browsers accept a time only without a zone. The zone is UTC. */
 const pickerValue = (value: string): string => value.replace(/^(\d{4}-\d\d-\d\dT[\d:.]+)Z$/i, '$1')
 
 /** A day with a time is entered as an instant. */
@@ -202,7 +202,7 @@ const control = (view: FormView, field: Field): Html => {
   const about = described(flag, fault, `${flag}-hint`)
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
-  // A link set the value, for example on the page of a key, so people should not change it.
+  // The value comes from a link, for example on the page of a key, so people should not change it.
   const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
   const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
   switch (field.control) {
@@ -228,7 +228,7 @@ ${options.map(
 )}
 ${hint}</fieldset>`
     default: {
-      // A document that people may also refer to by name needs only one line.
+      // A document that can also be given by name needs only one line.
       if (field.control === 'document' && field.named === undefined)
         return html`<p><label for="${flag}">${label}</label>
 <textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
@@ -301,7 +301,7 @@ ${view.calls !== null && firstCallsSection(view.calls)}
 const secretSection = (
   label: string,
   secret: string,
-): Html => html`<p class="notice">Copy it now. It is not shown again.</p>
+): Html => html`<p class="notice">Copy it now, because it is not shown again.</p>
 <p class="label" id="secret-label">${label}</p>
 <p class="secret" tabindex="0" aria-labelledby="secret-label"><code id="secret">${secret}</code></p>
 <p class="actions"><button type="button" data-copy="secret" aria-live="polite" hidden>Copy</button></p>`
@@ -320,7 +320,7 @@ const firstCallsSection = ({
 <h2 id="first-call">A first call</h2>
 <p class="note">${
   apiKnown
-    ? 'This is the address that this service listens on. Behind a proxy, use the address of the proxy.'
+    ? 'This is the address on which the service listens. Behind a proxy, use the address of the proxy.'
     : 'Replace api.example.com with the address of your API.'
 }</p>
 ${calls.map(
@@ -330,7 +330,7 @@ ${calls.map(
 )}
 </section>`
 
-/** The result of a query: `page` for a list, otherwise `answer`. Both are null if there is a fault, or the query has not run yet. */
+/** The result of a query: `page` for a list, otherwise `answer`. Both are null after a fault, or if the query has not run. */
 export type Found = {
   readonly answer: Answer | null
   readonly page: Page | null
@@ -370,7 +370,7 @@ ${page !== null && pageOfRows(view, page, query)}`,
   )
 }
 
-/** The page with the answer of long work. */
+/** The page with the answer of long-running work. */
 export const workAnswerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
   view.place.declared.changes === 'nothing'
     ? frame(
@@ -383,7 +383,7 @@ ${shownAnswer(view)}
       )
     : answerPage({ ...view, calls: null })
 
-/** The page that says why long work was refused or failed. */
+/** The page with the reason why long-running work was refused or failed. */
 export const workFailedPage = (view: DeclaredView & { readonly message: string }): Html =>
   frame(
     view,
@@ -397,7 +397,7 @@ const askerOf = ({ viewer, account }: DeclaredView) => ({
   organizationId: account?.organization_id ?? null,
 })
 
-/** Links to the next steps that the user may take. */
+/** Links to the next steps that the user's role permits. */
 const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Renderable => {
   const links = [...(view.place.declared.next ?? []), ...(view.answer?.next ?? [])].flatMap((next) => {
     const declared = declarationNamed(next.name)
@@ -430,7 +430,7 @@ ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">Download CSV</a></p>`}`
 }
 
-/** A last column with the actions that the user may take on each row. */
+/** A last column with the actions that the user's role permits for each row. */
 const columnOfNext = (
   view: DeclaredView,
   { columns, nextOfRow = [] }: Lists[string],
@@ -470,7 +470,7 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
   return members(json)
 }
 
-/** The caption of a table is the heading before it. `callsOf`: the organization to which the request ids belong. */
+/** The heading before a table is its caption. `callsOf` is the organization to which the request ids belong. */
 const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`

@@ -8,7 +8,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import { chainMark, eventHref, streamLink } from './events.ts'
 import { crumbs, figures, layout, table, type Viewer } from './layout.ts'
 
-/** One event: its content, its context, and whether it is unchanged. */
+/** The page of one event: its content, its context, and a check for changes. */
 
 export const shownEventPage = ({
   viewer,
@@ -93,14 +93,14 @@ ${table({
     { head: 'Value', cell: ([, value]) => html`<span class="id">${value}</span>` },
   ],
 })}
-${metadata === null && html`<p class="notice bad" role="alert">This release does not know this kind of metadata, so it is shown as it is stored.</p>`}
+${metadata === null && html`<p class="notice bad" role="alert">This release cannot read the metadata, so it is shown in its stored form.</p>`}
 ${metadata === null && raw(event.metadata)}
 </section>`
 }
 
 const shownCharactersMax = 65_536
 
-/** Characters that could mislead a reader are written as JSON escapes. */
+/** Replaces characters that could mislead a reader with JSON escapes. */
 const visible = (text: string): string =>
   text.replace(
     /[^\P{C}\n]/gu,
@@ -123,7 +123,7 @@ ${raw(JSON.stringify(reading.data, null, 2))}
 </section>`
     : html`<section aria-labelledby="data">
 <h2 id="data">Data</h2>
-<p class="notice${reading.kind === 'faulty' && ' bad'}"${reading.kind === 'faulty' && html` role="alert"`}>This release cannot read this event: ${reading.why}. Its data is shown as it is stored.</p>
+<p class="notice${reading.kind === 'faulty' && ' bad'}"${reading.kind === 'faulty' && html` role="alert"`}>This release cannot read this event: ${reading.why}. Its data is shown in its stored form.</p>
 ${raw(event.data)}
 </section>`
 
@@ -161,7 +161,7 @@ ${table({
 <p class="note">This check does not show whether events were removed from the end, or whether the whole log was rewritten. The signed checkpoints show that.</p>
 </section>`
 
-/** For events that cannot be read, so that only their positions are known. */
+/** The page for events that cannot be read. Only their positions are known. */
 export const unreadablePage = ({
   viewer,
   error,

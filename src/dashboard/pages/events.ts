@@ -57,14 +57,14 @@ ${
 
 const nothing = ({ lookedAt, next }: LogPage, type: string): string => {
   if (type === '') return 'No events.'
-  const more = next === null ? 'There are no more events.' : 'Continue the search further back.'
+  const more = next === null ? 'There are no more events.' : 'Continue the search with older events.'
   return `The type ${type} does not occur among the ${count(lookedAt)} events searched. ${more} Each search covers about ${count(lookedAtMax)} events.`
 }
 
 export const eventHref = ({ stream, revision }: Pick<RecordedEvent, 'stream' | 'revision'>): string =>
   `/events/streams/${encodeURIComponent(stream)}/${revision}`
 
-/** Streams of other software can have names for which there is no page. */
+/** Streams of other software can have names that have no page. */
 export const streamLink = (stream: string): Renderable =>
   isStreamName(stream)
     ? html`<a href="/events/streams/${encodeURIComponent(stream)}"><span class="id">${stream}</span></a>`

@@ -1,7 +1,7 @@
 import { type Html, html } from '../html.ts'
 import { layout } from './layout.ts'
 
-/** The page for an error: what happened, and what to do. */
+/** The page for an error, with the next step. */
 export const faultPage = ({
   status,
   title,

@@ -19,7 +19,7 @@ ${call === null && callForm(viewer, steps)}</li>
       ? 'The link to the call appears here within seconds.'
       : html`<a href="/organizations/${call.organization_id}/calls/${call.request_id}">Open the call</a> to see its facts, its charge and the rule behind it.`
   }</p></li>
-<li><strong>Issue a key of your own</strong> ${mark(ownKey)}
+<li><strong>Issue your own key</strong> ${mark(ownKey)}
 ${!ownKey && issue !== null && html`<p><a href="${issue}">Issue a key</a> with the permissions and limits you choose.</p>`}</li>
 </ol>
 </section>`

@@ -13,11 +13,11 @@ import { sessionCookie } from '../session.ts'
 import { faultPage } from './fault.ts'
 import { csrfField, described, type FormFault, faultNotice, layout } from './layout.ts'
 
-/** The page of an invitation link. Mail scanners may open the link, so only POST creates the user, and only once. */
+/** The page of an invitation link. Mail scanners can open the link, so only POST creates the user, and only once. */
 
 type LinkParams = { Params: { secret: string } }
 
-/** The limit for one IP address and all links together. It is enough for a person who mistypes a password a few times. */
+/** The limit for one IP address and all links together. It allows a person to mistype a password a few times. */
 const attemptsPerMinute = 20
 
 export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -59,7 +59,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
       return sendPage(reply.code(422), invitationPage({ ...invitation, csrf, fault: outcome.fault }))
     }
     logger.info({ user: outcome.done.user }, 'dashboard: an invitation was accepted')
-    // Someone else may be signed in in this browser. That session ends, and the new user signs in.
+    // Another person may be signed in in this browser. That session ends, and the new user signs in.
     const { user } = request.session
     if (user !== undefined) {
       await request.session.destroy()
@@ -89,7 +89,7 @@ const invitationPage = ({
     viewer: null,
     main: html`<div class="narrow">
 <h1>Welcome, ${user}</h1>
-<p>You are invited, with the role ${role}. Choose a password, and then sign in with the name <strong>${user}</strong>. The link works once, until ${utc(new Date(expiresAt))}.</p>
+<p>You are invited with the role ${role}. Choose a password, and then sign in with the name <strong>${user}</strong>. The link works once, until ${utc(new Date(expiresAt))}.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post">
 ${csrfField(csrf)}

@@ -77,10 +77,10 @@ const useIn = async (
 const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
   rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
 
-/** Finds the hours of a day in which calls were made, because reading the lines of a busy key's whole day would take long. */
+/** Finds the hours of a day with calls, because it would take too long to read a whole day of a busy key. */
 const hoursOf = (ask: UsageAsk, dayMs: number) =>
   useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
-/** Hours are stored for 90 days, so every hour of a day that began within this time still exists. */
+/** The maximum age of the start of a day whose hours all still exist. Hours are stored for 90 days. */
 const hoursSureMs = 89 * stepMs.day
 
 type KeyUse = {
@@ -121,14 +121,14 @@ ${callsPlot(view)}
 ${investigateSection(view)}
 <section aria-labelledby="rights">
 <h2 id="rights">Rights</h2>
-<p>This key may use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
+<p>This key can use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
 </section>
 ${limitsSection(view, mayChange && key.revoked_at === null)}
 ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-/** Shows how a key that may have leaked was used, with links to replace it. */
+/** Shows the usage of a key that may have leaked, with links to replace the key. */
 const investigateSection = (view: KeyView): Html => {
   const { account, key, use, viewer } = view
   const { range, fault, rows, first, last } = use
@@ -139,7 +139,7 @@ const investigateSection = (view: KeyView): Html => {
   const sumOf = (name: 'calls' | 'charged_micro') => rows.reduce((sum, row) => sum + BigInt(row[name]), 0n)
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
-<p class="note">If the key may have leaked, check how it was used. The addresses from which calls come are not recorded.</p>
+<p class="note">If the key may have leaked, check its usage. The IP addresses of callers are not recorded.</p>
 <form class="filters" method="get" action="${path}/keys/${key.key_id}#investigate">
 ${rangeFields(range, fault)}
 <p class="actions"><button type="submit">Show</button></p>
@@ -174,13 +174,13 @@ const useColumns = [
 const replaceLink = (view: KeyView): Html =>
   html`<a class="button danger" href="${commandHref(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
 
-/** The range for the forms. A range that is not custom has no end, so that it includes calls that are still being made. */
+/** The range for the forms. A range that is not custom has no end, so that it includes calls in the meantime. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
   from: new Date(fromMs).toISOString(),
   ...(name === 'custom' && { to: new Date(untilMs).toISOString() }),
 })
 
-/** The address of a command's form with its fields filled in. */
+/** The URL of a command's form with its fields filled in. */
 const commandHref = (
   { account, key }: KeyView,
   command: string,

@@ -8,20 +8,20 @@ import type { Times } from '../times.ts'
 import { type Choices, suggesting } from './choices.ts'
 import { rowsNotice } from './rows.ts'
 
-/** The frame of every page, and the parts of pages. */
+/** The layout of every page, and common parts of pages. */
 
 /** The user who views the page, and the tokens of its forms. */
 export type Viewer = {
   readonly user: string
   readonly role: UserRole
   readonly csrf: string
-  /** The token with which a form of this page is accepted only once. */
+  /** The token that ensures that a form of this page is accepted only once. */
   readonly once: string
   /** Whether the rows on the page are current; null if the page shows no rows. */
   readonly rows: RowsState | null
   /** The address of the documentation for partners; null if this process does not know it. */
   readonly docsUrl: string | null
-  /** How scripts show the times on the page. */
+  /** Whether scripts show the times on the page in UTC or as local time. */
   readonly times: Times
 }
 
@@ -41,7 +41,7 @@ export const layout = ({
   at?: MenuPlace
   /** Scripts of this page, in addition to those of every page. */
   scripts?: readonly AssetName[]
-  /** The time after which the page reloads if no script runs. */
+  /** The number of seconds after which the page reloads if no script runs. */
   refreshSeconds?: number
   searched?: string
 }): Html => html`<html lang="en"${viewer?.times === 'local' && html` data-times="local"`}>
@@ -83,7 +83,7 @@ ${main}
 </body>
 </html>`
 
-/** The text can be personal data, so it is sent in a form. The pattern keeps browsers from sending a whole key. */
+/** The text can be personal data, so it is sent by POST. The pattern prevents browsers from sending a whole key. */
 const searchForm = (
   { csrf }: Viewer,
   text: string,
@@ -110,7 +110,7 @@ const mainMenu = ({ role }: Viewer, at: MenuPlace | undefined): Html => {
   )}</nav>`
 }
 
-/** htmx runs no code from attributes, adds no style of its own, and stores no page. */
+/** With these settings, htmx runs no code from attributes, adds no style and stores no page. */
 const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"none"}'
 
 /** The header of an organization's pages. */
@@ -189,7 +189,7 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** A fault in a form. `field` names the wrong input, if there is one, and `choices` lists the possible matches for its text. */
+/** A fault in a form. `field` names the invalid input, if there is one, and `choices` lists the possible matches for its text. */
 export type FormFault = {
   readonly field: string | null
   readonly message: string

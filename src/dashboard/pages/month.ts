@@ -57,7 +57,7 @@ const lastDayOf = (month: string): string =>
 const stateOf = ({ head, closing, through }: MonthStatement): Renderable => {
   if (closing === null) return html`Open, as of ledger revision ${count(through)}.`
   return closing.month !== head.month
-    ? html`Closed with ${closing.month}, because nothing counted in this month. It has no separate digest.`
+    ? html`Closed with ${closing.month}, because nothing was recorded for this month. It has no separate digest.`
     : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. A download is refused if the file does not have this digest.`
 }
 

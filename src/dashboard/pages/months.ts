@@ -28,7 +28,7 @@ export const monthsPage = ({
     viewer,
     main: html`${organizationHead(viewer, account, '/months')}
 <h1>Months of ${account.name}</h1>
-<p class="note">Months are in UTC, and come from the ledger itself. Later corrections of a closed month appear in the month that is open then. Open months show the charges and calls so far.</p>
+<p class="note">Months are in UTC and are computed from the ledger. Later corrections of a closed month appear in the month that is open at that time. Open months show the charges and calls so far.</p>
 ${
   months.length === 0
     ? html`<p class="empty">No credits or calls yet.</p>`

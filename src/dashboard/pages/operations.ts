@@ -174,7 +174,7 @@ const findingsTable = (findings: readonly Finding[]): Html =>
       { head: 'Check', kind: 'name', cell: ({ about }) => about },
       { head: 'State', cell: ({ level }) => marks[level].mark },
       { head: 'Found', cell: ({ says }) => plain(says) },
-      { head: 'What to do', cell: ({ remedy }) => (remedy === null ? '–' : plain(remedy)) },
+      { head: 'Remedy', cell: ({ remedy }) => (remedy === null ? '–' : plain(remedy)) },
     ],
   })
 

@@ -27,7 +27,7 @@ type OrganizationView = {
   readonly keys: readonly KeyRow[]
   /** Whether there are more keys than the page shows. */
   readonly moreKeys: boolean
-  /** Whether a test key was ever issued. Test keys belong to the test organization, which has a page of its own. */
+  /** Whether a test key was ever issued. Test keys belong to the test organization, which has a separate page. */
   readonly hasTests: boolean
   readonly atMs: number
   /** The newest lines of the statement, newest first. */
@@ -110,11 +110,11 @@ ${hasTests && html`<p class="note">${otherKeys(account.organization_id)}</p>`}
 </section>`
 }
 
-/** From the live organization to its test keys, and back. */
+/** The link from the live organization to its test keys, or back. */
 const otherKeys = (organizationId: string): Html =>
   isTestOrganization(organizationId)
     ? html`These are test keys. <a href="/organizations/${liveOrganizationOf(organizationId)}#keys">Live keys</a>`
-    : html`<a href="/organizations/${testOrganizationOf(organizationId)}#keys">Test keys</a> have a page of their own, with their calls.`
+    : html`<a href="/organizations/${testOrganizationOf(organizationId)}#keys">Test keys</a> have a separate page with their calls.`
 
 const keyColumns = (
   organizationId: string,

@@ -18,11 +18,11 @@ import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
-/** All organizations at a glance: today, what needs attention, and usage over a range. The page refreshes itself. */
+/** The overview of all organizations: figures of today, problems, and usage over a range. The page refreshes itself. */
 
 type Overview = {
   readonly viewer: Viewer
-  /** Null if all steps are done, or the viewer may not take them. */
+  /** Null if all steps are done, or the viewer's role does not permit them. */
   readonly firstRun: FirstRun | null
   /** The answer to the first call, shown only right after that call was sent. */
   readonly answer: FirstAnswer | null
@@ -250,7 +250,7 @@ ${
 /** The last checkpoint; null if there is none yet, or the fault if it cannot be read. */
 type CheckpointView = Checkpoint | null | { readonly fault: string }
 
-/** The last signed checkpoint of the whole event log, to be stored elsewhere. */
+/** The last signed checkpoint of the whole event log, which people should also store elsewhere. */
 const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
   html`<section aria-labelledby="checkpoint">
 <h2 id="checkpoint">Checkpoint</h2>

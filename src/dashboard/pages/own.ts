@@ -29,7 +29,7 @@ export const ownPage = ({
   readonly viewer: Viewer
   /** The organization of a partner's user. */
   readonly organizationId: string | null
-  /** Whether the current password was generated. If so, nothing else opens until the user chooses another one. */
+  /** Whether the current password was generated. If so, the user can open no other page before choosing a new password. */
   readonly given: boolean
   /** The page that the user requested. */
   readonly next: string
@@ -37,7 +37,7 @@ export const ownPage = ({
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
   /** Recent changes to the account's security, newest first. */
   readonly notices: readonly AccountNotice[]
-  /** The time of the last sign-in on this device, if something has changed since; otherwise null. */
+  /** The time of the last sign-in on this device if the account has changed since then; otherwise null. */
   readonly sinceMs: number | null
   readonly fault: FormFault | null
 }): Html =>
@@ -58,7 +58,7 @@ ${sinceMs !== null && changesNotice(notices, sinceMs, next)}
 <h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>
 ${
   given &&
-  html`<p class="notice" role="status">Your current password was generated, and others may have seen it. Choose your own password first; then you can open the other pages.</p>`
+  html`<p class="notice" role="status">Your current password was generated, and others may have seen it. Choose your own password before you open other pages.</p>`
 }
 <p class="note">A new password ends your other sessions. This session continues, and tokens for the command line stay valid.</p>
 ${faultNotice(fault)}
@@ -129,7 +129,7 @@ const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next:
 <h2 id="changes">Since you last signed in on this device</h2>
 <p>Your account changed after ${utc(new Date(sinceMs))}:</p>
 <ul>${since.map(({ at, says }) => html`<li>${instant(at)} ${says}</li>`)}</ul>
-<p>If you did not do this, change your password, end the other sessions and tell an administrator.</p>
+<p>If you did not make these changes, change your password, end the other sessions and inform an administrator.</p>
 <p class="actions"><a class="button" href="${next}">Continue</a></p>
 </section>`
 }

@@ -6,7 +6,7 @@ import { table } from './layout.ts'
 
 /** A table by time. A script also draws it as a plot. */
 
-/** A number as a raw value for the plot, and as people read it. */
+/** A number as a raw value for the plot, and as text for people. */
 type PlotValue = { readonly value: string; readonly shown: string }
 
 export const plot = ({
@@ -24,7 +24,7 @@ export const plot = ({
   readonly groups: readonly string[]
   readonly points: readonly { readonly at: string; readonly values: readonly PlotValue[] }[]
   readonly csvHref: string | null
-  /** Whether dragging over the plot opens the page for that time range. */
+  /** Whether people can open the page for a time range by dragging over the plot. */
   readonly zooms?: boolean
 }): Html => html`<figure class="plot" aria-labelledby="${id}" data-unit="${unit}"${zooms && html` data-zoom`}>
 <figcaption class="heading"><h2 id="${id}">${title}</h2>

@@ -7,7 +7,7 @@ import { rowsOf } from '../queries.ts'
 import { inputTime, type Range, rangeIn, rangeLabels, rangeNames } from '../ranges.ts'
 import { described, type FormFault } from './layout.ts'
 
-/** The time range of a page, read from its address and shown in its form. */
+/** The time range of a page, which is read from the URL and shown in the form. */
 
 /** The hour or the day in which the newest call was counted. */
 const newestCall = (organizationId: string | null): Query<{ at: Date | null }> =>
@@ -19,7 +19,7 @@ const newestCall = (organizationId: string | null): Query<{ at: Date | null }> =
         values: [organizationId],
       }
 
-/** The range in the address of a page about one organization, or about all if the id is null. Throws `InputFault` if it is invalid. */
+/** The range in the URL of a page about one organization, or about all if the id is null. Throws `InputFault` if the range is invalid. */
 export const rangeAsked = async (
   pool: pg.Pool,
   form: Form,
@@ -29,7 +29,7 @@ export const rangeAsked = async (
   return rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
 }
 
-/** The range in an address; if it is invalid, the default range and the fault. */
+/** The range in a URL; if it is invalid, the default range and the fault. */
 export const rangeOrFault = async (
   pool: pg.Pool,
   query: unknown,

@@ -9,7 +9,7 @@ import type { Viewer } from './layout.ts'
 export const rowsNotice = ({ role, rows }: Pick<Viewer, 'role' | 'rows'>): Renderable => {
   if (rows === null || rows.kind === 'current') return null
   if (rows.kind === 'unknown')
-    return html`<p class="notice" role="status">The figures here may be out of date: the event log or the database did not answer.</p>`
+    return html`<p class="notice" role="status">These figures may be out of date, because the event log or the database did not answer.</p>`
   return html`<div class="notice bad" role="status"><p><strong>These figures are out of date.</strong> Newer events are missing from them. Nothing is lost, and charges do not depend on these figures.</p>
 <ul>${rows.late.map((one) => html`<li>${named(one, mayOpen(role, 'GET /commands/projection/list'))} ${says(one)}</li>`)}</ul></div>`
 }
@@ -28,7 +28,7 @@ const says = ({ state, behind, seconds }: LateRows): Html => {
   }[state]
 }
 
-/** The delay as a time, because positions count events in one kind of log and bytes in the other kind. */
+/** The lag as a time, because positions count events in PostgreSQL and bytes in EventStoreDB. */
 export const behindText = ({
   behind,
   behindSeconds,

@@ -4,11 +4,11 @@ import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } fr
 
 export type Hit = Pick<Choice, 'id' | 'name' | 'about'> & {
   readonly href: string
-  /** Whether the searched text is the whole id or name of the thing that was found. */
+  /** Whether the searched text is the whole id or name of the result. */
   readonly exact: boolean
 }
 
-/** Things of one kind. `more`: whether more things of this kind were found. */
+/** Search results of one kind. `more` is true if there are more results of this kind. */
 export type Found = { readonly title: string; readonly hits: readonly Hit[]; readonly more: boolean }
 
 export const searchPage = ({
@@ -48,13 +48,13 @@ ${
   })
 }
 
-/** Outside the pages of an organization, the form asks for an organization. */
+/** The form asks for an organization outside the pages of an organization. */
 const callsAboutForm = (
   { csrf }: Viewer,
   { text, at }: { readonly text: string; readonly at: string },
 ): Html => html`<section aria-labelledby="calls-about">
 <h2 id="calls-about">Calls about this input</h2>
-<p>This finds the calls of one organization about this e-mail address, IP address or profile. The audit names you and the organization, but not the text.</p>
+<p>Find the calls of one organization about this e-mail address, IP address or profile. The audit records you and the organization, but not the text.</p>
 <form class="fields" method="post" action="${at}">
 ${csrfField(csrf)}
 <input type="hidden" name="input" value="${text}">
@@ -82,5 +82,5 @@ ${table({
     { head: 'About', cell: ({ about }) => about },
   ],
 })}
-${more && html`<p class="note">There are more. Type more of the name.</p>`}
+${more && html`<p class="note">There are more results. Type more of the name.</p>`}
 </section>`

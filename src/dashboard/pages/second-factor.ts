@@ -12,7 +12,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** A user's own second factor: set it up, create new recovery codes, remove it. */
+/** The pages on which users set up or remove their own second factor, or create new recovery codes. */
 
 const password = (id: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">Current password</label>
@@ -45,7 +45,7 @@ export const setUpPage = ({
   readonly address: string
   /** The sealed secret, which the form sends back. */
   readonly sealed: string
-  /** Whether nothing else opens until the second factor is set up. */
+  /** Whether the user can open no other page before the second factor is set up. */
   readonly required: boolean
   readonly fault: FormFault | null
 }): Html =>
@@ -55,7 +55,7 @@ export const setUpPage = ({
     main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Set up a second factor</h1>
 ${required && html`<p class="notice" role="status">Your role requires a second factor. Set one up before you open other pages.</p>`}
-<p class="note">Scan the QR code with an authenticator app, or type the secret into the app. Then type the code that the app shows. From then on, signing in needs your password and a code. Your other sessions end.</p>
+<p class="note">Scan the QR code with an authenticator app, or type the secret into the app. Then type the code that the app shows. From then on, you need your password and a code to sign in. Your other sessions end.</p>
 <div class="narrow">
 ${picture(address)}
 <p>Secret</p>
@@ -79,7 +79,7 @@ export const factorPage = ({
   readonly viewer: Viewer
   readonly setAt: Date
   readonly codesLeft: number
-  /** `form`: the form that has the fault. */
+  /** `form` is the form with the fault. */
   readonly fault: (FormFault & { readonly form: 'codes' | 'remove' }) | null
 }): Html => {
   const [ofCodes, ofRemove] = [
@@ -107,7 +107,7 @@ ${code('code-codes', 'Code from your app, or a recovery code', ofCodes)}
 </section>
 <section class="narrow" aria-labelledby="remove">
 <h2 id="remove">Remove it</h2>
-<p class="note">Signing in then needs only your password, and the recovery codes stop working. To use another device, remove the second factor and set it up again.</p>
+<p class="note">You then need only your password to sign in, and the recovery codes stop working. To use another device, remove the second factor and set it up again.</p>
 ${faultNotice(ofRemove)}
 <form class="fields" method="post" action="/me/second-factor/remove">${formFields(viewer)}
 ${password('present-remove', ofRemove)}
@@ -118,7 +118,7 @@ ${code('code-remove', 'Code from your app, or a recovery code', ofRemove)}
   })
 }
 
-/** Shown once, as the answer to the form that created them. */
+/** Recovery codes are shown only once, as the answer to the form that created them. */
 export const recoveryCodesPage = ({
   viewer,
   codes,
@@ -131,7 +131,7 @@ export const recoveryCodesPage = ({
     viewer,
     main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Recovery codes</h1>
-<p class="notice" role="status">Your second factor is set up. These recovery codes are shown only now. Each of them works once, in place of a code from the app. Store them separately from your device.</p>
+<p class="notice" role="status">Your second factor is set up. These recovery codes are shown only now. Each code works once, instead of a code from the app. Store them separately from your device.</p>
 <pre class="kept" tabindex="0" id="recovery-codes" aria-label="Recovery codes"><code>${codes.map((one) => `${one}\n`).join('')}</code></pre>
 <p class="actions"><button type="button" data-copy="recovery-codes" hidden>Copy</button> <a class="button" href="/me/second-factor">I have saved them</a></p>`,
   })

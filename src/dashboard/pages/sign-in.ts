@@ -42,7 +42,7 @@ ${csrfField(csrf)}
 <input id="password" name="password" type="password" autocomplete="current-password" required maxlength="1024"${name !== '' && html` autofocus`}></p>
 <p class="actions"><button type="submit">Sign in</button></p>
 </form>
-${docsUrl !== null && html`<p class="note"><a href="${docsUrl}">Documentation of the API</a>: no sign-in is needed to read it.</p>`}
+${docsUrl !== null && html`<p class="note"><a href="${docsUrl}">Documentation of the API</a> (no sign-in needed)</p>`}
 ${provider !== null && html`<p class="actions"><a class="button quiet" href="/login/provider?next=${encodeURIComponent(next)}">Sign in with ${provider}</a></p>`}
 </div>`,
   })
@@ -51,7 +51,7 @@ const stepsNotice = (
   steps: readonly FirstStep[],
 ): Html => html`<section class="notice" aria-labelledby="steps">
 <h2 id="steps">First steps</h2>
-<p>${missingSentence(steps)} Run these commands where the service runs, with its environment:</p>
+<p>${missingSentence(steps)} Run these commands on the host of the service, with its environment:</p>
 <pre class="kept" tabindex="0" aria-label="Commands"><code>${steps.map(({ command }) => `${runs.here(command)}\n`).join('')}</code></pre>
 <p>In Docker Compose:</p>
 <pre class="kept" tabindex="0" aria-label="Commands in Docker Compose"><code>${steps.map(({ command }) => `${runs.compose(command)}\n`).join('')}</code></pre>

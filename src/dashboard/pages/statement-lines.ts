@@ -8,7 +8,7 @@ export const lineColumns = (organizationId: string): readonly Column<StatementRo
   { head: 'Description', cell: (line) => whatOf(line) },
   {
     head: 'Request id',
-    // Any other line's request id is the id of an operator's request, which has no page.
+    // Only calls have a page. The request id of any other line is the id of an operator's request.
     cell: ({ request_id: id, kind }) =>
       kind === 'call' &&
       id !== null &&

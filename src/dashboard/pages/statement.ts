@@ -23,10 +23,12 @@ import {
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 import { lineColumns } from './statement-lines.ts'
 
-/** The statement with filters, one page of lines at a time. The list grows in place; without scripts, a link leads to the next page. */
+/**
+ * The statement with filters, one page of lines at a time. Scripts extend the list in place; without scripts, a link leads to the next page.
+ */
 
 const pageLines = 50
-/** The maximum number of revisions that are searched for one page, whether or not their lines match. */
+/** The maximum number of revisions that are searched for one page, including lines that do not match. */
 const lookedMax = 200_000n
 const keysMax = 200
 const dayMs = 86_400_000
@@ -158,7 +160,7 @@ const pager = ({ typed, older, lines }: StatementView, path: string): Renderable
   for (const name of ['from', 'to', 'kind', 'capability', 'outcome', 'key'])
     if (typed.text(name) !== '') query.set(name, typed.text(name))
   const href = `${path}/statement?${query.toString()}`
-  // Without a table on the page, there is nothing to extend.
+  // Only a page with a table can be extended.
   const grows =
     lines.length > 0 &&
     html` hx-get="${href}" hx-select="#lines tbody > tr" hx-target="#lines tbody" hx-swap="beforeend" hx-select-oob="#pager"`

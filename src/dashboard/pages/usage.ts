@@ -18,7 +18,7 @@ import {
 import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 
-/** An organization's usage: plots, the tables they are drawn from, and when its credits will be used up. */
+/** An organization's usage: plots, their tables, and the day on which the credits will be used up. */
 
 export type UsageFigures = {
   readonly calls: bigint
@@ -127,7 +127,7 @@ const figuresOf = ({
   ],
   ['Used up', perDayMicro === null ? 'known after the first whole day' : usedUpText(usedUpAtMs)],
 ])}
-<p class="note">Credits per day is the mean of the last seven whole days (UTC). At this rate, the credits will be used up on the day for which the remaining lots no longer pay.</p>`
+<p class="note">Credits per day is the mean of the last seven whole days (UTC). The credits will be used up on the day whose calls the remaining lots can no longer pay at this rate.</p>`
 
 const usedUpText = (atMs: number | null): Renderable => {
   if (atMs === null) return 'not in ten years'

@@ -4,7 +4,7 @@ import { layout, type Viewer } from './layout.ts'
 
 /** The progress of running work. The page refreshes itself, and shows the result when the work has ended. */
 
-/** How often the page reloads if no script runs. */
+/** The interval at which the page reloads if no script runs. */
 const refreshSeconds = 3
 
 export const workPage = ({

@@ -74,7 +74,8 @@ const show = query({
   input: z.object({ domain: domain({ label: 'Domain', help: 'a domain, or a host in it' }) }),
   run: async ({ foundation: { pool } }, { domain: text }) => {
     const found = registrableDomainOf(domainToASCII(text))
-    if (found === null) throw new InputFault('domain', `"${text}" is neither a registrable domain nor within one`)
+    if (found === null)
+      throw new InputFault('domain', `"${text}" is neither a registrable domain nor within one`)
     const company = await readCompany(pool, found)
     return company === null
       ? { json: { domain: found, found: false }, lines: [`No company is known for ${found}.`], failed: true }

@@ -43,7 +43,8 @@ export const createCompanies = ({
     ignoreFetchAbort: true,
     // Concurrent callers for one domain share the query. A failure is not cached.
     fetchMethod: async (domain) => {
-      if (lookups >= lookupsMax) throw new Unavailable(`${lookupsMax} look-ups of companies are already in progress`)
+      if (lookups >= lookupsMax)
+        throw new Unavailable(`${lookupsMax} look-ups of companies are already in progress`)
       lookups++
       try {
         return { company: await readCompany(pool, domain) }
