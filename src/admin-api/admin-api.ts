@@ -224,8 +224,7 @@ const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown 
 }
 
 /**
- * Whether the request asks for the plan only. Throws `InputFault` for any other parameter in the URL, because it may be a misspelt
- * `plan`.
+ * Whether the request asks for the plan only. Throws `InputFault` for any other parameter in the URL, because it may be a misspelt `plan`.
  */
 const isPlan = (query: unknown): boolean => {
   const { plan = 'false', ...others } = query as Record<string, unknown>
@@ -284,8 +283,7 @@ const changed = async (
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  // The change has been made, so a failure to store the answer is only logged. A repeated request is then answered with "outcome
-  // unknown".
+  // The change has been made, so a failure to store the answer is only logged. A repeated request is then answered with "outcome unknown".
   await keepAnswer(foundation, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )

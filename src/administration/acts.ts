@@ -2,10 +2,7 @@ import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { pagesOf, readIfAny } from '../event-log/read-stream.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/**
- * Finds the newest event of each given type in the operators' stream. Each call reads only the events added since the previous
- * call.
- */
+/** Finds the newest event of each given type in the operators' stream. Each call reads only the events added since the previous call. */
 export type Acts = {
   /** The newest event of this type; undefined if there is none. Throws the errors of `read`. */
   newest(type: string): Promise<RecordedEvent | undefined>

@@ -1,10 +1,7 @@
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Foundation } from '../foundation/foundation.ts'
 
-/**
- * Resolves with null if the attempt is allowed, otherwise with the number of seconds to wait. Rejects if the database is
- * unavailable.
- */
+/** Resolves with null if the attempt is allowed, otherwise with the number of seconds to wait. Rejects if the database is unavailable. */
 export type Attempts = (key: string) => Promise<number | null>
 
 const windowSeconds = 60

@@ -40,8 +40,7 @@ export type Context = {
   /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
   /**
-   * Resolves when rows have caught up with the event log. On the dashboard, resolves immediately, because pages show the lag of
-   * their rows.
+   * Resolves when rows have caught up with the event log. On the dashboard, resolves immediately, because pages show the lag of their rows.
    */
   readonly caughtUp: () => Promise<void>
   /** Opened at the first use. */
@@ -416,8 +415,7 @@ export const pageOf = async (
 }
 
 /**
- * The sentence for a person who interrupts a command that makes one event or one transaction. `where` is the command that shows the
- * result.
+ * The sentence for a person who interrupts a command that makes one event or one transaction. `where` is the command that shows the result.
  */
 export const wholeOrNot = (where: string): string =>
   `Either the whole change was made, or nothing was changed: "${where}" shows which.`

@@ -49,8 +49,7 @@ export const instantOf = (field: string, text: string): string => {
 const dayMs = 86_400_000
 
 /**
- * An expiry in UTC. A day without a time means the last millisecond of the day, so that the expiry is booked in that day's month
- * and year.
+ * An expiry in UTC. A day without a time means the last millisecond of the day, so that the expiry is booked in that day's month and year.
  */
 export const expiryOf = (field: string, text: string): string => {
   const instant = instantOf(field, text)

@@ -33,8 +33,7 @@ export type Capability<Settings = unknown> = {
   /** Checks for "doctor" that need no database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
   /**
-   * The lists, files and tables that the capability's answers are based on. Pages call this often, so the function must be cheap or
-   * cached.
+   * The lists, files and tables that the capability's answers are based on. Pages call this often, so the function must be cheap or cached.
    */
   readonly data?: (
     storage: CapabilityStorage & { readonly settings: Settings },
@@ -66,10 +65,7 @@ export type CapabilityStorage = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: { sealer(purpose: string): EpochSealer }
-  /**
-   * The people who were erased. A restored backup contains them again, so a capability must apply this file before it answers
-   * calls.
-   */
+  /** The people who were erased. A restored backup contains them again, so a capability must apply this file before it answers calls. */
   readonly erasures: ErasureFile
 }
 
@@ -143,24 +139,18 @@ export type CapabilityQueue = {
 
 export type SealedStore = {
   readonly name: string
-  /**
-   * Seals the values under this key that are readable and still needed again with a newer key. Returns their number; 0 if none is
-   * left.
-   */
+  /** Reseals the values under this key that are readable and still needed, with a newer key. Returns their number; 0 if none is left. */
   reseal(keyId: string): Promise<number>
   /** Deletes the values that were sealed under a deleted key, and returns their number. */
   drop(keyId: string): Promise<number>
 }
 
 /**
- * The metrics of a capability. The prefix `enrichment_` is added to each name. Labels contain only words from the code and never
- * data from a request, such as a key, an organization, an address or a domain. Every call updates metrics, so updates must be
- * cheap.
+ * The metrics of a capability. The prefix `enrichment_` is added to each name. Labels contain only words from the code and never data from a
+ * request, such as a key, an organization, an address or a domain. Every call updates metrics, so updates must be cheap.
  */
 export type Meters = {
-  /**
-   * Counts by the words of one label. All words are exported with 0 from the start, so that the first count appears as an increase.
-   */
+  /** Counts by the words of one label. All words are exported with 0 from the start, so that the first count appears as an increase. */
   words<Word extends string>(meter: Meter, label: string, words: readonly Word[]): (word: Word) => void
   counter(meter: Meter): () => void
   histogram(

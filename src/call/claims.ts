@@ -61,10 +61,7 @@ type Row = {
   paid_revision: string | null
 }
 
-/**
- * $1 is the organization, $2 the hash of the key. An unchanged `claimed_at` proves that the claim has not changed since it was
- * read.
- */
+/** $1 is the organization, $2 the hash of the key. An unchanged `claimed_at` proves that the claim has not changed since it was read. */
 const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {
   read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,

@@ -6,9 +6,8 @@ import type { FastifyInstance } from 'fastify'
 import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
 /**
- * Answers the requests of each connection one after the other. HTTP allows a client to send many requests without reading an
- * answer. Node.js would start them all and keep every answer in memory. Here, a request waits until the kernel has accepted the
- * previous answer.
+ * Answers the requests of each connection one after the other. HTTP allows a client to send many requests without reading an answer. Node.js
+ * would start them all and keep every answer in memory. Here, a request waits until the kernel has accepted the previous answer.
  *
  * If invalid bytes arrive, earlier calls on the connection are still answered first, because they are charged.
  */
@@ -180,9 +179,7 @@ const hostsMax = 3
 /** One address can use at most 1/`addressesMin` of the connections. */
 const addressesMin = 2
 
-/**
- * Returns the limits, lowered if the process may not open that many files, because calls and databases also need file descriptors.
- */
+/** Returns the limits, lowered if the process may not open that many files, because calls and databases also need file descriptors. */
 export const boundsFor = (openFilesMax: number): { readonly all: number; readonly perAddress: number } => {
   const share = Math.max(addressesMin, Math.floor((openFilesMax - otherFilesMax) / hostsMax))
   const all = Math.min(connectionsMax, share)

@@ -162,7 +162,7 @@ export const rateLimitExceeded = (window: {
   resetSeconds: number
 }): Refusal => ({
   code: 'RATE_001',
-  message: `Rate limit exceeded: ${window.limit} calls per ${window.policy}. Try again in ${window.resetSeconds} s.`,
+  message: `Rate limit exceeded: ${window.limit} ${window.limit === 1 ? 'call' : 'calls'} per ${window.policy}. Try again in ${window.resetSeconds} s.`,
   details: { limit: window.limit, window: window.policy, retry_after_seconds: window.resetSeconds },
   retryAfterSeconds: window.resetSeconds,
 })

@@ -5,8 +5,7 @@ import type { CallDependencies } from './dependencies.ts'
 import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /**
- * Returns the caller's account in the ledger. Throws `Unavailable` if the account cannot be read in the call's remaining time minus
- * `keptMs`.
+ * Returns the caller's account in the ledger. Throws `Unavailable` if the account cannot be read in the call's remaining time minus `keptMs`.
  */
 export const figuresFor = (
   { ledger }: CallDependencies,

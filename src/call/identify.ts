@@ -22,9 +22,7 @@ type Ended = { readonly kind: 'ended'; readonly result: CallResult }
 
 const ended = async (result: Promise<CallResult>): Promise<Ended> => ({ kind: 'ended', result: await result })
 
-/**
- * Determines whether a call is new, has an Idempotency-Key, or was charged before (decision 15). `keep` or `letGo` ends its claim.
- */
+/** Determines whether a call is new, has an Idempotency-Key, or was charged before (decision 15). `keep` or `letGo` ends its claim. */
 export const identify = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

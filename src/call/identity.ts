@@ -5,10 +5,7 @@ import type { KeyedRequest } from './key-lookup.ts'
 export type Identity =
   /** `repeats`: the request id of the earlier call whose stored answer was returned. */
   | { readonly kind: 'request'; readonly repeats?: string | undefined }
-  /**
-   * The call has an Idempotency-Key, which only a charge uses up. The ledger contains no call under this key up to revision
-   * `absentUpTo`.
-   */
+  /** The call has an Idempotency-Key, which only a charge uses up. The ledger contains no call under this key up to revision `absentUpTo`. */
   | { readonly kind: 'keyed'; readonly claim: KeyedRequest; readonly absentUpTo: number }
   /** The call under the key is charged, but its answer is not stored, so the call is made again for free. */
   | {

@@ -18,8 +18,7 @@ import { sharedStatements } from './unavailable.ts'
  */
 
 /**
- * Returns the name from which the ledger derives event ids. The prefix separates partners' keys, which can be any string, from
- * other names.
+ * Returns the name from which the ledger derives event ids. The prefix separates partners' keys, which can be any string, from other names.
  */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 

@@ -6,9 +6,7 @@ import { createFairShare } from '../concurrency/fair-share.ts'
  * rises. A call above the limit is refused immediately instead of being answered late.
  */
 export type Overload = {
-  /**
-   * Starts a call of the organization. Returns a function that ends the call, to be called once; null if the call must be refused.
-   */
+  /** Starts a call of the organization. Returns a function that ends the call, to be called once; null if the call must be refused. */
   enter(organizationId: string): (() => void) | null
   /** Measures how long it takes to record a call. Settles as `work` does. */
   recording<Value>(work: Promise<Value>): Promise<Value>

@@ -141,9 +141,8 @@ const unpaid: Conclusion = {
 }
 
 /**
- * Records that the balance cannot pay a call, and returns the balance; null if the balance can pay now. After the first refusals of
- * a minute, refusals are only counted, without an append. The ledger is then read, because another process may have granted
- * credits.
+ * Records that the balance cannot pay a call, and returns the balance; null if the balance can pay now. After the first refusals of a minute,
+ * refusals are only counted, without an append. The ledger is then read, because another process may have granted credits.
  */
 const recordUnpaid = async (
   dependencies: CallDependencies,

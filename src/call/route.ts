@@ -182,8 +182,7 @@ type Missing = (method: string, url: string) => { refusal: Refusal; headers: Ans
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // Pages with a parameter in the path are left out, because a 405 would reveal to people who are not signed in that the page
-    // exists.
+    // Pages with a parameter in the path are left out, because a 405 would reveal to people who are not signed in that the page exists.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {

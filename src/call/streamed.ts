@@ -54,10 +54,7 @@ export const streamed = (
   return body
 }
 
-/**
- * Answers with a file that is produced while it is sent. Rejects with errors before the first part. A later error cuts the file
- * off.
- */
+/** Answers with a file that is produced while it is sent. Rejects with errors before the first part. A later error cuts the file off. */
 export const sendFile = async (
   reply: FastifyReply,
   { name, type }: { readonly name: string; readonly type: string },

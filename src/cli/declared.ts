@@ -125,8 +125,7 @@ const withPixel =
 const jsonPauseMs = 500
 
 /**
- * Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output contains only the
- * answer.
+ * Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output contains only the answer.
  */
 export const progressOf = ({
   json,

@@ -8,8 +8,7 @@ const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
 /**
- * Returns the typed URL, or the URL in the environment, which keeps passwords out of the command line. Messages name the URL by
- * `variable`.
+ * Returns the typed URL, or the URL in the environment, which keeps passwords out of the command line. Messages name the URL by `variable`.
  */
 const urlOf = (
   name: 'from' | 'to',

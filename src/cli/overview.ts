@@ -4,8 +4,7 @@ import { nouns } from './nouns.ts'
 export const invocation = 'npm run -s cli --'
 
 /**
- * Returns the help for words that name no command; null if they name a command. No command is loaded, so that the help is printed
- * quickly.
+ * Returns the help for words that name no command; null if they name a command. No command is loaded, so that the help is printed quickly.
  */
 export const overviewFor = (words: readonly string[]): string | null => {
   const [first] = words

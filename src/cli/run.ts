@@ -22,8 +22,7 @@ import { findCommand, givenOf, type Typed } from './parse.ts'
 import { sectionLines } from './table.ts'
 
 /**
- * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for
- * a command.
+ * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
  */
 const databaseWaitMs = 10_000
 

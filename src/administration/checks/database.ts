@@ -36,7 +36,7 @@ export const databaseCheck: Check<InDatabase> = {
     const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
     if (number >= versionMin) return fine(says)
     const advice =
-      'Move to PostgreSQL 16 or newer: use pg_dump on the old server and pg_restore on the new one.'
+      'Move to PostgreSQL 16 or newer: use pg_dump on the old server, and restore the dump on the new one.'
     return wrong(`${says}: it is too old`, { advice })
   },
 }
@@ -138,8 +138,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database's clock was read at an unknown moment during the query, so a difference of up to the query's duration is
-      // ignored.
+      // The database's clock was read at an unknown moment during the query, so a difference of up to the query's duration is ignored.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
         aheadFound("this host's clock", ownMs),

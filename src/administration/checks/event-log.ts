@@ -303,9 +303,7 @@ function proof({
   }
 }
 
-/**
- * The time when the installation began, by the log's clock. The first event is a price book whose effective date is much earlier.
- */
+/** The time when the installation began, by the log's clock. The first event is a price book whose effective date is much earlier. */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await readIfAny(eventLog, priceBookStream, { max: 1 })
   return first?.recordedAtMs ?? null

@@ -13,10 +13,7 @@ type Sources = Pick<Foundation, 'eventLog' | 'pool'>
 /** `left` and `granted` are canonical decimal strings. */
 type LotLeft = GrantedLot & { readonly left: string }
 
-/**
- * Lots that have credits left, in the order in which charges use them. Throws `CommandRefused` if the organization is not
- * registered.
- */
+/** Lots that have credits left, in the order in which charges use them. Throws `CommandRefused` if the organization is not registered. */
 export const lotsLeft = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,

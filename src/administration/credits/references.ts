@@ -135,8 +135,7 @@ export const movementKey = (movement: Movement['movement'], reference: string): 
   `${movement}/reference/${reference}`
 
 /**
- * The reservation of a reference; null if the reference has not been used. Throws `CommandRefused` if the reference names another
- * movement.
+ * The reservation of a reference; null if the reference has not been used. Throws `CommandRefused` if the reference names another movement.
  */
 export const reservationFor = async (
   { eventLog }: Pick<Sources, 'eventLog'>,

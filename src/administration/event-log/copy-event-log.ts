@@ -30,13 +30,12 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions are copied byte for byte;
- * positions and recording times are those of the new log. Events of other software are left out. The service must be stopped,
- * because nothing may be written to either log during the copy. If the log has checkpoints, one more event is appended, which
- * begins a new tree for the new log.
+ * Copies one log, as it is at the start, into another log. Ids, types, data, metadata and revisions are copied byte for byte; positions and
+ * recording times are those of the new log. Events of other software are left out. The service must be stopped, because nothing may be
+ * written to either log during the copy. If the log has checkpoints, one more event is appended, which begins a new tree for the new log.
  *
- * The copy can be interrupted and started again. Throws if the target contains a different event at a revision, and
- * `CommandRefused` if the source was written to during the copy.
+ * The copy can be interrupted and started again. Throws if the target contains a different event at a revision, and `CommandRefused` if the
+ * source was written to during the copy.
  */
 export const copyEventLog = async ({
   from,

@@ -21,9 +21,8 @@ const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
- * Copies one event log into another. If `from` is null, copies the log in this installation's PostgreSQL, and starts an embedded
- * PostgreSQL for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is running on the
- * source.
+ * Copies one event log into another. If `from` is null, copies the log in this installation's PostgreSQL, and starts an embedded PostgreSQL
+ * for the copy. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is running on the source.
  */
 export const copyBetween = async (
   config: Config,

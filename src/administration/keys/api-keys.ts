@@ -100,9 +100,7 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/**
- * If the organization is given, keys of other organizations, and keys whose organization cannot be read, are refused as unknown.
- */
+/** If the organization is given, keys of other organizations, and keys whose organization cannot be read, are refused as unknown. */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
@@ -169,9 +167,7 @@ export const replaceLeaked = async (
   return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
 }
 
-/**
- * Whether a key expired before it was replaced. If the key has a successor, the replacement has begun and can still be completed.
- */
+/** Whether a key expired before it was replaced. If the key has a successor, the replacement has begun and can still be completed. */
 export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
   successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
 

@@ -235,8 +235,7 @@ const close = command({
       try {
         outcomes.push(await closeOne(id))
       } catch (error) {
-        // After a refusal, the command continues with the other organizations. Any other error ends the command, which can be run
-        // again.
+        // After a refusal, the command continues with the other organizations. Any other error ends the command, which can be run again.
         if (!(error instanceof CommandRefused)) throw error
         outcomes.push({ organization_id: id, ...notClosed('refused', error.message) })
       }

@@ -13,9 +13,7 @@ import { organizationsOf } from './ledgers.ts'
 
 /** A request id, in upper or lower case. */
 export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
-/**
- * The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows name more.
- */
+/** The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows name more. */
 const organizationsMax = 10
 
 /** The maximum number of events after the read models' position that are read for a page. Commands can read the whole ledger. */

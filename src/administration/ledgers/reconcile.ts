@@ -54,8 +54,7 @@ export const reconcileLedgers = async (
   for (const organizationId of organizations) {
     let events = 0
     const since = before.get(organizationId)
-    // Reading starts no later than the event that set the organization's own prices, because these prices would otherwise be
-    // unknown.
+    // Reading starts no later than the event that set the organization's own prices, because these prices would otherwise be unknown.
     const from =
       since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
     const row = range === always ? await accountRow(foundation, organizationId) : null

@@ -80,10 +80,7 @@ const propose = command({
   },
 })
 
-/**
- * The number of a proposal. Throws `InputFault` for the version of a book, because a proposal with the same number is a different
- * one.
- */
+/** The number of a proposal. Throws `InputFault` for the version of a book, because a proposal with the same number is a different one. */
 const proposalIn = ({ kind, number }: PriceName): number => {
   if (kind === 'proposal') return number
   throw new InputFault('proposal', `${number} is a version; proposals have names such as p${number}`)

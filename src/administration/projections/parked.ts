@@ -50,10 +50,7 @@ export const parkedEvents = async (
   return listed
 }
 
-/**
- * The reason why this release still cannot read an event; null if it can. The projection may be unable to fold an event that can be
- * read.
- */
+/** The reason why this release still cannot read an event; null if it can. The projection may be unable to fold an event that can be read. */
 export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { position }: Pick<ParkedEvent, 'position'>,

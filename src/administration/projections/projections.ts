@@ -17,10 +17,7 @@ export type ProjectionState = {
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
-  /**
-   * The distance to the log's head: in events in PostgreSQL, in bytes in EventStoreDB. Null if the position does not belong to this
-   * log.
-   */
+  /** The distance to the log's head: in events in PostgreSQL, in bytes in EventStoreDB. Null if the position does not belong to this log. */
   readonly behind: bigint | null
   /** The number of events that were set aside, at most 1,000, which is enough to show that a release is broken. */
   readonly parked: number

@@ -8,9 +8,7 @@ type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 const hmac = 'hmac'
 const signedText = (digest: string): string => `enrichment-ledger re-rate plan\n${digest}\n`
 
-/**
- * Signs with the key for checkpoints. If this key is not announced or not on this host, signs with a secret of the installation.
- */
+/** Signs with the key for checkpoints. If this key is not announced or not on this host, signs with a secret of the installation. */
 export const signPlan = async (
   { checkpoints, secrets }: Pick<Foundation, 'checkpoints' | 'secrets'>,
   digest: string,

@@ -3,9 +3,8 @@ import { InputFault } from '../input.ts'
 import { passwordMax } from './users.ts'
 
 /**
- * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional,
- * and must not be a password that attackers try first. Digits or special characters are not required, because such rules make
- * people write passwords down.
+ * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional, and must not
+ * be a password that attackers try first. Digits or special characters are not required, because such rules make people write passwords down.
  */
 
 const passwordMin = 15
