@@ -12,7 +12,7 @@ type ApprovalAsked = {
 
 const howToProve = 'set OPERATOR_TOKEN (see "user token"), or sign in to the dashboard'
 
-/** Why the change cannot be approved, and the next step; null if it can. */
+/** The reason why the change cannot be approved, and the next step; null if it can be approved. */
 export const approvalRefusal = ({ proposer, approver, twoPerson }: ApprovalAsked): string | null => {
   if (!twoPerson) return null
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]

@@ -191,7 +191,7 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
   readonly lacks: (context: Context) => Promise<string | null>
 }
 
-/** A command or query that people may want to run next, with values for its fields. */
+/** A suggested next command or query, with values for its fields. */
 export type Next = {
   readonly name: Declared['name']
   readonly label: string

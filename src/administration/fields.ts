@@ -47,7 +47,7 @@ export type FieldWords = {
   readonly help: string
 }
 
-/** The lists from which people choose something by its name. */
+/** The lists from which people choose an entry by its name. */
 export type Picks = 'organizations' | 'keys' | 'users'
 
 type Shown = FieldWords & {

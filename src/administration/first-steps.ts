@@ -2,10 +2,10 @@ import { type EventLog, logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { noOperators, operatorsSince } from './users/operators.ts'
 
-/** The things that an installation needs before people can use it, and the commands that create them. */
+/** The prerequisites for using an installation, and the commands that create them. */
 
 export type FirstStep = {
-  /** The missing thing, for a sentence. */
+  /** The missing prerequisite, for a sentence. */
   readonly missing: string
   /** The words after `npm run -s cli --`. */
   readonly command: string
@@ -29,7 +29,7 @@ export const runs = {
   compose: (command: string): string => `docker compose run --rm --no-deps migrate ${command}`,
 } as const
 
-/** The missing things, as a sentence. */
+/** The missing prerequisites, as a sentence. */
 export const missingSentence = (steps: readonly FirstStep[]): string => {
   const text = steps.map(({ missing }) => missing).join(', and ')
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`

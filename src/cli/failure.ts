@@ -103,7 +103,7 @@ const isUnreachable = (error: unknown): boolean =>
   (error instanceof AggregateError && error.errors.some(isUnreachable)) ||
   (error instanceof Error && 'code' in error && unreachable.has(String(error.code)))
 
-/** If a host has several addresses, the error contains one error for each address and no message of its own. */
+/** If a host has several addresses, the error contains one error for each address and has no message itself. */
 const sentenceOf = (error: unknown): string => {
   if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
   return error instanceof Error ? error.message || error.name : String(error)

@@ -23,7 +23,7 @@ const actionOfPage = {
   'GET /commands': 'finance.read',
   'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',
-  // A search finds only things that the user's role can open.
+  // A search finds only pages that the user's role can open.
   'GET /search': 'accounts.read',
   'POST /search': 'accounts.read',
   'POST /search/choices': 'accounts.read',

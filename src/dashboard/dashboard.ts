@@ -104,7 +104,7 @@ export const dashboard =
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
     assetRoute(host)
-    // Browsers get a page; other clients get the host's own answer.
+    // Browsers get a page. Other clients get the default answer of the host.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()

@@ -16,7 +16,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The signed-in user; null before `gate` has run. */
     standing: Acting | null
-    /** The address of the documentation for partners; null if this process does not know it. */
+    /** The URL of the documentation for partners; null if it is not known in this process. */
     docsUrl: string | null
   }
 }

@@ -42,7 +42,7 @@ export type Dashboard = {
   readonly requiredFactor: RequiredFactor
   /** Whether changes that one person proposes must be approved by another. */
   readonly twoPerson: boolean
-  /** The address of the API, for examples to copy; null if this process does not know it. */
+  /** The URL of the API, for examples to copy; null if it is not known in this process. */
   readonly apiUrl: string | null
   /** A session ends after this many minutes without a request from its user. */
   readonly idleMinutes: number

@@ -30,7 +30,7 @@ export const choicesMax = 20
 
 type Searched = {
   readonly kind: Picks
-  /** Only things of these organizations are found; null for all organizations. */
+  /** The organizations to which results are restricted; null for all organizations. */
   readonly organizationIds: readonly string[] | null
 }
 
@@ -45,7 +45,10 @@ const sources: Readonly<Record<Picks, string>> = {
             from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
-/** Things whose name contains `text` or whose id begins with `text`, ordered by name. The list begins after the thing with the id `after`. */
+/**
+ * Choices with a name that contains `text` or an id that begins with `text`, ordered by name. The list begins after the choice with the id
+ * `after`.
+ */
 export const choicesNamed = async (
   pool: pg.Pool,
   { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
@@ -61,7 +64,7 @@ export const choicesNamed = async (
   return { found: rows.slice(0, choicesMax), more: rows.length > choicesMax }
 }
 
-/** Things with exactly this id or, regardless of case, this name; at most two. */
+/** Choices with exactly this id or, regardless of case, this name; at most two. */
 const exactly = async (
   pool: pg.Pool,
   { kind, organizationIds }: Searched,
@@ -79,7 +82,7 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Things that a string identifies exactly, by id, by name, or in the form of a suggestion; at most two. */
+/** Choices that a string identifies exactly, by id, by name, or in the form of a suggestion; at most two. */
 export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
   const [, idSuggested] = suggestedForm.exec(text) ?? []
   const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)
@@ -94,7 +97,7 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
-/** The id for typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several things match. */
+/** The id for typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several choices match. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
@@ -119,7 +122,7 @@ const idOf = async (
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
-/** Replaces the names in a form with ids. Throws `InputFault` if a name matches nothing or several things. */
+/** Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. */
 export const withIds = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,

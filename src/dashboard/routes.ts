@@ -35,7 +35,7 @@ import { timesRoutes } from './times.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
 
-/** The routes of all pages. GET requests change nothing. */
+/** The routes of most pages. GET requests change nothing. */
 
 const keysMax = 200
 const newestLines = 20

@@ -23,7 +23,7 @@ import { choicesMax, choicesMeant, choicesNamed } from './picking.ts'
 import { rowsOf } from './queries.ts'
 
 /**
- * The search on every page. Users find only things that their role can open. A partner's user finds only things of the partner's own
+ * The search on every page. Users find only pages that their role can open. A partner's user finds only pages of the partner's own
  * organization, and cannot find out whether other organizations exist.
  */
 
@@ -169,7 +169,7 @@ const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
     .toSorted((one, other) => Number(other.exact) - Number(one.exact))
 }
 
-/** A finder for each kind of thing that the user can open. */
+/** A finder for each kind of result that the user can open. */
 const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
   {
     title: 'Calls',

@@ -32,7 +32,7 @@ export type Work = {
 }
 
 type Asked<Result> = {
-  /** A request with the same owner and key gets the same work while the work is stored. */
+  /** Identifies the work: a request with the same owner and key gets the same work while the work is stored. */
   readonly key: string
   readonly title: string
   /** The user and their role. Only this user can see the result. */

@@ -12,7 +12,7 @@ export type Check<On> = {
   }
   /** The severity of any other problem that `look` finds. */
   readonly severity: 'warning' | 'fault'
-  /** What to do, unless `look` gives more specific advice. */
+  /** The remedy, unless `look` returns a more specific one. */
   readonly advice: string
   /** The check's name in `/readyz`, and whether a fault makes the process not ready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
@@ -46,12 +46,12 @@ type Measured = {
 }
 
 export type Finding = {
-  /** The thing that was checked, in a word or two. */
+  /** The subject of the check, in a word or two. */
   readonly about: string
-  /** `warning`: everything works, but something should be done soon. `fault`: something does not work. */
+  /** `warning`: the installation works, but needs attention soon. `fault`: a part of the installation does not work. */
   readonly level: Level
   readonly says: string
-  /** What to do; null if nothing needs to be done. */
+  /** The remedy; null if none is needed. */
   readonly remedy: string | null
   readonly figures: Figures
 }
@@ -126,7 +126,7 @@ export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
 /** Messages from other software can be a page long. */
 const reasonCharsMax = 400
 
-/** Why something failed, in one line. If a host has several addresses, only the inner errors, one for each address, have messages. */
+/** The reason for a failure, in one line. If a host has several addresses, only the inner errors, one for each address, have messages. */
 export function reasonOf(error: unknown): string {
   const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
   const text = first instanceof Error ? first.message || first.name : String(first)

@@ -10,7 +10,7 @@ import { type Check, durationText, type Found, fine, measured, reasonOf, wrong }
 
 export type InDatabase = {
   readonly pool: pg.Pool
-  /** The name of the database in messages; null if messages need not name it. */
+  /** The name of the database in messages; null if messages do not name it. */
   readonly where: string | null
   /** Whether this process counts rate limits together with other processes; null if shared rate limits are not configured. */
   readonly rateLimitsShared?: (() => boolean) | null
@@ -239,8 +239,8 @@ export const settingChecks: readonly Check<InDatabase>[] = [
 const connectionShareMax = 0.9
 
 /**
- * Why each process counts rate limits separately, so that the limits are multiplied; null if all processes with the role "api"
- * share one count.
+ * The reason why each process counts rate limits separately, which multiplies the limits; null if all processes with the role "api" share one
+ * count.
  */
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))

@@ -50,7 +50,7 @@ export const commonReferenceOf = (reference: string): string => {
 
 export type ChosenCalls = {
   readonly keyId: string
-  /** Calls that cost something, by their request ids. */
+  /** Calls with a cost, by their request ids. */
   readonly charged: ReadonlyMap<string, FoundCall>
   readonly free: number
   /** Listed request ids that belong to no call of this key. */

@@ -7,8 +7,8 @@ export const deadLetterQueue = 'dead-letters'
 export const longWorkQueue = 'long-work'
 
 /**
- * A job of the queue, with its last finished run. Members that end in `_ms`, except `duration_ms`, are the milliseconds since
- * something happened.
+ * A job of the queue, with its last finished run. Members that end in `_ms`, except `duration_ms`, are the number of milliseconds since that
+ * time.
  */
 export type JobRow = {
   readonly name: string

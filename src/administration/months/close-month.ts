@@ -88,7 +88,7 @@ const closedBefore = (
   return { organizationId, closed: closing.closed, already: true }
 }
 
-/** Whether there is something to close. Throws `CommandRefused` while an earlier month is open. */
+/** Whether the month has anything to close. Throws `CommandRefused` while an earlier month is open. */
 const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: CloseRequest): boolean => {
   const closedUpTo = closings.reduce(
     (last, closing) => (closing.month > last ? closing.month : last),

@@ -259,7 +259,7 @@ const textOf = ({ line }: StatementForm, lines: readonly StatementLine[]): strin
   return text
 }
 
-/** Why a closed month's file differs from the file it was closed with, as far as it can be determined. */
+/** The reason why a closed month's file differs from the file at the closing, as far as it can be determined. */
 const contradiction = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, closing, digest }: { organizationId: string; closing: MonthClosing; digest: string },

@@ -96,7 +96,7 @@ const nextOf = ({ run, applied, abandoned, approved }: ProvedRun): readonly Next
 const differenceOf = ({ given, taken }: { given: string; taken: string }): string =>
   formatCredits(parseCredits(taken) - parseCredits(given))
 
-/** The plan, as people see it before they approve it. */
+/** The plan in the form that people see before they approve it. */
 export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun['done']): Sections => {
   const { run, from, to, organization_id, book, reason, calls, calls_affected, given, taken } = proposed
   const shown = ledgers.slice(0, ledgersShownMax)

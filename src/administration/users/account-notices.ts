@@ -44,7 +44,7 @@ export const accountNotices = async (
   return notices.slice(0, max)
 }
 
-/** The notice for an event; null if the event is not about this account, or if there is nothing to show. */
+/** The notice for an event; null if the event is not about this account, or if it needs no notice. */
 const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string): string | null => {
   if (!('user' in event.data) || event.data.user !== user) return null
   const byOperator = provedUserOf(actor) === user ? '' : ' by an operator'

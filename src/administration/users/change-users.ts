@@ -116,8 +116,8 @@ const standingIn = ({ rows, state }: Known, name: string): Standing =>
   standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
 
 /**
- * The user with this name, enabled or disabled. `named` contains the members that all events about the user have in their data.
- * Throws `CommandRefused` if the user has no row, or if the event log knows a different user by this name.
+ * The user with this name, enabled or disabled. `named` contains the members that all events about the user have in their data. Throws
+ * `CommandRefused` if the user has no row, or if the event log contains a different user with this name.
  */
 export const userIn = (known: Known, name: string) => {
   const row = known.rows.find((one) => one.name === name)

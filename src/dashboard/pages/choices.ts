@@ -20,7 +20,7 @@ export type Choices = {
 export const suggested = ({ id, name }: Pick<Choice, 'id' | 'name'>): string =>
   id === name ? id : `${name} (${id})`
 
-/** The name of the form field for the choice if a text matches several things. */
+/** The name of the form field for the choice if a text matches several entries. */
 export const chosenName = (flag: string): string => `${flag}-chosen`
 
 /** Begins the value that requests the choices after an id. */

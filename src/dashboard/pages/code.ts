@@ -41,7 +41,7 @@ const codePage = ({
 }: {
   readonly csrf: string
   readonly next: string
-  /** Why the previous code was refused. */
+  /** The reason why the previous code was refused. */
   readonly message: string | null
 }): Html => {
   const fault = message === null ? null : { field: 'code', message }

@@ -271,7 +271,7 @@ ${askedFields(place).flatMap(({ flag }) =>
   )
 }
 
-/** For a plan that has nothing to do. */
+/** The page for a plan without changes. */
 export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html =>
   frame(
     view,

@@ -80,7 +80,7 @@ const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
 /** Finds the hours of a day with calls, because it would take too long to read a whole day of a busy key. */
 const hoursOf = (ask: UsageAsk, dayMs: number) =>
   useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
-/** The maximum age of the start of a day whose hours all still exist. Hours are stored for 90 days. */
+/** The maximum age of the start of a day for which all hours still exist. Hours are stored for 90 days. */
 const hoursSureMs = 89 * stepMs.day
 
 type KeyUse = {

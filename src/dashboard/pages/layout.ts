@@ -19,7 +19,7 @@ export type Viewer = {
   readonly once: string
   /** Whether the rows on the page are current; null if the page shows no rows. */
   readonly rows: RowsState | null
-  /** The address of the documentation for partners; null if this process does not know it. */
+  /** The URL of the documentation for partners; null if it is not known in this process. */
   readonly docsUrl: string | null
   /** Whether scripts show the times on the page in UTC or as local time. */
   readonly times: Times

@@ -16,7 +16,7 @@ export const signInPage = ({
   next: string
   name: string
   fault: FormFault | null
-  /** The address of the documentation; null if this process does not know it. */
+  /** The URL of the documentation; null if it is not known in this process. */
   docsUrl: string | null
   /** The commands to run before anyone can sign in. */
   steps?: readonly FirstStep[]
