@@ -265,7 +265,7 @@ describe('keys', () => {
     const { permissions: _, ...rest } = fields
     const answer = await browser.submit(`/organizations/${id}/key/issue`, rest)
     expect(answer.statusCode).toBe(422)
-    expect(answer.body).toContain('Name at least one of email_validation')
+    expect(answer.body).toContain('Give at least one of email_validation')
     expect(answer.body).toMatch(/<fieldset id="permissions" aria-invalid="true"/)
     expect(await room.foundation.eventLog.head()).toBe(before)
   })

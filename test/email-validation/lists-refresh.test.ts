@@ -221,7 +221,7 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
   },
   'more bytes than allowed': {
     answer: (response) => response.end('x'.repeat(70_000)),
-    says: /free cannot be downloaded: it is larger than 65536 bytes/,
+    says: /free cannot be downloaded: the file is larger than 65536 bytes/,
   },
   'endless data': {
     answer: (response) => response.write('gmail.com\n'),
