@@ -11,7 +11,14 @@ import { grant } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Context, Given } from '../../src/administration/declare.ts'
-import { defaultKeyLimits, issueKey, revoke, rotate } from '../../src/administration/keys/api-keys.ts'
+import {
+  certainKey,
+  changeLimits,
+  defaultKeyLimits,
+  issueKey,
+  revoke,
+  rotate,
+} from '../../src/administration/keys/api-keys.ts'
 import { mayDo, roles } from '../../src/administration/roles.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -453,4 +460,23 @@ test('the longest grace period for a rotation is accepted even if the clock adva
   } finally {
     reading.mockRestore()
   }
+})
+
+test('a key whose limits are lowered while it is rotated is not rotated, because its successor would have the higher limits', async () => {
+  const { eventLog } = one
+  const append: typeof eventLog.append = async (stream, ...asked) => {
+    const appended = await eventLog.append(stream, ...asked)
+    if (stream !== keyStream(key) && typesIn(keyStream(key)).length === 1)
+      await changeLimits(one, { keyId: key, limits: { requests_per_minute: 1 }, actor })
+    return appended
+  }
+  const slow = { ...one, eventLog: { ...eventLog, append } }
+  await expect(rotate(slow, { keyId: key, graceMs: 0, actor })).rejects.toThrow(
+    `key ${key} was changed at the same moment; rotate it again`,
+  )
+  expect(typesIn(keyStream(key))).toEqual(['ApiKeyIssued', 'ApiKeyLimitsChanged'])
+  const [successor] = keyStreams().filter((stream) => stream !== keyStream(key))
+  expect(typesIn(successor ?? '')).toEqual(['ApiKeyIssued', 'ApiKeyRevoked'])
+  const { keyId } = await rotate(one, { keyId: key, graceMs: 0, actor })
+  expect((await certainKey(one, { keyId })).limits.requests_per_minute).toBe(1)
 })

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
@@ -117,11 +118,15 @@ export const rotate = async (
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(foundation, { ...rightsOf(state), actor }, state.organizationName)
   try {
-    await change(eventLog, key, actor, (now) =>
-      allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
-    )
+    await change(eventLog, key, actor, (now) => {
+      const present = certainState(keyId, now)
+      // The successor has the earlier limits, which may just have been lowered.
+      if (!isDeepStrictEqual(rightsOf(present), rightsOf(state)))
+        throw new CommandRefused(`key ${keyId} was changed at the same moment; rotate it again`)
+      return allowed(rotateKey(present, { successorId: successor.keyId, graceUntil, at }))
+    })
   } catch (error) {
-    // The key was revoked or rotated in between, so the successor is revoked. Its secret was never shown.
+    // The key was revoked, rotated or changed in between, so the successor is revoked. Its secret was never shown.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
