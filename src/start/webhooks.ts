@@ -77,7 +77,7 @@ export const openWebhooks = (
         purpose: 'deletes old webhook messages',
         cron: '29 * * * *',
         expireSeconds: usualJobSecondsMax,
-        run: () => forgetDeliveries(pool),
+        run: () => forgetDeliveries(pool, Date.now()),
         portionMax: forgottenAtOnceMax,
       },
     },

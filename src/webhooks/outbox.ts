@@ -142,9 +142,10 @@ export const forgottenAtOnceMax = 5_000
  * Deletes messages that were delivered or failed long ago, and old secrets that are no longer used. Returns the number of messages; call again while
  * this is the maximum.
  */
-export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
+export const forgetDeliveries = async (pool: pg.Pool, nowMs: number): Promise<number> => {
   await pool.query(
-    'update webhook_endpoints set former_sealed_secret = null, former_until = null where former_until < now()',
+    'update webhook_endpoints set former_sealed_secret = null, former_until = null where former_until < $1',
+    [new Date(nowMs)],
   )
   const { rowCount } = await pool.query(
     `delete from webhook_deliveries where delivery_id in (

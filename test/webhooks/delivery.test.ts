@@ -463,7 +463,7 @@ describe('a message', () => {
     await pool.query(
       "update webhook_deliveries set state = 'dead' where delivery_id = (select min(delivery_id) from webhook_deliveries)",
     )
-    expect(await forgetDeliveries(pool)).toBe(1)
+    expect(await forgetDeliveries(pool, Date.now())).toBe(1)
     expect(await deliveries(id)).toMatchObject([{ state: 'pending' }])
   })
 })

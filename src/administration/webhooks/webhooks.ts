@@ -37,10 +37,11 @@ export const createWebhook = async (
     // Without the lock, two concurrent commands would not count each other's new webhooks.
     await client.query(`select pg_advisory_xact_lock(hashtext('webhooks of ' || $1))`, [organizationId ?? ''])
     const { rowCount } = await client.query(
-      `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
-       select $1, $2, $3, $4, $5
+      `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret, created_at)
+       select $1, $2, $3, $4, $5, $7
         where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
-      [webhookId, organizationId, url.href, events, sealed, webhooksMax],
+      // The time of events is compared with this time. Both are from processes, because the database's clock may differ.
+      [webhookId, organizationId, url.href, events, sealed, webhooksMax, new Date()],
     )
     if (rowCount === 0)
       throw new CommandRefused(
@@ -198,8 +199,8 @@ export const resendDelivery = async (
       `webhook ${row.webhook_id} is disabled; once "webhook test ${row.webhook_id}" succeeds, messages can be sent again`,
     )
   await pool.query(
-    `update webhook_deliveries set state = 'pending', attempts = 0, next_attempt_at = now() where delivery_id = $1`,
-    [deliveryId],
+    `update webhook_deliveries set state = 'pending', attempts = 0, next_attempt_at = $2 where delivery_id = $1`,
+    [deliveryId, new Date()],
   )
   return { webhookId: row.webhook_id }
 }
