@@ -1,9 +1,9 @@
-import { type EventLog, EventsUnreadable, type RecordedEvent } from './port.ts'
+import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from './port.ts'
 import { readIfAny } from './read-stream.ts'
 
 type Openable = {
   readonly events: readonly RecordedEvent[]
-  /** Why the event after this page cannot be opened; null if it can be opened or does not exist. */
+  /** Why the next event in the direction of reading cannot be opened; null if it can be opened or does not exist. */
   readonly unreadable: EventsUnreadable | null
 }
 
@@ -27,4 +27,54 @@ export const readOpenable = async (
 const nothingOpens = (error: unknown): readonly RecordedEvent[] => {
   if (error instanceof EventsUnreadable) return []
   throw error
+}
+
+/**
+ * Reads the newest events before a revision, or before the end if the revision is null, down to the first event that cannot be opened. `unreadable`
+ * describes the events right before the returned ones. Null if the stream does not exist.
+ */
+export const readOpenableBackwards = async (
+  eventLog: Pick<EventLog, 'read'>,
+  { stream, before, max }: { readonly stream: string; readonly before: number | null; readonly max: number },
+): Promise<Openable | null> => {
+  const top = before === null ? null : before - 1
+  if (top !== null && top < 0) return { events: [], unreadable: null }
+  const from = top === null ? {} : { from: top }
+  try {
+    const events = await eventLog.read(stream, { ...from, direction: 'backwards', max })
+    return { events, unreadable: null }
+  } catch (error) {
+    if (error instanceof StreamMissing) return null
+    if (!(error instanceof EventsUnreadable)) throw error
+    return { events: await openedAfter(eventLog, error, { top, max }), unreadable: error }
+  }
+}
+
+/** Reads the events after the unreadable ones. They can be read, because the failed read went backwards and reached them first. */
+const openedAfter = async (
+  eventLog: Pick<EventLog, 'read'>,
+  { stream, lastRevision }: EventsUnreadable,
+  { top, max }: { readonly top: number | null; readonly max: number },
+): Promise<readonly RecordedEvent[]> => {
+  const between = top === null ? max : Math.min(max, top - lastRevision)
+  if (between <= 0) return []
+  const events = await eventLog.read(stream, { from: lastRevision + 1, max: between }).catch(nothingOpens)
+  return events.toReversed()
+}
+
+const pageMax = 1_000
+
+/** Yields the pages of a stream, without the events that cannot be opened. Yields nothing if the stream is missing. */
+export async function* openablePages(
+  eventLog: Pick<EventLog, 'read'>,
+  stream: string,
+  { from, upTo = Number.MAX_SAFE_INTEGER }: { readonly from: number; readonly upTo?: number },
+): AsyncGenerator<readonly RecordedEvent[]> {
+  for (let next = from; next <= upTo; ) {
+    const max = Math.min(pageMax, upTo - next + 1)
+    const { events, unreadable } = await readOpenable(eventLog, stream, { from: next, max })
+    if (events.length > 0) yield events
+    if (unreadable === null && events.length < max) return
+    next = unreadable === null ? next + events.length : Math.max(next, unreadable.lastRevision) + 1
+  }
 }

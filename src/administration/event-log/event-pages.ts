@@ -6,6 +6,7 @@ import {
   type RecordedEvent,
   StreamMissing,
 } from '../../event-log/port.ts'
+import { readOpenableBackwards } from '../../event-log/read-openable.ts'
 import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts'
 
 type Log = Pick<EventLog, 'read' | 'lookBack'>
@@ -88,7 +89,7 @@ export const streamPage = async (
 ): Promise<StreamPage | null> => {
   const { type } = asked
   const max = type === null ? shownMax : streamLookedAtMax
-  const read = await readBackwards(eventLog, { ...asked, max: max + 1 })
+  const read = await readOpenableBackwards(eventLog, { ...asked, max: max + 1 })
   if (read === null) return null
   const whole = read.events.slice(0, max)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
@@ -106,44 +107,6 @@ export const streamPage = async (
   const unreadable = end === read.events.length ? read.unreadable : null
   const next = unreadable === null ? oldest : unreadable.firstRevision
   return { events, links, unreadable, next: next === null || next <= 0 ? null : next }
-}
-
-type ReadBackwards = {
-  readonly events: readonly RecordedEvent[]
-  readonly unreadable: EventsUnreadable | null
-}
-
-const readBackwards = async (
-  eventLog: Pick<Log, 'read'>,
-  { stream, before, max }: { readonly stream: string; readonly before: number | null; readonly max: number },
-): Promise<ReadBackwards | null> => {
-  const top = before === null ? null : before - 1
-  if (top !== null && top < 0) return { events: [], unreadable: null }
-  const from = top === null ? {} : { from: top }
-  try {
-    const events = await eventLog.read(stream, { ...from, direction: 'backwards', max })
-    return { events, unreadable: null }
-  } catch (error) {
-    if (error instanceof StreamMissing) return null
-    if (!(error instanceof EventsUnreadable)) throw error
-    return { events: await openedAfter(eventLog, error, { top, max }), unreadable: error }
-  }
-}
-
-/** Reads the events after the unreadable ones. The failed read went backwards and passed these events, so they can be read. */
-const openedAfter = async (
-  eventLog: Pick<Log, 'read'>,
-  { stream, lastRevision }: EventsUnreadable,
-  { top, max }: { readonly top: number | null; readonly max: number },
-): Promise<readonly RecordedEvent[]> => {
-  const between = top === null ? max : Math.min(max, top - lastRevision)
-  if (between <= 0) return []
-  try {
-    return (await eventLog.read(stream, { from: lastRevision + 1, max: between })).toReversed()
-  } catch (error) {
-    if (error instanceof EventsUnreadable) return []
-    throw error
-  }
 }
 
 export type EventPage = {

@@ -5,7 +5,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { standingBooks } from '../../billing/prices.ts'
 import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
-import { readOpenable } from '../../event-log/read-openable.ts'
+import { openablePages } from '../../event-log/read-openable.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream, operatorStream, organizationOfStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -17,8 +17,6 @@ import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../../projector/checkpoints.ts'
 import { recordOperation } from '../operator-events.ts'
-
-const pageMax = 1_000
 
 export const missingLedger = (organizationId: string): CommandRefused =>
   new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
@@ -144,15 +142,16 @@ export const acknowledgedFaults = async (
   eventLog: EventLog,
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
-  for (let from = 0; ; from += pageMax) {
-    // An unreadable event acknowledges nothing, so a fault that only this event acknowledged counts as new.
-    const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
-    for (const { type, data } of page.map(decodeEvent))
+  // An unreadable event acknowledges nothing, so a fault that only this event acknowledged counts as new.
+  for await (const page of openablePages(eventLog, operatorStream, { from: 0 }))
+    for (const recorded of page) {
+      // Other events are not decoded, because this release may not know their types.
+      if (recorded.type !== 'LedgerFaultAcknowledged') continue
+      const { type, data } = decodeEvent(recorded)
       if (type === 'LedgerFaultAcknowledged')
         known.add(faultName(data.organization_id, data.revision, data.digest))
-    if (page.length < pageMax)
-      return (organizationId, revision, digest) => known.has(faultName(organizationId, revision, digest))
-  }
+    }
+  return (organizationId, revision, digest) => known.has(faultName(organizationId, revision, digest))
 }
 
 /** The read models' figures for a ledger, and whether its row in `accounts` is unchanged since the projector wrote it. */

@@ -1,5 +1,5 @@
 import type { EventLog } from '../../event-log/port.ts'
-import { pagesOf } from '../../event-log/read-stream.ts'
+import { openablePages } from '../../event-log/read-openable.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import { operatorStream } from '../../events/streams.ts'
@@ -51,7 +51,8 @@ export const lastReconciled = async ({
   checkpoints,
 }: Pick<Foundation, 'eventLog' | 'checkpoints'>): Promise<Map<string, number>> => {
   const last = new Map<string, number>()
-  for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
+  // After an unreadable event, at worst a larger part of a ledger is compared again.
+  for await (const page of openablePages(eventLog, operatorStream, { from: 0 }))
     for (const recorded of page) {
       if (recorded.type !== 'LedgersReconciled') continue
       const { type, data } = decodeEvent(recorded)
