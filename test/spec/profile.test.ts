@@ -421,6 +421,24 @@ describe('decision 11: the price of a retrieval', () => {
     expect(Object(second.events[0]?.data.facts).age_seconds).toBeGreaterThanOrEqual(7_200)
   })
 
+  test('after the clock was set back, data from before is not fresh, so it is fetched again', async () => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid, cached: false })
+    await settled()
+    house.setClock(-hourMs)
+    try {
+      for (const times of [2, 2]) {
+        const answer = await ask(partner, { id: lid, cached: false })
+        expect(bare(answer.events)).toEqual(charged(partner, 'fresh', 0))
+        expect(timesAsked(lid)).toBe(times)
+        await settled()
+      }
+      expect((await ask(partner, { id: lid })).headers.get('credits-charged')).toBe('2')
+    } finally {
+      house.setClock(hourMs)
+    }
+  })
+
   test('a cached answer that had to be fetched is fresh data: 5', async () => {
     const { lid } = somebody()
     expect(bare((await ask(partner, { id: lid, cached: true })).events)).toEqual(charged(partner, 'fresh', 0))

@@ -12,6 +12,8 @@ const dayMs = 24 * hourMs
 export const cachedAgeMaxMs = 720 * hourMs
 /** Data fetched this recently is at most a minute old when the answer arrives (decision 20). */
 const freshReuseMaxMs = 55_000
+/** How far a reader's clock may be behind the clock that dated the data. Both together are the minute that the specification allows. */
+const behindMaxMs = 5_000
 /** Spec §8: the source itself saw "fresh" data at most this long ago. */
 export const freshAgeMaxMs = 60_000
 /** The time for which a result without a person is valid for callers who accept cached answers. */
@@ -37,15 +39,19 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
   if (row === undefined) return { kind: 'fetch', subjectId: null }
   const subjectId = row.subject_id
   const since = (at: Date | null): number => (at === null ? Number.POSITIVE_INFINITY : nowMs - at.getTime())
+  /** If the clock was set back, the age of data from before that is unknown, so the data are not fresh. */
+  const isFresh = (at: Date | null): boolean => since(at) <= freshReuseMaxMs && since(at) >= -behindMaxMs
+  const isValid = (at: Date, maxMs: number): boolean =>
+    wants === 'cached' ? since(at) <= maxMs : isFresh(at)
   if (row.missed_at !== null)
-    return since(row.missed_at) <= (wants === 'cached' ? missMaxMs : freshReuseMaxMs)
+    return isValid(row.missed_at, missMaxMs)
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
   // A source that does not find a person may be mistaken, but a report that the person was deleted is reliable.
   const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
-    return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)
+    return isValid(row.gone_at, goneMaxMs)
       ? { kind: 'deleted', subjectId, goneAtMs: row.gone_at.getTime() }
       : { kind: 'fetch', subjectId }
   const { key_id: keyId, sealed, observed_at: observedAt } = row
@@ -55,9 +61,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
     wants === 'cached'
       ? ageMs <= cachedAgeMaxMs
       : // The identifier's owner must have been confirmed as recently as the data.
-        since(row.verified_at) <= freshReuseMaxMs &&
-        since(row.fetched_at) <= freshReuseMaxMs &&
-        ageMs <= freshAgeMaxMs
+        isFresh(row.verified_at) && isFresh(row.fetched_at) && ageMs <= freshAgeMaxMs
   return serves
     ? {
         kind: 'data',
