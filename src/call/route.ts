@@ -132,6 +132,8 @@ const openServer = (
     frameworkErrors: (_error, _request, reply) => unreadable(reply as FastifyReply),
     clientErrorHandler: broken,
   })
+  // By default, Node.js ends the connection when the client has ended its side, and a charged answer would be lost. There is no option for this.
+  Reflect.set(host.server, 'httpAllowHalfOpen', true)
   boundConnections(host.server, { trusts, refused: connectionRefused })
   return host
 }

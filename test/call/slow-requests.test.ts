@@ -114,3 +114,16 @@ test('a call that arrived completely is answered, no matter how long the next on
   const answers = await sendRaw(url, `${head(2)}{}${head(16)}{`, 2)
   expect(answers.map(({ status }) => status)).toEqual([200, 408])
 })
+
+test('calls are answered even if the client ends its side of the connection after sending them', async () => {
+  const before = (await calls()).length
+  const connection = openRaw(url)
+  try {
+    connection.write(`${head(2)}{}`.repeat(3))
+    connection.end()
+    expect((await connection.answers(3)).map(({ status }) => status)).toEqual([200, 200, 200])
+  } finally {
+    connection.close()
+  }
+  expect((await calls()).slice(before)).toHaveLength(3)
+})

@@ -262,6 +262,8 @@ export type RawConnection = {
   write(bytes: string | Buffer): void
   /** Resolves after this many complete answers, or when the server closes the connection. */
   answers(count: number): Promise<Answer[]>
+  /** Ends this side of the connection; answers can still arrive. */
+  end(): void
   close(): void
 }
 
@@ -303,6 +305,7 @@ export const openRaw = (url: string): RawConnection => {
         }
         look()
       }),
+    end: () => socket.end(),
     close: () => socket.destroy(),
   }
 }
