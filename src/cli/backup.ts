@@ -12,6 +12,7 @@ import {
   recordRestored,
   removeOldPasswords,
   restoreBackup,
+  webhooksWithOldSecret,
 } from '../administration/backup/restore.ts'
 import type { Answer } from '../administration/declare.ts'
 import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
@@ -238,6 +239,7 @@ const proved = async (
     }
   }
   const withoutPassword = await removeOldPasswords(foundation, backup)
+  const withOldSecret = await webhooksWithOldSecret(foundation, backup)
   await recordRestored(foundation, backup, { ...foundation.operator, since })
   const rebuilt = await rebuild(foundation, {
     projections,
@@ -261,17 +263,23 @@ const proved = async (
       rows,
       folded_events: rebuilt.events,
       without_password: withoutPassword,
+      with_old_secret: withOldSecret,
       seconds,
     },
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams verified, ${rebuilt.events} folded, in ${seconds} s`,
       manifest.holds_log
         ? 'Later changes are missing: repeat the calls, grants and key revocations since then. Later erasures are in KEY_DIR, and are applied when the service starts.'
-        : 'The event log contains later changes, but these tables do not: replace the webhook secrets that were rotated since then, pause again the webhooks that were paused, and invite again the users who were created.',
+        : 'The event log contains later changes, but these tables do not: pause again the webhooks that were paused, and invite again the users who were created.',
       ...(withoutPassword.length === 0
         ? []
         : [
             `These users changed their password since then. Set a new one with "user password": ${withoutPassword.join(', ')}`,
+          ]),
+      ...(withOldSecret.length === 0
+        ? []
+        : [
+            `The secret of these webhooks was rotated since then, and their receivers refuse the restored secret. Rotate it again with "webhook rotate-secret": ${withOldSecret.join(', ')}`,
           ]),
       'Everyone must sign in to the dashboard again. Start the service, then check it with "doctor".',
     ],

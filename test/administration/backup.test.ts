@@ -18,11 +18,14 @@ import {
   endRestore,
   removeOldPasswords,
   restoreBackup,
+  webhooksWithOldSecret,
 } from '../../src/administration/backup/restore.ts'
 import { keptTables, logTables } from '../../src/administration/backup/tables.ts'
+import { recordOperation } from '../../src/administration/operator-events.ts'
 import { rebuild } from '../../src/administration/projections/rebuilds.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import { passwordIsRight } from '../../src/administration/users/users.ts'
+import { createWebhook, rotateWebhookSecret } from '../../src/administration/webhooks/webhooks.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
 import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { erasureParts } from '../../src/capabilities/profile/storage.ts'
@@ -328,6 +331,33 @@ test('next to a log that is not in the backup, passwords that were changed later
   expect(await passwordIsRight(foundation.pool, { name: 'ida', password })).toBe(true)
   expect(await removeOldPasswords(foundation, { manifest: { ...before, holds_log: false } })).toEqual(['ida'])
   expect(await passwordIsRight(foundation.pool, { name: 'ida', password })).toBe(false)
+})
+
+test('next to a log that is not in the backup, webhooks whose secret was rotated later are named', async () => {
+  const { foundation } = house
+  const make = () =>
+    createWebhook(foundation, {
+      ...{ organizationId: null, url: new URL('https://example.com/hooks'), actor: 'cli' },
+      events: ['checkpoint'],
+    })
+  const [rotated, deleted] = [await make(), await make()]
+  await make()
+  for (const { webhookId } of [rotated, deleted])
+    await rotateWebhookSecret(foundation, { webhookId, graceMs: 0, actor: 'cli' })
+  const before = { ...first.manifest, made_at: new Date(0).toISOString() }
+  // The backup was made before the second webhook was deleted, so its row is restored.
+  await recordOperation(
+    foundation.eventLog,
+    {
+      type: 'WebhookDeleted',
+      data: { webhook_id: deleted.webhookId, organization_id: null, host: 'example.com' },
+    },
+    { actor: 'cli' },
+  )
+  const named = (holds_log: boolean) =>
+    webhooksWithOldSecret(foundation, { manifest: { ...before, holds_log } })
+  expect(await named(false)).toEqual([rotated.webhookId])
+  expect(await named(true)).toEqual([])
 })
 
 test('a person erased after the backup stays erased after a restore', async () => {

@@ -4,6 +4,7 @@ import { type Config, ConfigError } from '../../config.ts'
 import { type EventLog, logStart } from '../../event-log/port.ts'
 import { pagesOf, readIfAny } from '../../event-log/read-stream.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent } from '../../events/catalogue.ts'
 import { operatorStream, priceBookStream } from '../../events/streams.ts'
 import { type Closing, openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
@@ -130,25 +131,56 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
 }
 
 /**
+ * Yields the operators' acts of some types that came after the backup. The event log can be newer than the tables only if the backup does not contain
+ * the log.
+ */
+async function* laterActs(
+  eventLog: EventLog,
+  { head, holds_log, made_at }: Manifest,
+  types: readonly DomainEvent['type'][],
+): AsyncGenerator<DomainEvent> {
+  if (holds_log) return
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
+    for (const recorded of page) {
+      if (!types.some((type) => type === recorded.type)) continue
+      const event = decodeEvent(recorded)
+      // A copy of the log has other positions, but keeps the recording times, so both are compared.
+      if (recorded.position > BigInt(head.position) || event.metadata.recorded_at > made_at) yield event
+    }
+}
+
+/**
  * Removes the passwords of users who changed their password after the backup, because the restored table contains the old
- * passwords. The event log can be newer than the table only if the backup does not contain the log. Returns the users' names.
+ * passwords. Returns the users' names.
  */
 export const removeOldPasswords = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
-  { manifest: { head, holds_log, made_at } }: Pick<CheckedBackup, 'manifest'>,
+  { manifest }: Pick<CheckedBackup, 'manifest'>,
 ): Promise<string[]> => {
-  if (holds_log) return []
   const changed: { name: string; createdAt: string }[] = []
-  for await (const page of pagesOf(eventLog, operatorStream, { from: 0 }))
-    for (const recorded of page) {
-      if (recorded.type !== 'UserPasswordChanged') continue
-      const { type, data, metadata } = decodeEvent(recorded)
-      // A copy of the log has different positions but the same recording times, so both are compared.
-      const isLater = recorded.position > BigInt(head.position) || metadata.recorded_at > made_at
-      if (type === 'UserPasswordChanged' && isLater)
-        changed.push({ name: data.user, createdAt: data.user_created_at })
-    }
+  for await (const { type, data } of laterActs(eventLog, manifest, ['UserPasswordChanged']))
+    if (type === 'UserPasswordChanged') changed.push({ name: data.user, createdAt: data.user_created_at })
   return removePasswords(pool, changed)
+}
+
+/**
+ * The webhooks whose secret was rotated after the backup. Their receivers refuse the old secret in the restored table. The new secret is not in the
+ * event log, so it must be rotated again.
+ */
+export const webhooksWithOldSecret = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  { manifest }: Pick<CheckedBackup, 'manifest'>,
+): Promise<string[]> => {
+  const rotated = new Set<string>()
+  const types = ['WebhookSecretRotated', 'WebhookDeleted'] as const
+  for await (const { type, data } of laterActs(eventLog, manifest, types))
+    if (type === 'WebhookSecretRotated') rotated.add(data.webhook_id)
+    else if (type === 'WebhookDeleted') rotated.delete(data.webhook_id)
+  const { rows } = await pool.query<{ webhook_id: string }>(
+    'select webhook_id from webhook_endpoints where webhook_id = any ($1) order by 1',
+    [[...rotated]],
+  )
+  return rows.map(({ webhook_id }) => webhook_id)
 }
 
 /** Records a restore once, even if the command is repeated. `since` is the time the restore began. */
