@@ -128,11 +128,14 @@ const openServer = (
     // Fastify would answer in its own format while closing, so `refuseBeforeCalls` answers instead.
     return503OnClosing: false,
     http: server,
-    ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
+    ...(tls === null
+      ? {}
+      : { https: { ...server, ...tls, allowHalfOpen: true, handshakeTimeout: handshakeTimeoutMs } }),
     frameworkErrors: (_error, _request, reply) => unreadable(reply as FastifyReply),
     clientErrorHandler: broken,
   })
-  // By default, Node.js ends the connection when the client has ended its side, and a charged answer would be lost. There is no option for this.
+  // By default, Node.js ends the connection when the client has ended its side, and a charged answer would be lost. TLS also needs the
+  // option `allowHalfOpen`.
   Reflect.set(host.server, 'httpAllowHalfOpen', true)
   boundConnections(host.server, { trusts, refused: connectionRefused })
   return host

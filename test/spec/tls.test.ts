@@ -89,6 +89,28 @@ test('plain HTTP gets no answer; a request without a Host gets the same answer a
   expect(answer).toMatch(/^HTTP\/1\.1 400 [\s\S]*REQ_001/)
 })
 
+test('a call is answered even if the client ends its side of the connection after sending it', async () => {
+  const { apiKey } = await house.partner()
+  const body = '{"ip":"10.0.0.1"}'
+  const head = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${apiKey}\r\nContent-Type: application/json`
+  const answer = await new Promise<string>((resolve, reject) => {
+    let text = ''
+    const socket = connect(
+      {
+        ...{ port: Number(new URL(house.apiUrl).port), ca: pinnedCertificate.cert },
+        ...{ servername: 'pinned.test', allowHalfOpen: true },
+      },
+      () => socket.end(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
+    )
+    socket.on('data', (chunk) => {
+      text += chunk
+    })
+    socket.on('error', reject)
+    socket.on('close', () => resolve(text))
+  })
+  expect(answer).toMatch(/^HTTP\/1\.1 200 /)
+})
+
 describe('a renewed certificate', () => {
   test('is served from the next connection on; a half-written certificate is not served, and calls continue', async () => {
     const tls = await readTls(parseConfig({ ...files.variables }))
