@@ -187,48 +187,6 @@ test('clicks issue and copy a key, and the shown commands make calls with it', a
   await window.close()
 })
 
-test('a plot is drawn from its table, which is closed and can be opened again', async () => {
-  const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signIn(window)
-  await window.page.goto(`/organizations/${scene.organizationId}/usage`)
-  await window.page.waitForSelector('.chart canvas')
-  expect(await window.page.locator('.chart canvas').count()).toBe(2)
-  expect(await window.page.locator('figure details[open]').count()).toBe(0)
-  await window.page.click('figure:first-of-type summary')
-  expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(24)
-  await window.close()
-})
-
-test('a notice above the page appears when rows are out of date, at every width', async () => {
-  const halt = (state: string) =>
-    room.foundation.pool.query(`update projection_checkpoints set state = $1 where name = 'accounts'`, [
-      state,
-    ])
-  await halt('halted')
-  try {
-    for (const { scheme, width } of screens) {
-      const window = await chromium.open({ scheme, width })
-      await signIn(window)
-      await window.page.goto(`/organizations/${scene.organizationId}`)
-      await expect
-        .poll(async () => {
-          await window.page.reload()
-          return window.page.locator('text=These figures are out of date.').count()
-        })
-        .toBe(1)
-      await picture(window.page, `late-${scheme}-${width}`)
-      expect([await axeFindings(window.page), await overhang(window.page), window.complaints()]).toEqual([
-        [],
-        0,
-        [],
-      ])
-      await window.close()
-    }
-  } finally {
-    await halt('live')
-  }
-})
-
 test('a statement loads more rows in place, up to its end', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
@@ -247,15 +205,6 @@ test('a statement loads more rows in place, up to its end', async () => {
   )
   expect(await rows.count()).toBe(counted[0]?.n)
   expect([await axeFindings(page), window.complaints()]).toEqual([[], []])
-  await window.close()
-})
-
-test('a time in UTC shows its local equivalent', async () => {
-  const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signIn(window)
-  const time = window.page.locator('time[datetime*=T]:visible').first()
-  await time.hover()
-  expect(await time.getAttribute('title')).toMatch(/ local time$/)
   await window.close()
 })
 
@@ -289,18 +238,6 @@ test('times are local if the person chooses this, and can be switched back to UT
   await page.getByRole('button', { name: 'Show UTC' }).click()
   await page.getByRole('button', { name: 'Show UTC', pressed: true }).waitFor()
   expect((await at())[1]).toBe(utc)
-  await window.close()
-})
-
-test('a button copies an id', async () => {
-  const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signIn(window)
-  const { page } = window
-  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-  await page.goto(`/organizations/${scene.organizationId}/keys/${scene.keyId}`)
-  await page.getByRole('button', { name: `Copy ${scene.keyId}` }).click()
-  await page.getByRole('button', { name: 'Copied' }).waitFor()
-  expect(await page.evaluate('navigator.clipboard.readText()')).toBe(scene.keyId)
   await window.close()
 })
 

@@ -162,16 +162,13 @@ describe('a mailbox that was deferred', () => {
     })
   })
 
-  test.each(['greylisting', 'greylisting-all'])(
-    'by Postgrey (%s) gets the server’s verdict when it is asked again: row 17',
-    async (domain) => {
-      const asking = await openOwn({ mailFrom: 'second@sender.example.net' })
-      const address = fullAddress(`known@${domain}`)
-      expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
-      await sleep(2 * greylistedSeconds * 1_000)
-      expect(await asking.ask(address)).toMatchObject({ row: 17, verdict: 'valid/accepted', cached: false })
-    },
-  )
+  test('by Postgrey gets the server’s verdict when it is asked again: row 17', async () => {
+    const asking = await openOwn({ mailFrom: 'second@sender.example.net' })
+    const address = fullAddress('known@greylisting-all')
+    expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
+    await sleep(2 * greylistedSeconds * 1_000)
+    expect(await asking.ask(address)).toMatchObject({ row: 17, verdict: 'valid/accepted', cached: false })
+  })
 
   test('by a Postgrey that also defers missing mailboxes is found to be missing at the second attempt: row 14', async () => {
     const asking = await openOwn({ mailFrom: 'third@sender.example.net' })

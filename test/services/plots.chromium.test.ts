@@ -1,70 +1,21 @@
-/** The plots on the usage page in a real Chromium: stacked bars, and no plot without usage. */
+/** A plot of the overview in a real Chromium: its values at the cursor, its legend, and a range that is dragged over. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
-import {
-  axeFindings,
-  type Chromium,
-  openChromium,
-  overhang,
-  picture,
-  screens,
-  signInAs,
-} from './chromium/browser.ts'
+import { type Chromium, openChromium, signInAs } from './chromium/browser.ts'
 
 let furnished: Furnished
 let chromium: Chromium
-let quiet = ''
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   furnished = await openFurnished({ days: 10 })
-  const { room } = furnished
-  await putUser(room.foundation.pool, ada)
-  ;({ organizationId: quiet } = await createOrganization(room.foundation, {
-    ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
-  }))
-  await room.caughtUp()
+  await putUser(furnished.room.foundation.pool, ada)
   chromium = await openChromium(furnished.baseUrl)
 })
 afterAll(async () => {
   await chromium?.close()
   await furnished?.close()
-})
-
-test.each(screens)('in a $scheme window of $width pixels', async (screen) => {
-  const window = await chromium.open(screen)
-  await signInAs(window, ada)
-  const { page } = window
-  window.complaints()
-  await page.goto(`/organizations/${furnished.scene.organizationId}/usage`, { waitUntil: 'networkidle' })
-  expect(await page.locator('figure.plot canvas').count()).toBe(2)
-  await page.locator('figure.plot:last-of-type summary').click()
-  await picture(page, `usage-plots-${screen.scheme}-${screen.width}`)
-  expect([window.complaints(), await overhang(page), await axeFindings(page)]).toEqual([[], 0, []])
-  await page.goto(`/organizations/${quiet}/usage`, { waitUntil: 'networkidle' })
-  expect(await page.locator('figure.plot canvas').count()).toBe(0)
-  expect(window.complaints()).toEqual([])
-  await window.close()
-})
-
-test('the axis of a chart by minute has times', async () => {
-  const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signInAs(window, ada)
-  const { page } = window
-  await page.addInitScript(`
-    globalThis.drawn = []
-    const { fillText } = CanvasRenderingContext2D.prototype
-    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-      drawn.push(text)
-      return fillText.call(this, text, ...rest)
-    }`)
-  await page.goto('/?range=15m', { waitUntil: 'networkidle' })
-  await page.getByRole('heading', { name: 'Calls by outcome per minute' }).waitFor()
-  const times = await page.evaluate('drawn.filter((text) => /^\\d\\d:\\d\\d$/.test(text))')
-  expect(new Set(times as string[]).size).toBeGreaterThanOrEqual(3)
-  await window.close()
 })
 
 test('a chart shows all values at the cursor, hides a series chosen in its legend, and opens the range that is dragged over', async () => {

@@ -331,29 +331,6 @@ describe('two real processes under load', () => {
     answered += calls.count(200)
   }, 60_000)
 
-  test('Redis is frozen and thawed: the limits change in the same way, and no call waits for Redis', async () => {
-    const calls = load(await issueKey())
-    try {
-      await calls.settled()
-      redis.freeze()
-      await degraded(1)
-      await calls.settled()
-      const apart = calls.count(200)
-      expectOneLimitEach(apart)
-      redis.thaw()
-      await degraded(0)
-      await calls.settled()
-      // The earlier shared window is in use again, and full.
-      expect(calls.count(200)).toBe(apart)
-    } finally {
-      redis.thaw()
-      await calls.stop()
-    }
-    expect(calls.codes()).toEqual([200, 429])
-    expect(await figure(services[0], 'enrichment_rate_limiter_degradations_total')).toBeGreaterThanOrEqual(2)
-    answered += calls.count(200)
-  }, 60_000)
-
   test('the ledger has exactly the answered calls', async () => {
     const verified = await cliJson<{ ok: boolean }>(['ledger', 'verify', organizationId], environment)
     expect(verified.ok).toBe(true)
