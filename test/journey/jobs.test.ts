@@ -27,13 +27,6 @@ afterAll(async () => {
   await database?.drop()
 })
 
-test('the command line reports if no process has ever run jobs', async () => {
-  expect((await cli(['jobs', 'list'], environment)).out).toContain('no job has been scheduled')
-  const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
-  expect(code).toBe(2)
-  expect(err).toContain('no process with the role jobs has ever started')
-})
-
 test('a job is listed and run immediately, and the exit code shows failure or success', async () => {
   worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
   await eventually(

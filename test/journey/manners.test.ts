@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -16,7 +16,6 @@ import {
   startCli,
   startService,
 } from '../support/service.ts'
-import { cliOnTerminal } from '../support/terminal.ts'
 
 /** The output of commands and of the service in a pipe and on a terminal, the user's paths, and interruptions. */
 
@@ -146,17 +145,6 @@ describe('files are relative to the user’s folder', () => {
       'OrganizationRegistered',
     )
   })
-
-  test('a leftover INIT_CWD from another npm script is ignored', async () => {
-    const elsewhere = join(dir, 'elsewhere')
-    await mkdir(elsewhere)
-    const { code } = await shell(`${node} ledger export ${partner.organizationId} --out here.jsonl`, {
-      ...{ INIT_CWD: elsewhere, npm_lifecycle_event: 'test' },
-    })
-    expect(code).toBe(0)
-    expect(await readdir(elsewhere)).toEqual([])
-    expect(await readdir(dir)).toContain('here.jsonl')
-  })
 })
 
 describe('a reader that stops early', () => {
@@ -235,19 +223,6 @@ const filesOf = async (pid: number | undefined): Promise<string[]> => {
   const open = await readdir(`/proc/${pid}/fd`)
   return Promise.all(open.map((one) => readlink(`/proc/${pid}/fd/${one}`).catch(() => '')))
 }
-
-describe('on a terminal', () => {
-  test('headings are bold unless NO_COLOR is set', async () => {
-    const list = ['org', 'list']
-    const bold = cliOnTerminal(list, environment)
-    expect(await bold.ended).toBe(0)
-    expect(bold.raw()).toContain('\u001b[1m')
-    const plain = cliOnTerminal(list, { ...environment, NO_COLOR: '1' })
-    expect(await plain.ended).toBe(0)
-    expect(plain.raw()).not.toContain('\u001b[')
-    expect((await run(...list)).out).not.toContain('\u001b')
-  })
-})
 
 describe('the log', () => {
   test('has a line for each call at debug level, without keys, addresses or the caller’s texts', async () => {

@@ -1,10 +1,12 @@
-import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fastify from 'fastify'
+import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { listen } from '../../src/start/listen.ts'
 import { cli, startService } from '../support/service.ts'
 
@@ -100,6 +102,15 @@ describe('the data directory', () => {
     expect((await stat(path)).mode & 0o777).toBe(0o755)
   })
 
+  test('with data but without their key stops the start, and no new key is made', async () => {
+    const path = join(dir, 'keyless')
+    await mkdir(join(path, 'postgres'), { recursive: true })
+    await writeFile(join(path, 'postgres', 'PG_VERSION'), '18\n')
+    const opened = openFoundation(parseConfig({ DATA_DIR: path }), { logger: pino({ level: 'silent' }) })
+    await expect(opened).rejects.toThrow(/^SECRET_KEY: .*secret_key is missing.*Restore that file/)
+    expect(await readdir(path)).toEqual(['postgres'])
+  })
+
   test.runIf(process.platform === 'linux')(
     'is refused on a file system that cannot create folders, without repeated attempts',
     async () => {
@@ -121,45 +132,4 @@ test('a port on which this user may not listen is reported with the variable tha
   )
   const other = new Error('something else')
   await expect(listen(failing(other), place)).rejects.toBe(other)
-})
-
-describe('variables', () => {
-  const messageOf = (environment: Record<string, string>): string => {
-    try {
-      parseConfig(environment)
-      return ''
-    } catch (error) {
-      return error instanceof ConfigError ? error.message : String(error)
-    }
-  }
-
-  test.each(['abc', '-1', '65536', '1.5', '0x50', '1e3', ' 80'])(
-    'API_PORT=%s is not a port number',
-    (value) => {
-      expect(messageOf({ API_PORT: value })).toBe(
-        `API_PORT: a port number from 0 to 65535 (it is "${value}")`,
-      )
-    },
-  )
-
-  test('ports are numbers', () => {
-    expect(parseConfig({ API_PORT: '0', SMTP_PORT: '2525' })).toMatchObject({
-      API_PORT: 0,
-      DASHBOARD_PORT: 3001,
-      SMTP_PORT: 2525,
-    })
-    expect(messageOf({ SMTP_PORT: '0' })).toContain('SMTP_PORT: a port number from 1 to 65535')
-  })
-
-  test('each invalid variable is reported once, in one line', () => {
-    const lines = messageOf({ REDIS_URL: 'x', ROLES: 'x,y', DNS_SERVERS: 'a,b,c,d', API_PORT: 'z' }).split(
-      '\n',
-    )
-    expect(lines.map((line) => line.slice(0, line.indexOf(':'))).sort()).toEqual([
-      'API_PORT',
-      'DNS_SERVERS',
-      'REDIS_URL',
-      'ROLES',
-    ])
-  })
 })

@@ -3,14 +3,10 @@ import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import pino from 'pino'
 import { afterEach, expect, test } from 'vitest'
 import { placeIn, prepareCluster, runProgram } from '../../src/foundation/embedded/cluster.ts'
-import { openNamed } from '../../src/foundation/open-event-log.ts'
-import { keepPriceBookComplete } from '../../src/foundation/own-event-log.ts'
-import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cli, eventually, startService, startWorker } from '../support/service.ts'
+import { cli, eventually, startWorker } from '../support/service.ts'
 
 /** When a process starts, PostgreSQL is not ready, is too old, or contains a database from a release before 1.0. */
 
@@ -121,47 +117,3 @@ test('a version before 16 is refused at the start, in one line', async () => {
     /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; 16 or newer is needed\n$/,
   )
 })
-
-/** The command line opens its stores with the same code as the service. */
-const expectRefused = async (environment: Record<string, string>, sentence: string): Promise<void> => {
-  const { code, out, err } = await cli(['org', 'list'], environment)
-  expect({ code, out, err }).toEqual({ code: 2, out: '', err: `${sentence}\n` })
-}
-
-test('a database from a release before 1.0 is refused in one sentence', async () => {
-  const { url, drop } = await testDatabase()
-  cleanUp.push(drop)
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  await client.query(`update schema_migrations set name = '0005_secrets.sql' where number = 5`)
-  await client.end()
-  const environment = { DATABASE_URL: url, SECRET_KEY: secretKey }
-  const sentence =
-    'DATABASE_URL: it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
-  await expectRefused(environment, sentence)
-  await expect(startService(environment)).rejects.toThrow(
-    `ended with 2 before it answered:\nConfiguration: ${sentence}\n`,
-  )
-})
-
-test.each(['PostgreSQL', 'EventStoreDB'])(
-  'an event log of a release before 1.0 in %s is refused in one sentence',
-  async (kind) => {
-    const { url, drop } = await testDatabase()
-    cleanUp.push(drop)
-    const double = kind === 'EventStoreDB' ? await startEventStoreDouble() : null
-    if (double !== null) cleanUp.push(() => double.close())
-    const eventLog = await openNamed(
-      { variable: 'EVENT_LOG_URL', url: double?.url ?? url },
-      pino({ level: 'silent' }),
-    )
-    cleanUp.push(() => eventLog.close())
-    await keepPriceBookComplete(eventLog, pino({ level: 'silent' }))
-    const head = await eventLog.head()
-    await expectRefused(
-      { DATABASE_URL: url, SECRET_KEY: secretKey, ...(double && { EVENT_LOG_URL: double.url }) },
-      'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
-    )
-    expect(await eventLog.head()).toBe(head)
-  },
-)

@@ -4,14 +4,7 @@ import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import {
-  createPartner,
-  eventually,
-  lookup,
-  type Partner,
-  type Service,
-  startService,
-} from '../support/service.ts'
+import { lookup, type Service, startService } from '../support/service.ts'
 
 /**
  * Clients send requests to a real process but do not read the answers. The test measures the process's memory and the duration of
@@ -19,9 +12,6 @@ import {
  */
 
 const pipelined = 600
-const exportsAsked = 40
-/** An export of this many events does not fit the kernel's buffers for a connection. */
-const callsBought = 6_000
 const mib = 1024 * 1024
 
 let dataDir = ''
@@ -56,7 +46,7 @@ const asksOnly = async (url: string, requests: string): Promise<Socket> => {
   return socket
 }
 
-const get = (path: string, headers = ''): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`
+const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
 
 /** Makes calls one after the other; returns the duration of the slowest. */
 const slowestOf = async (calls: number): Promise<number> => {
@@ -85,31 +75,3 @@ test('600 unread requests for the largest file on one connection: little memory,
   expect(grown).toBeLessThan(128 * mib)
   expect(slowestMs).toBeLessThan(1_500)
 }, 60_000)
-
-test('40 exports that are never read leave room for others, and release their places', async () => {
-  const partners: Partner[] = [
-    await createPartner('1000000', { DATA_DIR: dataDir }, ['ip_lookup', 'ledger_read']),
-    await createPartner('10', { DATA_DIR: dataDir }, ['ip_lookup', 'ledger_read']),
-  ]
-  const [greedy, other] = partners
-  if (greedy === undefined || other === undefined) throw new Error('no partners')
-  let bought = 0
-  await Promise.all(
-    Array.from({ length: 32 }, async () => {
-      while (bought++ < callsBought) await lookup(service.apiUrl, greedy.apiKey, '10.0.0.1')
-    }),
-  )
-  const exported = async ({ apiKey: key }: Partner) => {
-    const response = await fetch(`${service.apiUrl}/v1/ledger/export?max=10000`, {
-      headers: { 'x-api-key': key },
-    })
-    await response.body?.cancel()
-    return response.status
-  }
-  for (let i = 0; i < exportsAsked; i++)
-    await asksOnly(service.apiUrl, get('/v1/ledger/export?max=10000', `x-api-key: ${greedy.apiKey}\r\n`))
-  await eventually(async () => ((await exported(greedy)) === 503 ? true : undefined))
-  expect(await exported(other)).toBe(200)
-  // The client reads nothing for twenty seconds.
-  await eventually(async () => ((await exported(greedy)) === 200 ? true : undefined), 60_000)
-}, 120_000)

@@ -15,6 +15,13 @@ test.each(['2', 'auto'])(
   },
 )
 
+test.each(['abc', '-1', '65536', '1.5', ' 80'])('API_PORT=%s is not a port number', (text) => {
+  expect(() => parseConfig({ API_PORT: text })).toThrow(
+    `API_PORT: a port number from 0 to 65535 (it is "${text}")`,
+  )
+  expect(parseConfig({ API_PORT: '0' }).API_PORT).toBe(0)
+})
+
 describe('an identity provider', () => {
   const whole = {
     OIDC_ISSUER: 'https://login.example.com/tenant',
