@@ -10,7 +10,6 @@ import {
   picture,
   screens,
   signInAs,
-  type Window,
 } from './chromium/browser.ts'
 
 let furnished: Furnished
