@@ -1,4 +1,4 @@
-import { copyFile, cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -185,41 +185,6 @@ const startCallingOnce = async (): Promise<readonly Called[]> => {
   await once.done()
   return once.stop()
 }
-
-/** The offset of the first byte of the largest file in a tar archive. The bytes between files have no meaning. */
-const largestContent = (tar: Buffer): number => {
-  let largest = { at: 0, size: 0 }
-  for (let at = 0; (tar[at] ?? 0) !== 0; ) {
-    const size = Number.parseInt(tar.toString('latin1', at + 124, at + 135), 8)
-    if (size > largest.size) largest = { at: at + 512, size }
-    at += 512 + Math.ceil(size / 512) * 512
-  }
-  return largest.at
-}
-
-test('a damaged file is refused with its name, and the folder stays empty', async () => {
-  const whole = await readFile(file('next.tar'))
-  const at = largestContent(whole)
-  whole[at] = (whole[at] ?? 0) ^ 1
-  await writeFile(file('damaged.tar'), whole)
-  const there = await folder('damaged')
-  const { code, err, out } = await cli(['backup', 'restore', file('damaged.tar')], there)
-  expect(code).toBe(1)
-  expect(`${err}${out}`).toMatch(/damaged\.tar is damaged at (?:tables\/\w+\/\d+\.zst|\w+\.json)/)
-  expect((await readdir(there.DATA_DIR ?? '')).sort()).toEqual(['keys', 'secret_key'])
-})
-
-test('nothing is restored without the secret key, or into an installation that is in use', async () => {
-  const keyless = await cli(['backup', 'restore', file('next.tar')], { DATA_DIR: file('keyless') })
-  expect(keyless).toMatchObject({ code: 2 })
-  expect(keyless.err).toMatch(/^SECRET_KEY: it is not set/)
-  const used = await cli(['backup', 'restore', file('next.tar')], from())
-  expect(used).toMatchObject({ code: 2 })
-  expect(used.err).toMatch(/not empty/)
-  const asked = await cli(['backup', 'restore', file('next.tar'), '--dry-run'], from())
-  expect(asked).toMatchObject({ code: 2 })
-  expect(asked.err).toMatch(/not empty/)
-})
 
 test('a killed backup leaves no file under its final name, and the next backup shows the remedy for the partial file', async () => {
   for (const afterMs of [400, 700, 1_000]) {

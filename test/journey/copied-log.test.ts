@@ -68,14 +68,6 @@ test('nothing is copied while the service uses the log', async () => {
   service = undefined
 })
 
-test('if the URL belongs to an embedded PostgreSQL that has stopped, the error includes the remedy', async () => {
-  const { code, err } = await copy('--from', url)
-  expect([code, err]).toEqual([
-    2,
-    expect.stringMatching(/^--from: .*omit the source, and this command starts it/),
-  ])
-})
-
 test('following the printed steps exactly leads to a service on the new log', async () => {
   const before = await balance()
   expect(before).toBe('80')

@@ -135,14 +135,6 @@ describe('alone', () => {
     expect(await runningUrl(dataDir)).toBeNull()
     await (await startIn(dataDir)).stop()
   })
-
-  test('if a server cannot start, the error includes the end of its log', async () => {
-    const dataDir = await usedDirectory()
-    const start = startEmbeddedPostgres({ dataDir, settings: { shared_buffers: 'plenty' } })
-    await expect(start).rejects.toThrow(
-      /postgres\.log:\n.*invalid value for parameter "shared_buffers": "plenty"/s,
-    )
-  })
 })
 
 describe('after a crash', () => {
@@ -180,12 +172,6 @@ describe('after a crash', () => {
       `${foreign}/postgres is not a complete PostgreSQL cluster. Move it away`,
     )
     expect(await readdir(join(foreign, 'postgres'))).toEqual(['PG_VERSION'])
-  })
-
-  test('a cluster without its password file causes an error, not a new password', async () => {
-    const dataDir = await usedDirectory()
-    await rm(join(dataDir, 'postgres.password'))
-    await expect(startIn(dataDir)).rejects.toThrow(`${dataDir}/postgres.password is missing`)
   })
 
   test('a killed owner’s server is taken over, keeps its connections, and stops with its new owner', async () => {
@@ -254,25 +240,6 @@ describe('after a crash', () => {
     await copy.stop()
     expect(await query(original.url, 'select answer from kept')).toEqual([{ answer: 42 }])
     await original.stop()
-  })
-
-  test('a postgres.json that is outdated or not JSON does not prevent a start', async () => {
-    const dataDir = await usedDirectory()
-    const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
-    const stale = {
-      url,
-      port: 1,
-      pid: 1,
-      owner: 'service',
-      owner_pid: 1,
-      started_at: '2026-01-01T00:00:00.000Z',
-    }
-    for (const text of ['[]', JSON.stringify(stale), '{"url":']) {
-      await writeFile(join(dataDir, 'postgres.json'), text)
-      expect(await runningUrl(dataDir)).toBeNull()
-    }
-    await (await startIn(dataDir, { onLost: () => undefined })).stop()
-    expect(await runningUrl(join(dataDir, 'nowhere'))).toBeNull()
   })
 })
 
@@ -349,16 +316,6 @@ describe('several processes', () => {
     expect(service.role).toBe('owner')
     expect(await serverPid(dataDir)).not.toBe(pid)
     await service.stop()
-  })
-
-  test('a process that starts twice shares one server', async () => {
-    const dataDir = await usedDirectory()
-    const first = await startIn(dataDir)
-    const second = await startIn(dataDir)
-    expect(second).toMatchObject({ url: first.url, role: 'guest' })
-    await second.stop()
-    expect(await query(first.url, 'select answer from kept')).toEqual([{ answer: 42 }])
-    await first.stop()
   })
 
   test('a service that starts while another one stops waits, and then starts the server again; both had a server all the time', async () => {

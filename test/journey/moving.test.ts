@@ -8,7 +8,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/foundati
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { expectProved, expectUsable } from '../support/expect-used.ts'
-import { cli, cliJson, type Service, startService } from '../support/service.ts'
+import { cli, type Service, startService } from '../support/service.ts'
 import {
   companies,
   observe,
@@ -187,17 +187,4 @@ test('the event log is only in the event store', async () => {
   )
   await client.end()
   expect(rows).toEqual([{ events: 0, position: '0' }])
-})
-
-test('the backup cannot be restored over an installation or into another installation’s event log', async () => {
-  const there = await restore({ ...own, EVENT_LOG_URL: '' })
-  expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
-  const strange = { ...own, ...(await makeDatabase('strange')) }
-  const started = await startEventStoreDouble({})
-  const log = { ...strange, EVENT_LOG_URL: started.url }
-  const others = { ...log, ...(await makeDatabase('others')) }
-  await cliJson(['org', 'create', 'Somebody else'], others)
-  const refused = await restore(log)
-  await started.close()
-  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('belongs to another installation')])
 })

@@ -78,10 +78,6 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-test('a backup is made before the rotation, for later', async () => {
-  await cliJson(['backup', 'create', join(dir, 'before.tar')], withKey(firstKey))
-}, 120_000)
-
 test('of two simultaneous rotations, one adds its key, and a process starts with both the old and the new key', async () => {
   const both = await Promise.all(
     [secondKey, thirdKey].map((key) => cli(['secrets', 'rotate', '--yes', '--json'], withKey(firstKey, key))),
@@ -126,30 +122,6 @@ test('the old key is removed when every process runs with the new one, and is us
   expect(statuses.length).toBeGreaterThan(10)
   expect(new Set(statuses)).toEqual(new Set([200]))
 }, 240_000)
-
-test('the operator who rotated the key is recorded, but the key is not', async () => {
-  const events = await cliJson<{ type: string; metadata: { actor: string } }[]>(
-    ['event-log', 'show', 'installation'],
-    withKey(secondKey),
-  )
-  expect(new Set(events.map(({ type }) => type))).toEqual(
-    new Set(['InstallationCreated', 'InstallationKeyWrapped']),
-  )
-  expect(events[0]?.metadata.actor).toBe('system')
-  expect(events.at(-1)?.metadata.actor).toMatch(/^cli:/)
-  for (const key of [firstKey, secondKey, thirdKey]) expect(JSON.stringify(events)).not.toContain(key)
-})
-
-test('the backup made before the rotation names the old key and can be restored only with it; it can be verified without a database', async () => {
-  const verify = (key: string, next?: string) =>
-    cli(['backup', 'verify', join(dir, 'before.tar')], {
-      ...withKey(key, next),
-      ...{ DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', EVENT_LOG_URL: '' },
-    })
-  expect((await verify(firstKey)).code).toBe(0)
-  expect((await verify(firstKey, secondKey)).code).toBe(0)
-  expect((await verify(secondKey)).code).toBe(1)
-}, 120_000)
 
 test('if the database is lost but not the event log, every key works as before with an empty database', async () => {
   await Promise.all(services.map((service) => service.end('SIGTERM')))

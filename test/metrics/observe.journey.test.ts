@@ -171,14 +171,6 @@ describe('an alarm', () => {
     expect(headings.sort()).toEqual(rules.map(({ alert }) => alert).sort())
   })
 
-  test.each(rules)('$alert has the state, its meaning, the first step, and where to read more', (rule) => {
-    const { alert, labels, annotations } = rule
-    expect(Object.keys(annotations).sort()).toEqual(['first', 'means', 'runbook_url', 'summary'])
-    for (const text of Object.values(annotations)) expect(text.length).toBeGreaterThan(10)
-    expect(annotations.runbook_url).toBe(`src/guides/alarms.md#${alert.toLowerCase()}`)
-    expect(['critical', 'warning']).toContain(labels.severity)
-  })
-
   test('is tested by promtool, and no other rule is', () => {
     const cases = parse(read(`${folder}/alerts.test.yml`)) as {
       tests: readonly { promql_expr_test: readonly { exp_samples?: readonly { labels: string }[] }[] }[]
