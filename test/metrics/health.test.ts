@@ -12,7 +12,6 @@ import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerFailure } from '../../src/ledger/write/commit.ts'
 import { createHealth, type Health, type HealthOptions } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
-import { createProjector } from '../../src/projector/run.ts'
 import { preparedDatabase, type TestDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
@@ -181,27 +180,6 @@ describe('rows that are late', () => {
     }
   })
 
-  test('are current again when the projector has run', async () => {
-    await append(1)
-    await append(2)
-    await aged(1)
-    expect(await answerOf(healthOf(), true)).toMatchObject({ status: 503 })
-    const projector = createProjector({
-      url,
-      eventLog,
-      projections,
-      seal: { of: () => '', fits: () => false },
-      logger,
-      owner: 'health',
-    })
-    void projector.run()
-    try {
-      await eventually(async () => ((await answerOf(healthOf(), true)).status === 200 ? true : undefined))
-    } finally {
-      await projector.stop()
-    }
-  })
-
   test('are measured by the checkpoint of each projection', async () => {
     for (const n of [1, 2, 3]) await append(n)
     await aged(2)
@@ -226,16 +204,6 @@ describe('rows that are late', () => {
       ['accounts', 1n],
     ])
     expect(lags.filter(({ seconds }) => seconds > 0).map(({ name }) => name)).toEqual(['accounts'])
-  })
-
-  test('of a projection that halted are late at any age', async () => {
-    await pool.query(
-      `update projection_checkpoints set state = 'halted', error = 'x' where name = 'accounts'`,
-    )
-    expect(await answerOf(healthOf(), true)).toMatchObject({
-      status: 503,
-      body: { checks: { projections: { status: 'failed' } } },
-    })
   })
 })
 

@@ -203,6 +203,28 @@ describe('the written metrics', () => {
       'source',
     ])
   })
+
+  /** These are the rules of `promtool check metrics` that apply here. */
+  test('are named by the rules of Prometheus', async () => {
+    const written = await text()
+    const types = [...written.matchAll(/^# TYPE (enrichment_\S+) (\S+)$/gm)].map(
+      ([, name = '', type = '']) => ({ name, type }),
+    )
+    expect(types.length).toBeGreaterThan(25)
+    const faults = types.flatMap(({ name, type }) => [
+      ...(type === 'counter' && !name.endsWith('_total') ? [`${name}: a counter ends in _total`] : []),
+      ...(type !== 'counter' && name.endsWith('_total') ? [`${name}: only a counter ends in _total`] : []),
+      ...(/_(count|sum|bucket)$/.test(name) ? [`${name}: ends as a part of a histogram does`] : []),
+      ...(/_(counter|gauge|histogram|summary)(_|$)/.test(name) ? [`${name}: names its type`] : []),
+      ...(/_(milli|micro|nano|kilo|mega)(_|[a-z]+$)/.test(name) ? [`${name}: is not in a base unit`] : []),
+      ...(/_(ms|milliseconds|minutes|hours|days|percent|kb|mb|kilobytes)(_|$)/.test(name)
+        ? [`${name}: is not in a base unit`]
+        : []),
+      ...(/[A-Z]/.test(name) ? [`${name}: has capitals`] : []),
+      ...(new RegExp(`^# HELP ${name} \\S`, 'm').test(written) ? [] : [`${name}: has no help`]),
+    ])
+    expect(faults).toEqual([])
+  })
 })
 
 describe('the routes', () => {

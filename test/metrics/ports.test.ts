@@ -11,8 +11,6 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { type App, startApp } from '../../src/start/app.ts'
 import { sendRaw, writeCityFile } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { type Service, startService } from '../support/service.ts'
-import { samples } from './samples.ts'
 
 const secretKey = 'a secret of at least thirty-two characters'
 const defaultPort = 9464
@@ -85,8 +83,8 @@ test('no answer of that port may be cached, or interpreted as another type', asy
   }
 })
 
-describe('every role has metrics and health', () => {
-  test.each(['api', 'dashboard', 'projector', 'jobs'])('%s', async (role) => {
+describe('a process has metrics and health, also without a host for callers', () => {
+  test.each(['api', 'jobs'])('%s', async (role) => {
     const app = await start({ ROLES: role, METRICS_PORT: '0' })
     try {
       const metrics = await fetch(`${app.metricsUrl}/metrics`)
@@ -150,57 +148,5 @@ describe('the port', () => {
     } finally {
       await app.close()
     }
-  })
-})
-
-describe('a process', () => {
-  let service: Service
-  let written = ''
-  beforeAll(async () => {
-    service = await startService({ DATABASE_URL: database.url, SECRET_KEY: secretKey })
-    written = await (await fetch(`${service.metricsUrl}/metrics`)).text()
-  })
-  afterAll(() => service?.end('SIGTERM'))
-
-  test('announces the address of its metrics', () => {
-    expect(service.output()).toMatch(/^Metrics {4}http:\/\/127\.0\.0\.1:\d+\/metrics$/m)
-  })
-
-  test('includes metrics of itself, of Node.js, and of its build', () => {
-    for (const name of [
-      'process_cpu_seconds_total',
-      'process_resident_memory_bytes',
-      'process_start_time_seconds',
-      'process_open_fds',
-      'nodejs_eventloop_lag_seconds',
-      'nodejs_heap_size_used_bytes',
-      'nodejs_gc_duration_seconds_count',
-      'nodejs_version_info',
-    ])
-      expect(written).toMatch(new RegExp(`^${name}(\\{.*\\})? \\S+$`, 'm'))
-    expect(samples(written, 'build_info')).toEqual({
-      [`{version="1.0.0",node_version="${process.version}",client_version="0.16.1"}`]: 1,
-    })
-  })
-
-  /** These are the rules of `promtool check metrics` that apply here. */
-  test('names its own figures by the rules of Prometheus', () => {
-    const types = [...written.matchAll(/^# TYPE (enrichment_\S+) (\S+)$/gm)].map(
-      ([, name = '', type = '']) => ({ name, type }),
-    )
-    expect(types.length).toBeGreaterThan(25)
-    const faults = types.flatMap(({ name, type }) => [
-      ...(type === 'counter' && !name.endsWith('_total') ? [`${name}: a counter ends in _total`] : []),
-      ...(type !== 'counter' && name.endsWith('_total') ? [`${name}: only a counter ends in _total`] : []),
-      ...(/_(count|sum|bucket)$/.test(name) ? [`${name}: ends as a part of a histogram does`] : []),
-      ...(/_(counter|gauge|histogram|summary)(_|$)/.test(name) ? [`${name}: names its type`] : []),
-      ...(/_(milli|micro|nano|kilo|mega)(_|[a-z]+$)/.test(name) ? [`${name}: is not in a base unit`] : []),
-      ...(/_(ms|milliseconds|minutes|hours|days|percent|kb|mb|kilobytes)(_|$)/.test(name)
-        ? [`${name}: is not in a base unit`]
-        : []),
-      ...(/[A-Z]/.test(name) ? [`${name}: has capitals`] : []),
-      ...(new RegExp(`^# HELP ${name} \\S`, 'm').test(written) ? [] : [`${name}: has no help`]),
-    ])
-    expect(faults).toEqual([])
   })
 })
