@@ -42,18 +42,6 @@ const counted = (held: Promise<void> = Promise.resolve()) => {
 }
 
 describe('companies', () => {
-  test('an imported domain is found, another is not', async () => {
-    await put('found.com', 'Found')
-    const companies = createCompanies({ pool, homePages: null, clock })
-    expect(await companies.find('found.com')).toMatchObject({
-      name: 'Found',
-      domain: 'found.com',
-      source_updated_at: '2026-10-01T00:00:00.000Z',
-    })
-    expect(await companies.find('missing.com')).toBeNull()
-    expect(await companies.find("'; drop table companies; --")).toBeNull()
-  })
-
   test('companies and misses are remembered for a minute, no longer', async () => {
     await put('kept.com', 'First')
     const { seen, pool: asked } = counted()

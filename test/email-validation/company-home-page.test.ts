@@ -398,16 +398,4 @@ describe('over a real connection', () => {
       `www.example.com:${port} enrichment-test/1`,
     ])
   })
-
-  test('an endless page, or a response that is not a page, is no company', async () => {
-    answer = (_, response) => {
-      response.writeHead(200, { 'content-type': 'text/html' })
-      const flood = setInterval(() => response.write(Buffer.alloc(256 * 1024, 'x')), 1)
-      response.on('close', () => clearInterval(flood))
-    }
-    expect(await homePages().find('example.com')).toBeNull()
-    answer = (_, response) =>
-      response.writeHead(200, { 'content-type': 'application/pdf' }).end(html(organization))
-    expect(await homePages().find('example.com')).toBeNull()
-  })
 })

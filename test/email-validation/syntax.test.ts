@@ -60,16 +60,13 @@ describe('accepted unchanged', () => {
   ])
   accepts('sub-domains of letters, digits and inner hyphens (RFC 5321 §4.1.2, RFC 1123 §2.1)', [
     'a@3com.example',
-    'a@123.com',
     'a@x--y.com',
     'a@a.b.c.d.e.f.g.h',
-    'a@example.museum',
   ])
   accepts('a Quoted-string if the content needs quotes (RFC 5321 §4.1.2)', [
     '""@example.com',
     '"first last"@example.com',
     '"first..last"@example.com',
-    '"last."@example.com',
     '"(no comment)"@example.com',
     '"\\""@example.com',
     '"a\\"b\\\\c"@example.com',
@@ -78,8 +75,6 @@ describe('accepted unchanged', () => {
   accepts('address literals (RFC 5321 §4.1.3)', [
     'a@[192.0.2.1]',
     'a@[0.0.0.0]',
-    'a@[255.255.255.255]',
-    'a@[IPv6:::]',
     'a@[IPv6:::1]',
     'a@[IPv6:2001:db8::1]',
   ])
@@ -87,23 +82,18 @@ describe('accepted unchanged', () => {
     'josé@example.com',
     '用户@example.com',
     'मे\u094D\u200Dरे@example.com',
-    'משתמש@example.com',
     'I\u2764\uFE0FX\u{1F36B}@example.com',
   ])
   accepts('U-labels (RFC 5890 §2.3.2.1, RFC 5892)', [
     'a@münchen.example',
     'a@βόλος.example',
-    'a@ящик-с-апельсинами.рф',
-    'a@葉士豪.臺網中心.tw',
     'a@ಡೇಟಾಮೇಲ್.ಭಾರತ',
     'a@עברית.example',
     'a@क्\u200Dष.example',
     'a@l·l.example',
     'a@א׳.example',
-    'a@bʹ.example',
     'a@א״א.example',
     'a@ا١٢.example',
-    'a@Ꭰ.example',
     `a@${times('é', 57)}.example`,
   ])
 })
@@ -115,23 +105,19 @@ describe('accepted, and normalized', () => {
     ['É@example.com', 'É@example.com'],
     ['a@ΣΑΣ.example', 'a@σασ.example'],
     ['a@\u212Bngstrom.example', 'a@ångstrom.example'],
-    ['a@\u212Aelvin.example', 'a@kelvin.example'],
   ])
   rewrites('no unnecessary quotes and backslashes (RFC 5321 §4.1.2)', [
     ['"abc"@example.com', 'abc@example.com'],
     ['"a.b"@example.com', 'a.b@example.com'],
     ['"a\\bc"@example.com', 'abc@example.com'],
-    ['"\\a\\.\\b"@example.com', 'a.b@example.com'],
     ['"a\\ b"@example.com', '"a b"@example.com'],
     ['"a\\@b"@example.com', '"a@b"@example.com'],
     ['"\\a\\"\\b"@example.com', '"a\\"b"@example.com'],
     ['"é"@example.com', 'é@example.com'],
-    ['"A"@EXAMPLE.com', 'A@example.com'],
   ])
   rewrites('A-labels as U-labels (RFC 5890)', [
     ['a@xn--mnchen-3ya.example', 'a@münchen.example'],
     ['a@XN--MNCHEN-3YA.example', 'a@münchen.example'],
-    ['a@xn--fa-hia.example', 'a@faß.example'],
     ['a@xn--80ak6aa92e.com', 'a@аррӏе.com'],
     ['é@xn--fiqs8s', 'é@中国'],
   ])
@@ -139,17 +125,14 @@ describe('accepted, and normalized', () => {
     ['jose\u0301@example.com', 'josé@example.com'],
     ['a@mu\u0308nchen.example', 'a@münchen.example'],
     ['\u1FEF@example.com', '`@example.com'],
-    ['\u212A@example.com', 'K@example.com'],
     ['\u1112\u1161\u11AB@example.com', '한@example.com'],
   ])
   rewrites('literals as in RFC 5952, and decimal octets', [
     ['a@[192.000.002.001]', 'a@[192.0.2.1]'],
     ['a@[ipv6:2001:DB8::1]', 'a@[IPv6:2001:db8::1]'],
     ['a@[IPv6:0:0:0:0:0:0:0:1]', 'a@[IPv6:::1]'],
-    ['a@[IPv6:2001:0db8:0000:0000:0000:0000:0000:0001]', 'a@[IPv6:2001:db8::1]'],
     ['a@[IPv6:::ffff:192.0.2.1]', 'a@[IPv6:::ffff:c000:201]'],
     ['a@[IPv6:1:2:3:4:5:6:192.0.2.1]', 'a@[IPv6:1:2:3:4:5:6:c000:201]'],
-    ['a@[IPv6:1:2:3:4::192.0.2.1]', 'a@[IPv6:1:2:3:4::c000:201]'],
   ])
 })
 
@@ -190,15 +173,11 @@ describe('refused, for the first rule broken', () => {
     'a\u00ADb@example.com',
     'a\u200Bb@example.com',
     'a\u200Cb@example.com',
-    'a\u200Db@example.com',
-    'ا\u200Cب@example.com',
     '\u{1F468}\u200D\u{1F469}@example.com',
     'a\u200E@example.com',
   ])
   refuses('local_part_character', 'noncharacters, unassigned, private use and replacement characters', [
     'a\uFFFE@example.com',
-    'a\uFDD0@example.com',
-    'a\u{1FFFF}@example.com',
     'a\u0378@example.com',
   ])
   refuses(
@@ -214,7 +193,6 @@ describe('refused, for the first rule broken', () => {
   refuses('quoted_string', 'closed, complete, and only ASCII escaped (RFC 5321 §4.1.2)', [
     '"',
     '"a',
-    '"a"',
     '"a"b@example.com',
     '"a"."b"@example.com',
     '"a\\"@example.com',
@@ -229,12 +207,10 @@ describe('refused, for the first rule broken', () => {
     'a@b@c',
     'a@example.com ',
     'a@_dmarc.example.com',
-    'a@example!com',
     'a@example/com',
   ])
   refuses('domain_character', 'a top-level domain is not a number (RFC 1123 §2.1, RFC 3696 §2)', [
     'a@192.0.2.1',
-    'a@1',
     'a@example.123',
   ])
   refuses('domain_dot', 'dots separate labels; the root is not written (RFC 5321 §2.3.5)', [
@@ -252,17 +228,14 @@ describe('refused, for the first rule broken', () => {
     'a@-example.com',
     'a@example.-com',
     'a@-',
-    'a@--.com',
     'a@ab--cd.com',
   ])
   refuses('label_idna', 'letters, marks and digits only (RFC 5892)', [
     'a@\u{1F4A9}.example',
-    'a@i❤.example',
     'a@example\uFFFD.com',
     'a@ｇｍａｉｌ.com',
     'a@example．com',
     'a@exa\u2003mple.com',
-    'a@exa\u3000mple.com',
     'a@exa\u00ADmple.com',
   ])
   refuses(
@@ -270,64 +243,45 @@ describe('refused, for the first rule broken', () => {
     'marks, joiners, dots and digits out of context (RFC 5891 §4.2.3, RFC 5892 appendix A)',
     [
       'a@\u0301a.example',
-      'a@b.\u0301a',
       'a@a\u200Db.example',
       'a@a\u200Cb.example',
       'a@क\u200Dष.example',
-      'a@ا\u200Cب.example',
-      'a@ب\u200C\u200Cب.example',
       'a@a·b.example',
-      'a@l·.example',
       'a@·l.example',
-      'a@͵a.example',
       'a@α͵.example',
       'a@a׳.example',
-      'a@״א.example',
       'a@a・b.example',
-      'a@・.example',
       'a@ا١۱.example',
     ],
   )
   refuses('label_idna', 'one direction per label (RFC 5893 §2)', [
     'a@אa.example',
-    'a@aא.example',
     'a@1א.example',
     'a@א-א1٢.example',
-    'a@1a.א',
-    'a@א.1a',
     'a@١.example',
     'a@bʹ.א',
-    'a@ʹb.א',
   ])
   refuses('label_idna', 'an A-label is the encoding of a U-label (RFC 5890 §2.3.2.1)', [
     'a@xn--0.example',
-    'a@xn--a.example',
     'a@xn--abc.example',
     'a@xn--n3h.example',
-    'a@xn--ls8h.example',
     'a@xn--mnchen-3yA1.example',
     'a@xn--münchen.example',
     // These are the Punycode of Münster with its capital letter, and of `a` with only a combining mark.
     'a@xn--Mnster-0ya8.example',
     'a@xn--0ca24w.example',
-    'a@xn--a-ecp.example',
-    'a@b.xn--zzzzzzzz',
   ])
   refuses('domain_literal', 'a complete address, with the one registered tag (RFC 5321 §4.1.3)', [
     'a@[]',
     'a@[192.0.2.1].com',
-    'a@[192.0.2.1.5]',
     'a@[192.0.2.0001]',
-    'a@[192.0.2.1.]',
     'a@[::1]',
     'a@[IPv6:1]',
-    'a@[IPv6::1]',
     'a@[IPv6:1::2::3]',
   ])
   refuses('not_normalizable', 'half a surrogate pair has no UTF-8', [
     '\uD800@example.com',
     'a\uDC00@example.com',
-    'a@\uD800.com',
     '"\uD83D"@example.com',
   ])
 
