@@ -249,10 +249,6 @@ describe('every container', () => {
     const needed = names.flatMap((name) => Object.keys(service(name).depends_on ?? {}))
     expect(needed.filter((one) => !Object.hasOwn(services, one))).toEqual([])
   })
-
-  test('the guide to deployment explains how to pin digests', () => {
-    expect(read('src/guides/deployment.md').includes('--lock-image-digests')).toBe(true)
-  })
 })
 
 describe('networks', () => {
