@@ -1,9 +1,7 @@
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { passwordIsRight } from '../../src/administration/users/users.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import {
   cli,
@@ -100,41 +98,4 @@ test('following the printed steps exactly leads to a service on the new log', as
   const { out: found } = await cli(['doctor', '--json'], environment)
   const { findings } = JSON.parse(found) as { findings: { about: string; level: string }[] }
   expect(findings.filter(({ level }) => level === 'fault')).toEqual([])
-}, 120_000)
-
-test('with a backup of the tables from before, neither an old password nor a deleted webhook returns', async () => {
-  expect(await service?.end('SIGTERM')).toBe(0)
-  const kept = join(dir, 'data')
-  const demo = JSON.parse(await readFile(join(kept, 'demo.json'), 'utf8')) as Record<string, string>
-  const { dashboard_user: name = '', dashboard_password: old = '' } = demo
-  const creating = ['webhook', 'create', partner.organizationId, 'https://example.com/']
-  const webhook = async () =>
-    (await cliJson<{ webhook_id: string }>([...creating, '--events', 'balance.low'], environment)).webhook_id
-  const deleted = await webhook()
-  const backup = join(dir, 'tables.tar')
-  expect(await cli(['backup', 'create', backup], environment)).toMatchObject({ code: 0 })
-  const changed = await cliJson<{ password: string }>(['user', 'password', name, '--yes'], environment)
-  await cliJson(['webhook', 'delete', deleted, '--yes'], environment)
-  const there = join(dir, 'restored')
-  await cp(join(kept, 'keys'), join(there, 'keys'), { recursive: true })
-  await cp(join(kept, 'secret_key'), join(there, 'secret_key'))
-  environment = { ...environment, DATA_DIR: there }
-  const { code, out, err } = await cli(['backup', 'restore', backup, '--yes'], environment)
-  expect([code, err, out]).toEqual([
-    0,
-    expect.any(String),
-    expect.stringContaining(`"user password": ${name}`),
-  ])
-  service = await startService(environment, { withoutDemo: true })
-  const { url: connectionString } = JSON.parse(await readFile(join(there, 'postgres.json'), 'utf8'))
-  const pool = new pg.Pool({ connectionString })
-  try {
-    for (const password of [old, changed.password])
-      expect(await passwordIsRight(pool, { name, password })).toBe(false)
-  } finally {
-    await pool.end()
-  }
-  await eventually(async () =>
-    (await cliJson<unknown[]>(['webhook', 'list'], environment)).length === 0 ? true : undefined,
-  )
 }, 120_000)

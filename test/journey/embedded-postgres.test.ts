@@ -120,21 +120,6 @@ describe('alone', () => {
     await postgres.stop()
     taken.close()
   })
-
-  test('if every port is taken, the error names the directory, the remedy and the server’s message', async () => {
-    const dataDir = await usedDirectory()
-    const taken = await listening()
-    const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: () => portOf(taken) })
-    await expect(start).rejects.toThrow(
-      new RegExp(
-        `could not be started in ${dataDir}/postgres.*set DATABASE_URL.*Address already in use`,
-        's',
-      ),
-    )
-    taken.close()
-    expect(await runningUrl(dataDir)).toBeNull()
-    await (await startIn(dataDir)).stop()
-  })
 })
 
 describe('after a crash', () => {

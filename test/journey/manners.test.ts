@@ -71,25 +71,6 @@ const node = `'${process.execPath}' '${join(root, 'src/cli.ts')}'`
 const npm = `npm run -s --prefix '${root}' cli --`
 
 describe('errors with --json', () => {
-  test.each([
-    [['key', 'revok', '--json'], 2, 'usage', null, 'Did you mean "key revoke"?'],
-    [['org', 'create', 'a\u0007', '--json'], 2, 'input', 'name', '--help'],
-    [['--json', 'key', 'list', 'missing'], 1, 'refused', null, null],
-  ])(
-    '%j: one object on standard error, exit %d',
-    async (args, exit, code, field, remedy) => {
-      const { code: ended, out, err } = await run(...args)
-      expect({ ended, out }).toEqual({ ended: exit, out: '' })
-      expect(err.trimEnd().split('\n')).toHaveLength(1)
-      const told = JSON.parse(err)
-      expect(Object.keys(told)).toEqual(['code', 'message', 'field', 'remedy'])
-      expect(told).toMatchObject({ code, field, message: expect.stringMatching(/./) })
-      if (remedy === null) expect(told.remedy).toBeNull()
-      else expect(told.remedy).toContain(remedy)
-    },
-    60_000,
-  )
-
   test('in the environment name the variable', async () => {
     const wrong = await cli(['org', 'list', '--json'], { ...environment, API_PORT: 'many' })
     expect({ ...wrong, err: JSON.parse(wrong.err) }).toMatchObject({

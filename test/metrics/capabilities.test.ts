@@ -273,15 +273,3 @@ describe('the written metrics', () => {
     }
   })
 })
-
-test('a process without these capabilities has no metrics about them', async () => {
-  const written = await createMetrics().text()
-  for (const name of [
-    'mailbox_sessions_opened_total',
-    'mailbox_breakers_open',
-    'profile_provider_breaker_open',
-    'dns_queries_total',
-    'dns_cache_hits_total',
-  ])
-    expect({ name, samples: samples(written, name) }).toEqual({ name, samples: {} })
-})

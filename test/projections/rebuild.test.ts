@@ -98,20 +98,6 @@ describe('a rebuild', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test('works twice in a row, with the same index names each time', { skip: !exhaustive }, async () => {
-    await open()
-    for (const keyId of ['K9abcdefghijklmn', 'K9abcdefghijklmo']) await issueKey(house.eventLog, keyId)
-    house.start()
-    await untilProjected(house)
-    const before = await house.live(apiKeys)
-    for (let round = 0; round < 3; round++) await house.rebuild(apiKeys)
-    expect(await house.live(apiKeys)).toEqual(before)
-    const indexes = await house.pool.query(`select 1 from pg_indexes where tablename = $1`, [
-      liveTable(apiKeys)('api_keys'),
-    ])
-    expect(indexes.rows).toHaveLength(2)
-  })
-
   test('while the projector runs and calls continue, readers always see complete tables', async () => {
     await open()
     const { messages } = house.start()
