@@ -6,7 +6,8 @@
  *                 reuse cannot happen by accident. Ids that occur twice in one append are tested here.
  *   21, in part   ULIDs as ids, because the port accepts only UUIDs.
  *   25            tombstones, because the port cannot delete a stream.
- *   35, 36, 40    need the connections or transactions of one engine, and are in the adapter's own file.
+ *   31            a stream that starts while a subscription follows is in 33.
+ *   32, 35, 36, 40 need the positions, connections or transactions of one engine, and are in the adapter's own file.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -971,33 +972,6 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('31 a subscription to a stream that does not exist yet delivers its events once it exists', async () => {
-        const stream = freshStream('pixel')
-        const reader = reading(eventLog, { prefixes: [stream], after: await eventLog.head() })
-        await reader.until(caughtUp)
-        const events = newEvents(2)
-        await eventLog.append(stream, 'none', events)
-        await reader.until((now) => now.events().length === 2)
-        await reader.stop()
-        expect(reader.events().map(asWritten)).toEqual(events)
-      })
-
-      test.each([{ prefixes: [] }, { prefixes: ['ledger-'] }])(
-        '32 resumed after any event, a subscription delivers exactly the rest: prefixes $prefixes',
-        async ({ prefixes }) => {
-          await withFreshLog(async (fresh) => {
-            for (let n = 0; n < 6; n++)
-              await fresh.eventLog.append(freshStream(n % 3 === 0 ? 'key' : 'ledger'), 'none', newEvents(2))
-            const all = (await readToEnd(fresh.eventLog, { prefixes })).events()
-            expect(all).toHaveLength(prefixes.length === 0 ? 12 : 8)
-            for (const [n, { position }] of all.entries()) {
-              const suffix = await readToEnd(fresh.eventLog, { after: position, prefixes, batchMax: 4 })
-              expect(suffix.events()).toEqual(all.slice(n + 1))
-            }
-          })
-        },
-      )
-
       test('33 prefixes select streams; positions never decrease and never pass a matching event that was not delivered', async () => {
         const after = await eventLog.head()
         const write = async (): Promise<void> => {
@@ -1170,20 +1144,6 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             cause: expect.any(LogRewritten),
           })
         }, context)
-      })
-
-      test('44 a reader that passes its last event continues after it if the log still contains that event', async () => {
-        const stream = freshStream()
-        await log.eventLog.append(stream, 'none', newEvents(4))
-        const events = await readAll(log.eventLog, stream)
-        const second = events[1]
-        if (second === undefined) throw new Error('nothing was read')
-        const reader = await readToEnd(log.eventLog, {
-          after: second.position,
-          known: placeOf(second),
-          prefixes: [stream],
-        })
-        expect(reader.events().map(asWritten)).toEqual(events.slice(2).map(asWritten))
       })
     })
 

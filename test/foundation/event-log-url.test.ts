@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -14,7 +13,6 @@ import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { startWorker } from '../support/service.ts'
 
 /**
  * A failed start gives the reason in one line, with EVENT_LOG_URL, the error of the server or of TLS, and the remedy. The double
@@ -154,15 +152,6 @@ describe('a start fails on an event store', () => {
     )
   })
 
-  test('with an invalid connection string', async () => {
-    expect(await startOn('esdb://127.0.0.1:port')).toMatch(
-      /^EVENT_LOG_URL: the event store's connection string/,
-    )
-    expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(
-      /option that this service does not support: colour$/,
-    )
-  })
-
   test('that is to be discovered at several hosts, because the client would only ask the first', async () => {
     const several = 'esdb+discover://admin:secret@a.example:2113,b.example:2113?tls=true'
     expect(() => checkUrl(several)).toThrow('remove +discover, as in esdb://user:password@a:2113,b:2113')
@@ -188,18 +177,6 @@ describe('a start fails on an event store', () => {
       await own.drop()
     }
   })
-})
-
-test('the process writes that line and nothing else, and exits with 2', async () => {
-  const service = startWorker({
-    DATABASE_URL: database.url,
-    SECRET_KEY: secretKey,
-    EVENT_LOG_URL: urlOf(ca, { word: 'sesame', host: 'localhost' }),
-  })
-  expect(await once(service.child, 'exit')).toEqual([2, null])
-  expect(service.output().trim().split('\n')).toEqual([
-    expect.stringMatching(/^Configuration: EVENT_LOG_URL: EventStoreDB at .*16 UNAUTHENTICATED/),
-  ])
 })
 
 test('of several hosts, one whose name does not resolve is left out, and the last host is repeated; if none resolves, all stay', async () => {
