@@ -91,7 +91,17 @@ const rotate: Command = {
   run: async ({ foundation, config }, given) => {
     const step = stepOf(given)
     const open = await foundation()
-    const done = await rotateSecrets({ foundation: open, config, actor: open.operator.actor }, step)
+    const { changed, ...done } = await rotateSecrets(
+      { foundation: open, config, actor: open.operator.actor },
+      step,
+    )
+    if (!changed && step !== 'add')
+      return {
+        json: done,
+        lines: [
+          `No rotation is in progress, so nothing was changed. The installation key is wrapped with ${done.after.map(named).join(' and ')}.`,
+        ],
+      }
     const lines = [`The installation key is now wrapped with ${done.after.map(named).join(' and ')}.`]
     if (step === 'add' && done.after.length > 1)
       lines.push(`Now ${restart(config)}then run "secrets rotate --finish".`)

@@ -65,14 +65,19 @@ export const planRotation = async (
   return { before, after: idsOf(await keptBy(step, { slots, config })) }
 }
 
-export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Promise<Rotation> => {
+/** Makes a step, or completes one that was interrupted. `changed` is false if there was nothing to do. */
+export const rotateSecrets = async (
+  rotating: Rotating,
+  step: RotationStep,
+): Promise<Rotation & { readonly changed: boolean }> => {
   const { foundation, config, actor } = rotating
   const { slots, revision, key_check } = await standingKeyIn(foundation.eventLog)
   const before = idsOf(slots)
-  const changed = step === 'add' ? await added(config, slots) : await keptBy(step, { slots, config })
-  const after = idsOf(changed)
-  if (after.join() !== before.join())
-    await appendSlots(foundation.eventLog, { expected: revision, actor, key_check, slots: changed }).catch(
+  const wanted = step === 'add' ? await added(config, slots) : await keptBy(step, { slots, config })
+  const after = idsOf(wanted)
+  const differs = after.join() !== before.join()
+  if (differs)
+    await appendSlots(foundation.eventLog, { expected: revision, actor, key_check, slots: wanted }).catch(
       (error: unknown) => {
         if (!(error instanceof AppendConflict)) throw error
         throw new CommandRefused(
@@ -80,8 +85,8 @@ export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Pro
         )
       },
     )
-  await settleFiles(config, step)
-  return { before, after }
+  const moved = await settleFiles(config, step)
+  return { before, after, changed: differs || moved }
 }
 
 /** SECRET_KEY_NEW, or the key that an earlier call created in DATA_DIR; null if a new key will be created there. */
@@ -142,11 +147,13 @@ const keptBy = async (
   return kept
 }
 
-const settleFiles = async (config: Config, step: RotationStep): Promise<void> => {
+/** Returns whether there was a file of a new key. */
+const settleFiles = async (config: Config, step: RotationStep): Promise<boolean> => {
   const files = secretKeyFiles(config)
-  if (files === null || step === 'add') return
+  if (files === null || step === 'add') return false
   const [, next] = (await knownSecretKeysOf(config)) ?? []
-  if (next === undefined || config.SECRET_KEY_NEW !== undefined) return
+  if (next === undefined || config.SECRET_KEY_NEW !== undefined) return false
   if (step === 'finish') await useNextKeyFile(files)
   else await unlink(files.next)
+  return true
 }

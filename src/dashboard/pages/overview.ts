@@ -68,7 +68,7 @@ ${reconciliationSection(view.reconciliation, true)}`,
   })
 
 const share = (part: bigint, whole: bigint): string =>
-  whole === 0n ? '–' : `${(Number((part * 10_000n) / whole) / 100).toFixed(2)} %`
+  whole === 0n ? '–' : `${((100 * Number(part)) / Number(whole)).toFixed(2)} %`
 
 const ratio = (part: bigint, whole: bigint): number => (whole === 0n ? 0 : Number(part) / Number(whole))
 
@@ -256,7 +256,7 @@ const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
 <h2 id="checkpoint">Checkpoint</h2>
 ${
   checkpoint === null
-    ? html`<p class="empty">No checkpoint yet. One is signed every hour; to sign one now, run <code>npm run -s cli -- event-log checkpoint</code>.</p>`
+    ? html`<p class="empty">No checkpoint yet. One is signed every hour, and an admin can <a href="/commands/jobs/run?name=checkpoint">sign one now</a>.</p>`
     : 'fault' in checkpoint
       ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
       : html`<p class="note">This checkpoint covers every event up to position ${count(checkpoint.position)}. Store the note elsewhere.
