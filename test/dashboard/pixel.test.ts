@@ -113,15 +113,9 @@ describe('the rules', () => {
 
   test.each([
     ['limit', { domain: 'example.com', number: '0', period: 'day' }, 'whole number from 1'],
-    ['limit', { domain: 'example.com', number: '1e9', period: 'day' }, 'whole number from 1'],
     ['limit', { domain: 'example.com', number: '5', period: 'year' }, 'not one of day, month'],
-    ['limit', { domain: '', number: '5', period: 'day' }, 'A value is required'],
-    ['block', { domain: `${'aaaaaaaaaaaaaaaaaaaa.'.repeat(15)}com` }, 'registrable domain'],
     ['block', { domain: 'exa\u0000mple.com' }, 'U+0000'],
-    ['block', { domain: '10.0.0.1' }, 'registrable domain'],
-    ['block', { domain: 'github.io' }, 'registrable domain'],
     ['unblock', { domain: '<b>' }, 'registrable domain'],
-    ['unlimit', { domain: 'example.com', period: '' }, 'A value is required'],
   ])('refuse input that a call would refuse: %s %o', async (act, fields, said) => {
     const before = await recorded()
     const { statusCode, body } = await sent(partner, act, fields)

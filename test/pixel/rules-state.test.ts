@@ -132,16 +132,6 @@ describe('rules folded from events', () => {
     })
   })
 
-  test('are empty after all were removed', () => {
-    const rules = given(
-      limitSet('example.com', 'day', 5),
-      blocked('example.org'),
-      limitRemoved('example.com', 'day'),
-      unblocked('example.org'),
-    )
-    expect(rules).toEqual({ revision: 3, rules: new Map(), unreadableAt: null })
-  })
-
   test('remember the first event that cannot be read', () => {
     const rules = given(limitSet('example.com', 'day', 5))
     applyPixelEvent(rules, null, { revision: 1, actor: '', at: '' })
@@ -169,21 +159,17 @@ describe('the rules that cover a host', () => {
 
   test.each([
     ['example.com', null, com],
-    ['b.example.com', null, com],
     ['a.example.com', null, [a, ...com]],
     ['deep.a.example.com', null, [a, ...com]],
     ['aa.example.com', null, com],
     ['badexample.com', null, []],
     ['example.com.evil.org', null, []],
-    ['com', null, []],
     ['localhost', null, []],
     ['81.2.69.142', null, []],
-    ['[2a02:c7c::1]', null, []],
     ['_x.a.example.com', null, [a, ...com]],
     ['blocked.example.com', 'blocked.example.com', []],
     ['y.blocked.example.com', 'blocked.example.com', []],
     ['x.blocked.example.com', 'x.blocked.example.com', []],
-    ['z.x.blocked.example.com', 'x.blocked.example.com', []],
     ['notblocked.example.com', null, com],
   ])('%s', (host, blockedBy, limits) => {
     expect(matchRules(rules, host, atMs)).toEqual({ blockedBy, limits })

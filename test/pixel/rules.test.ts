@@ -231,10 +231,6 @@ describe('the rules of an organization', () => {
     expect(await rules.certain(organizationId)).toMatchObject({ revision: 4, rules: { size: 5 } })
   })
 
-  test('of an organization without any are empty', async () => {
-    expect(await open().certain(organizationId)).toMatchObject({ revision: -1, rules: { size: 0 } })
-  })
-
   test('that cannot be read are unavailable, and are read again for the next caller', async () => {
     await seed(1)
     let down = true
