@@ -69,7 +69,6 @@ describe('a source that cannot look up numbers', () => {
 describe('a name that is not found, of a person with a known number', () => {
   test.each([
     ['fails', down],
-    ['is rate-limited', { kind: 'rate_limited', retryAfterSeconds: 1 }],
     ['returns malformed data', { kind: 'malformed', detail: 'json' }],
   ] as const)('while the lookup by number %s: retry later, and nothing is recorded', async (_, byNumber) => {
     const [name, number] = [freshLid(), freshUrn()]
@@ -153,16 +152,6 @@ describe('a former name', () => {
     expect(http.asked.slice(asked)).toContainEqual(lid(old))
     // Afterwards, the name does not lead to its former holder either.
     expect(await askAndSettle(retrieval, lid(old))).toEqual({ kind: 'missing' })
-  })
-
-  test('confirmed within 55 s is fresh without another fetch', async () => {
-    const [name, number] = [freshLid(), freshUrn()]
-    const http = source(() => foundAs(name, number))
-    const retrieval = processOver(http)
-    await askAndSettle(retrieval, urn(number), 'fresh')
-    scene.move(55_000)
-    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toMatchObject({ source: 'fresh' })
-    expect(http.asked).toHaveLength(1)
   })
 })
 

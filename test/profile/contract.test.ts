@@ -111,10 +111,4 @@ describe('2.4 the result', () => {
       deleted: true,
     })
   })
-
-  test('of a deleted person asked for by number has every member', () => {
-    const result = resultOf(noData, { lid: null, url: null, deleted: true })
-    expect(Object.keys(result)).toEqual(members)
-    expect(profileResult.parse(result)).toMatchObject({ lid: null, url: null, deleted: true })
-  })
 })

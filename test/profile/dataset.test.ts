@@ -171,22 +171,6 @@ describe('an import', () => {
     expect(report.badLines).toHaveLength(badLinesReportedMax)
   })
 
-  test('works in batches and reports its progress', async () => {
-    const seen: number[] = []
-    const count = batchSizeMax * 2 + 7
-    const text = lines(...Array.from({ length: count }, (_, index) => person(`person-${index}`)))
-    await load(text, { onProgress: ({ imported }) => void seen.push(imported) })
-    expect(seen).toEqual([batchSizeMax, batchSizeMax * 2, count])
-  })
-
-  test('repeated changes nothing but the date', async () => {
-    const text = lines(person('abc', '1'), person('def', '2'), { lid: 'ghi', deleted: true })
-    await load(text)
-    const before = await rows()
-    expect(await load(text)).toMatchObject({ imported: 3, gone: 1 })
-    expect(await rows()).toEqual(before)
-  })
-
   test('replaces earlier data under the same id and number: the last line wins', async () => {
     await load(lines(person('abc', '1', 'Old'), person('def', '2', 'Other'), person('ghi', null, 'Third')))
     await load(
@@ -287,14 +271,6 @@ describe('the sample people', () => {
       data: { firstname: first?.firstname },
     })
     expect(await seed()).toBe(0)
-  })
-
-  test('are not loaded into a dataset that already has people', async () => {
-    await load(lines(person('abc')))
-    expect(
-      await seedDatasetIfEmpty({ pool, secrets, identifiers, areSuppressed: nobody, epochMs: () => nowMs }),
-    ).toBe(0)
-    expect(await rows()).toHaveLength(1)
   })
 })
 

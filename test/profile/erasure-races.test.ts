@@ -1,6 +1,11 @@
-/** An erasure also covers data that is being written while it runs, and every person that a name has ever led to. */
+/**
+ * An erasure also covers data that is being written while it runs, and every person that a name has ever led to. Callers who wait
+ * meanwhile get nothing. Data that two fetches record at the same time can be read.
+ */
 import { describe, expect, test, vi } from 'vitest'
+import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
 import type { Erasure } from '../../src/capabilities/profile/record/erase.ts'
+import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import type { ProfileRef } from '../../src/capabilities/profile/sources/provider.ts'
@@ -189,5 +194,176 @@ describe('a former name, after two subjects turned out to be one person', () => 
     const answer = await askAndSettle(retrieval, lid(former))
     expect(answer).toMatchObject({ kind: 'found', data: { firstname: 'Somebody else' } })
     expect(subjectIdOf(answer)).not.toBe(kept)
+  })
+})
+
+/** Starts a request. Resolves once the caller has to wait for a fetch. The result contains the promise of the answer. */
+const beginAsking = async (
+  retrieval: Retrieval,
+  ref: ProfileRef,
+  wants: 'cached' | 'fresh',
+): Promise<{ told: Promise<Retrieved> }> => {
+  const fetching = Promise.withResolvers<void>()
+  const told = retrieval.retrieve<never>(ref, {
+    wants,
+    organizationId: 'org_a',
+    beforeUpstream: async () => {
+      fetching.resolve()
+      return null
+    },
+  })
+  await fetching.promise
+  return { told }
+}
+
+const slowToDestroy = () => {
+  const told = Promise.withResolvers<void>()
+  const going = Promise.withResolvers<void>()
+  const vault = scene.vault()
+  const slow: Vault = {
+    ...vault,
+    destroy: async (...of) => {
+      told.resolve()
+      await going.promise
+      await vault.destroy(...of)
+    },
+  }
+  return { vault: slow, destroying: told.promise, goOn: () => going.resolve() }
+}
+
+const goneOf = async (subjectId: string): Promise<unknown> => {
+  const { rows } = await scene
+    .foundation()
+    .pool.query('select gone_reason from profile_cache where subject_id = $1', [subjectId])
+  return rows[0]?.gone_reason
+}
+
+describe('an erasure while a caller waits for a fetch by another process', () => {
+  test.each(['cached', 'fresh'] as const)(
+    'a caller who waits for %s data of an erased person gets "missing", and the source is not asked',
+    async (wants) => {
+      const name = freshLid()
+      const claims = createClaims(scene.foundation().pool)
+      expect(await claims.take(scene.hmacOf(lid(name)), 'another process')).toBe(true)
+      const http = source(() => foundAs(name, null))
+      const waiting = processOver(http)
+      const { told } = await beginAsking(waiting, lid(name), wants)
+      await scene.erase(lid(name))
+      await claims.release(scene.hmacOf(lid(name)), 'another process')
+      expect(await told).toEqual(missing)
+      await waiting.close()
+      expect(http.asked).toEqual([])
+    },
+  )
+
+  test('a caller who waits for another name of an erased person gets "missing" too, and no cached data is served', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const http = source(() => foundAs(name, number))
+    await askAndSettle(processOver(http), lid(name))
+    scene.move(laterMs)
+    const claims = createClaims(scene.foundation().pool)
+    expect(await claims.take(scene.hmacOf(urn(number)), 'another process')).toBe(true)
+    const waiting = processOver(http)
+    const { told } = await beginAsking(waiting, urn(number), 'fresh')
+    await scene.erase(lid(name))
+    await claims.release(scene.hmacOf(urn(number)), 'another process')
+    expect(await told).toEqual(missing)
+    await waiting.close()
+    expect(http.asked).toHaveLength(1)
+  })
+
+  test('a tombstone that is still projected is not served to a caller who waited', async () => {
+    const name = freshLid()
+    const http = source(() => foundAs(name, null))
+    const subjectId = subjectIdOf(await askAndSettle(processOver(http), lid(name)))
+    scene.move(laterMs)
+    const { vault, destroying, goOn } = slowToDestroy()
+    const other = processOver(
+      source(() => ({ kind: 'gone' })),
+      { vault },
+    )
+    const finding = ask(other, lid(name), 'fresh')
+    await destroying
+    const waiting = processOver(http)
+    const { told } = await beginAsking(waiting, lid(name), 'fresh')
+    await vi.waitFor(async () => expect(await goneOf(subjectId)).toBe('gone'), { timeout: 30_000 })
+
+    const { pool } = scene.foundation()
+    const holder = await pool.connect()
+    try {
+      await holder.query('begin')
+      // The lock stops the projector, so the tombstone stays in the table.
+      await holder.query(`lock table ${await profileTables()} in share row exclusive mode`)
+      await scene.erase(lid(name))
+      goOn()
+      expect(await told).toEqual(missing)
+      expect(await goneOf(subjectId)).toBe('gone')
+    } finally {
+      await holder.query('rollback')
+      holder.release()
+    }
+    expect(await finding).toMatchObject({ kind: 'deleted', subjectId })
+    await Promise.all([other.close(), waiting.close()])
+    expect(http.asked).toHaveLength(1)
+  })
+})
+
+/** A vault that returns keys only once there are two, so both fetches seal before either records. */
+const sealingTogether = (): Vault => {
+  const vault = scene.vault()
+  const both = Promise.withResolvers<void>()
+  let sealed = 0
+  return {
+    ...vault,
+    seal: async (payload) => {
+      const result = await vault.seal(payload)
+      sealed++
+      if (sealed === 2) both.resolve()
+      await both.promise
+      return result
+    },
+  }
+}
+
+/** Two processes fetch a known person at the same time, one by name and one by number. */
+const fetchedBeside = async () => {
+  const [name, number] = [freshLid(), freshUrn()]
+  const http = source(() => foundAs(name, number))
+  const subjectId = subjectIdOf(await askAndSettle(processOver(http), lid(name)))
+  scene.move(laterMs)
+  const vault = sealingTogether()
+  const [byName, byNumber] = [processOver(http, { vault }), processOver(http, { vault })]
+  const told = await Promise.all([ask(byName, lid(name), 'fresh'), ask(byNumber, urn(number), 'fresh')])
+  await Promise.all([byName.close(), byNumber.close()])
+  expect(told.map(({ kind }) => kind)).toEqual(['found', 'found'])
+  expect(told.map(subjectIdOf)).toEqual([subjectId, subjectId])
+  expect(http.asked).toHaveLength(3)
+  return { name, number, http, subjectId }
+}
+
+describe('a person fetched by name and by number at the same time', () => {
+  test.each(['name', 'number'] as const)(
+    'is served from the cache by %s, without asking the source',
+    async (by) => {
+      const { name, number, http, subjectId } = await fetchedBeside()
+      const answer = await askAndSettle(processOver(http), by === 'name' ? lid(name) : urn(number))
+      expect(answer).toMatchObject({ kind: 'found', source: 'cached', data: { firstname: 'Zorvina' } })
+      expect(subjectIdOf(answer)).toBe(subjectId)
+      expect(http.asked).toHaveLength(3)
+    },
+  )
+
+  test('keeps no older keys, and after the next fetch only the new one', async () => {
+    const { name, http, subjectId } = await fetchedBeside()
+    expect(await scene.keysOf(subjectId)).toBe(2)
+    scene.move(laterMs)
+    await askAndSettle(processOver(http), lid(name), 'fresh')
+    expect(await scene.keysOf(subjectId)).toBe(1)
+  })
+
+  test('is erased with both keys', async () => {
+    const { name, subjectId } = await fetchedBeside()
+    await scene.erase(lid(name))
+    expect(await scene.keysOf(subjectId)).toBe(0)
   })
 })

@@ -166,12 +166,6 @@ describe('a breaker', () => {
 })
 
 describe('a guarded source', () => {
-  test('answers under its name', async () => {
-    const { ask, guarded } = setUp()
-    expect(guarded.name).toBe('http')
-    expect(await ask()).toEqual(found)
-  })
-
   test('is not asked with an identifier that it does not support', async () => {
     const { ask, http } = setUp(['lid'])
     expect(await ask(totalMaxMs, { kind: 'urn', value: '12' })).toEqual({ kind: 'unsupported' })

@@ -1,6 +1,6 @@
 /** Look-ups share SQL statements. Each caller gets the answer to its own look-up, and the answer is never older than the request. */
 import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
 import { createLookUps } from '../../src/capabilities/profile/record/look-ups.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
@@ -11,19 +11,22 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 let database: TestDatabase
 let pool: pg.Pool
 let statements: number
-beforeEach(async () => {
+beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 4 })
   pool.on('error', () => undefined)
   const client = await pool.connect()
   await prepareProjections(client, [profileCache])
   client.release()
-  statements = 0
   pool.on('acquire', () => {
     statements++
   })
 })
-afterEach(async () => {
+beforeEach(async () => {
+  await pool.query('truncate profile_suppressions')
+  statements = 0
+})
+afterAll(async () => {
   await pool.end()
   await database.drop()
 })
