@@ -6,15 +6,8 @@ import { grant } from '../../src/administration/credits/credits.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { actionOfRoute } from '../../src/dashboard/access.ts'
-import { behindText } from '../../src/dashboard/pages/rows.ts'
 import { readsOf } from '../../src/dashboard/rows.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  openBrowser,
-  openDashboardHost,
-  signedIn,
-} from './dashboard-host.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
 test('every page declares the projections that it reads, and every page about an organization reads at least one', () => {
@@ -72,15 +65,6 @@ describe('a page', () => {
         message: `${path}: ${text}`,
       })
       .toBe(does)
-
-  test.each([
-    [null, 0, 'unknown'],
-    [0n, null, '–'],
-    [800n, null, 'unknown'],
-    [1n, 12, '12 s'],
-  ] as const)('%s positions and %s seconds behind are shown as %s', (behind, behindSeconds, text) => {
-    expect(behindText({ behind, behindSeconds })).toBe(text)
-  })
 
   test('with current rows shows no warning', async () => {
     await shows(ada, account(), notNow, false)
@@ -153,19 +137,5 @@ describe('a page', () => {
     expect((await ada.get(`/organizations/${other.organizationId}`)).body).not.toContain(notNow)
     await owner.query('delete from halted_streams')
     await shows(ada, account(), notNow, false)
-  })
-
-  test('the overview links to the reconciliation, without naming a command', async () => {
-    const { body } = await ada.get('/')
-    expect(body).toContain('href="/reconcile"')
-    expect(body).not.toContain('ledger reconcile')
-    // Only the menu links to the page itself.
-    expect((await ada.get('/reconcile')).body.match(/href="\/reconcile"/g)).toHaveLength(1)
-  })
-
-  test('links to the documentation if its URL is known, and so does the sign-in page', async () => {
-    expect((await ada.get('/')).body).toContain('<a href="https://api.example.com/docs">Documentation</a>')
-    const visitor = openBrowser(room.host)
-    expect((await visitor.get('/login')).body).toContain('href="https://api.example.com/docs"')
   })
 })
