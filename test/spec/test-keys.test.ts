@@ -88,15 +88,6 @@ describe('a test key', () => {
     await house.post(live, '/v1/email/validate', { email: 'jane@example.net' })
     expect(questions).toBeGreaterThan(0)
   })
-
-  test('is charged once under an Idempotency-Key, and gets the same answer again', async () => {
-    const headers = { 'idempotency-key': 'a-test' }
-    const first = await email('accepted@mail.test', {}, headers)
-    const second = await email('accepted@mail.test', {}, headers)
-    expect([second.text, second.headers.get('idempotent-replayed')]).toEqual([first.text, 'true'])
-    expect(second.headers.get('credits-charged')).toBe('0')
-    expect((await email('greylisted@mail.test', {}, headers)).body.code).toBe('IDEMP_001')
-  })
 })
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -109,11 +100,7 @@ test('totals over organizations exclude the test organizations', () => {
 describe('e-mail addresses for test keys', () => {
   test.each([
     ['no address at all', 'invalid', 'invalid_syntax'],
-    ['disposable@mail.test', 'risky', 'disposable'],
-    ['mailbox_full@mail.test', 'risky', 'mailbox_full'],
     ['greylisted@mail.test', 'unknown', 'greylisted'],
-    ['mailbox_not_found@mail.test', 'invalid', 'mailbox_not_found'],
-    ['catch_all@mail.test', 'risky', 'catch_all'],
     ['Greylisted+17@Mail.Test', 'unknown', 'greylisted'],
     ['accepted@mail.test', 'valid', 'accepted'],
     ['constructor@mail.test', 'valid', 'accepted'],
@@ -138,19 +125,12 @@ describe('e-mail addresses for test keys', () => {
     expect(await of('greylisted@mail.test')).toEqual(['not_applicable', '0'])
     expect(await of('jane@example.net')).toEqual(['not_found', '1'])
   })
-
-  test('a role address scores lower, and a greylisted address has a time to retry', async () => {
-    expect((await email('info@mail.test')).body.result).toMatchObject({ score: 85 })
-    expect((await email('greylisted@mail.test')).body.result).toMatchObject({ retry_after: 300 })
-  })
 })
 
 describe('IP addresses for test keys', () => {
   test.each([
-    ['192.0.2.1', true, '1'],
     ['2001:db8::1', true, '1'],
     ['8.8.8.8', true, '1'],
-    ['192.0.2.104', false, '0'],
     ['2001:db8::404', false, '0'],
     ['10.0.0.1', false, '0'],
   ])('%s is located: %s', async (ip, success, charged) => {
