@@ -83,14 +83,12 @@ describe('the search opens the page of the one thing whose id or name is exactly
     ['the name of an organization', () => 'northwind <TRADERS>', base],
     ['what the field suggests', () => `Northwind <Traders> (${scene.organizationId})`, base],
     ['the id of a key', () => scene.keyId, () => `${base()}/keys/${scene.keyId}`],
-    ['the prefix of a key', () => `enl_live_${scene.keyId}`, () => `${base()}/keys/${scene.keyId}`],
     ['a whole key', () => `enl_live_${scene.keyId}_secret`, () => `${base()}/keys/${scene.keyId}`],
     [
       'a stream',
       () => ledgerStream(scene.organizationId),
       () => `/events/streams/${ledgerStream(scene.organizationId)}`,
     ],
-    ['a stream without an id', () => 'pricebook', () => '/events/streams/pricebook'],
     ['a user', () => 'the.partner', () => '/commands/user/list?name=the.partner'],
     ['a page', () => 'reconciliation', () => '/reconcile'],
     ['a command', () => 'Credits Grant', () => '/commands/credits/grant'],
@@ -191,12 +189,6 @@ describe('a partner', () => {
       expect([theirText, await found('partner', theirText)]).toEqual([theirText, []])
     }
   })
-
-  test('sees no hint of users and streams on the page', async () => {
-    const { body } = await search('partner', '')
-    expect(body).toContain('<li>the request id of a call</li>')
-    expect(body).not.toMatch(/of a (user|stream)</)
-  })
 })
 
 // The role `admin` is left out, because an admin can open every page.
@@ -220,37 +212,22 @@ describe('any other text gets a clear answer', () => {
   test.each([
     ['U+0000', 'a\u0000b', 'Control characters are not allowed.'],
     ['a text that is too long', 'x'.repeat(201), 'At most 200 characters; it has 201.'],
-    ['a text that turns its direction', 'a\u202eb', 'Characters that change the direction of text'],
-    ['nothing that can be seen', '\u200b', 'It contains only white space.'],
   ])('%s', async (_, text, says) => {
     const { statusCode, body } = await search('admin', text)
     expect([statusCode, body]).toEqual([422, expect.stringContaining(says)])
     expect(body).toContain('<li>the request id of a call</li>')
   })
 
-  test.each([
-    "' or 1=1 --",
-    '%',
-    '\\',
-    '"><script>alert(1)</script>',
-    '$1',
-    'ledger-../..',
-    '[object Object]',
-  ])('%s finds nothing, and the page says what can be searched', async (text) => {
-    const { statusCode, body } = await search('admin', text)
-    expect(statusCode).toBe(200)
-    expect(body).not.toContain('<script>')
-    expect(body).toContain('No results with this id or name.')
-    expect(body).toContain('<li>the request id of a call</li>')
-  })
-
-  test('for an empty text, the page says what can be searched', async () => {
-    for (const answer of [as('admin').get('/search'), search('admin', ''), search('admin', ' ')]) {
-      const { statusCode, body } = await answer
-      expect([statusCode, body.includes('No results with')]).toEqual([200, false])
-      expect(body).toContain('<li>the name of a stream</li>')
-    }
-  })
+  test.each(["' or 1=1 --", '%', '"><script>alert(1)</script>', 'ledger-../..'])(
+    '%s finds nothing, and the page says what can be searched',
+    async (text) => {
+      const { statusCode, body } = await search('admin', text)
+      expect(statusCode).toBe(200)
+      expect(body).not.toContain('<script>')
+      expect(body).toContain('No results with this id or name.')
+      expect(body).toContain('<li>the request id of a call</li>')
+    },
+  )
 
   test('the secret of a key, even of one that does not exist, is not shown again', async () => {
     const { statusCode, body } = await search('admin', 'enl_live_0123456789abcdef_verysecret')
