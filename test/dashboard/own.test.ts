@@ -31,14 +31,6 @@ afterAll(() => room?.close())
 
 const change = (fields: Record<string, string>) => ada.submit('/me', fields, '/me/password')
 
-test('the page shows the signed-in person, and every page links there', async () => {
-  expect((await ada.get('/')).body).toContain('<a href="/me">')
-  const { statusCode, body } = await ada.get('/me')
-  expect(statusCode).toBe(200)
-  expect(body).toContain('viewer')
-  expect(body).toContain('this one')
-})
-
 test('a button ends every other sign-in, and not this one', async () => {
   const other = await signedIn(room, { name: 'ada', password })
   expect((await ada.get('/me')).body).toContain('another browser')
@@ -55,10 +47,8 @@ test.each([
     { present: 'no', new: chosen, again: chosen },
     'This is not your current password',
   ],
-  ['it is too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
   ['the repetition differs', { new: chosen, again: `${chosen}8` }, 'The two new passwords differ'],
   ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'This is your current password'],
-  ['it is endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
 ])('a new password is refused if %s', async (_, fields, says) => {
   const typed = Object.entries({ present: password, ...fields })
   const { statusCode, body } = await change(
@@ -87,16 +77,6 @@ test('a new password ends every other session, is an event, and works from then 
   expect((await openBrowser(room.host).submit('/login', { name: 'ada', password })).statusCode).toBe(401)
   ada = await signedIn(room, { name: 'ada', password: chosen })
   expect((await ada.get('/me')).statusCode).toBe(200)
-})
-
-test('times are local if the person chose this, and the browser remembers it', async () => {
-  const htmlTag = async () => /<html[^>]*>/.exec((await ada.get('/me')).body)?.[0]
-  expect(await htmlTag()).toBe('<html lang="en">')
-  const { headers } = await ada.submit('/me', { times: 'local' }, '/me/times')
-  expect(headers['set-cookie']).toContain('HttpOnly')
-  expect(await htmlTag()).toBe('<html lang="en" data-times="local">')
-  await ada.submit('/me', { times: 'Mars' }, '/me/times')
-  expect(await htmlTag()).toBe('<html lang="en">')
 })
 
 describe('changes to an account', () => {
@@ -198,13 +178,6 @@ describe('with a generated password', () => {
 
   test('signing out works', async () => {
     expect((await browser.submit('/me', {}, '/logout')).headers.location).toBe('/login')
-  })
-
-  test('the same password is refused, and opens no more pages than before', async () => {
-    const { statusCode, body } = await choose({ new: eve.password, again: eve.password })
-    expect(statusCode).toBe(422)
-    expect(body).toContain('This is your current password')
-    expect((await browser.get('/')).headers.location).toBe('/me')
   })
 
   test('a chosen password opens everything, and redirects to the requested page', async () => {
