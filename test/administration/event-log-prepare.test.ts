@@ -85,7 +85,7 @@ test('a user is created that can read everything and write streams; a repetition
   expect(await open('enrichment', 'another one: @/?').read('ledger-a', { max: 10 })).toHaveLength(2)
 })
 
-test('refusals are reported in one line, without a secret', async () => {
+test('missing settings and refusals are reported in one line, without a secret', async () => {
   const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
   expect(code).toBe(2)
   expect(JSON.parse(err)).toMatchObject({
@@ -94,10 +94,19 @@ test('refusals are reported in one line, without a secret', async () => {
       /^EVENT_LOG_ADMIN_URL: EventStoreDB at .* refuses the user or the password \(16 UNAUTH[^\n]*$/,
     ),
   })
-  const administrator = await prepare({}, 'admin')
-  expect(administrator.code, administrator.err).toBeGreaterThan(0)
-  expect(administrator.err).toContain('is in $admins')
-  expect(administrator.err).not.toContain(password)
+  const faulty = [
+    [{ EVENT_LOG_ADMIN_URL: '' }, 'enrichment', 'EVENT_LOG_ADMIN_URL: set it'],
+    [{ EVENT_LOG_ADMIN_URL: 'esdb://a:b@h?tls=false' }, 'enrichment', 'without TLS has no users'],
+    [{}, 'admin', 'is in $admins'],
+  ] as const
+  await Promise.all(
+    faulty.map(async ([more, user, said]) => {
+      const { code, err } = await prepare(more, user)
+      expect(code, err).toBeGreaterThan(0)
+      expect(err).toContain(said)
+      expect(err).not.toContain(password)
+    }),
+  )
   expect(settingsOf()).toEqual([])
 })
 
