@@ -1,7 +1,8 @@
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { removeSecondFactor } from '../../src/administration/users/second-factors.ts'
+import { checkSecondFactor, removeSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { changePassword, setDisabled } from '../../src/administration/users/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { exhaustive } from '../support/exhaustive.ts'
 import { until } from '../support/house.ts'
@@ -156,20 +157,6 @@ describe('signing in', () => {
     expect(rows).toHaveLength(1)
   })
 
-  test('a wrong password gets the usual error, and no page reveals whether there is a factor', async () => {
-    await setUp()
-    const { statusCode, body } = await openBrowser(room.host).submit('/login', { ...ada, password: 'x' })
-    expect(statusCode).toBe(401)
-    expect(body).toContain('The user name or the password is wrong.')
-  })
-
-  test('a known device also has to enter the code', async () => {
-    await setUp()
-    await browser.submit('/', {}, '/logout')
-    expect(browser.cookies.has('dashboard_device')).toBe(true)
-    expect((await browser.submit('/login', ada)).headers.location).toBe('/login/code')
-  })
-
   test('a code counts once, and lets only one browser in', async () => {
     const { secret } = await setUp()
     const [one, other] = [await half(), await half()]
@@ -179,16 +166,6 @@ describe('signing in', () => {
     expect(answers.find(({ statusCode }) => statusCode === 401)?.body).toContain(
       'This code has already been used',
     )
-  })
-
-  test('a recovery code works once, and leaves nine', async () => {
-    const { codes } = await setUp()
-    const [code = ''] = codes
-    const other = await half()
-    expect((await other.submit('/login/code', { code: code.toLowerCase() })).statusCode).toBe(303)
-    expect((await (await half()).submit('/login/code', { code })).statusCode).toBe(401)
-    expect(await events('RecoveryCodeUsed')).toMatchObject([{ code: 1, by: `user:${ada.name}` }])
-    expect((await other.get('/me/second-factor')).body).toMatch(/Recovery codes left<\/dt><dd>9</)
   })
 
   test('a wrong code is refused and counted; after ten in a minute, no more from that address are compared', async () => {
@@ -207,13 +184,14 @@ describe('signing in', () => {
   })
 
   describe('wrong codes from other addresses do not lock the owner out', () => {
-    /** Someone who has the password guesses codes from ten addresses in parallel, until codes are no longer compared. */
+    /** Someone who has the password guesses codes on unknown devices until codes are no longer compared. */
     const besiege = async (): Promise<void> => {
-      later(61)
-      const strangers = await Promise.all(Array.from({ length: 10 }, () => half()))
-      for (const stranger of strangers)
-        for (let tried = 0; tried < 10; tried++)
-          expect((await stranger.submit('/login/code', { code: '00000x' })).statusCode).toBe(401)
+      const { foundation } = room
+      const factor = await openUserDirectory(foundation).secondFactor(ada.name)
+      if (factor === null) throw new Error('no factor')
+      const guess = { user: ada.name, factor, typed: '00000x', provedBefore: false, actor: 'system' }
+      for (let tried = 0; tried < 100; tried++)
+        expect(await checkSecondFactor(foundation, guess, nowMs)).toEqual({ kind: 'wrong' })
       later(61)
     }
 
