@@ -108,7 +108,6 @@ describe('a refused password leaves the link usable', () => {
   test.each([
     ['too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
     ['typed differently', { new: chosen, again: `${chosen}8` }, 'The two passwords differ'],
-    ['endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
   ])('%s', async (_, fields, says) => {
     const secret = await invite()
     const { statusCode, body } = await openBrowser(room.host).submit(pathOf(secret), fields)
