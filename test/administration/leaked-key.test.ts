@@ -29,6 +29,7 @@ import { graceDaysMax } from '../../src/keys/key-state.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
+import { exhaustive, randomCases } from '../support/exhaustive.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess, pricedCall } from '../support/memory-process.ts'
 
@@ -206,7 +207,7 @@ describe('a leaked key', () => {
     timeout: 30_000,
   }, async () => {
     await history()
-    for (let n = 0; n < 8; n++) {
+    for (let n = 0; n < randomCases(8); n++) {
       const leaked = await issued()
       await call('2', { keyId: leaked })
       await call('3', { keyId: leaked })
@@ -403,7 +404,7 @@ describe.each(['before', 'after'] as const)('a process that ends %s', (when) => 
     timeout: 60_000,
   }, async () => {
     let step = 0
-    for (let ended = true; ended; step++) {
+    for (let ended = true; ended; step += exhaustive ? 1 : 4) {
       log = createMemoryEventLog({ now: Date.now })
       one = processOf('one')
       await openLedger(org, '100')
