@@ -1,9 +1,8 @@
 /** A partner's `traceparent` is stored with the call's events and shown again, but never used for a decision. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
-import { keyDirOf } from '../support/key-dir.ts'
-import { cli } from '../support/service.ts'
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const traceparent = `00-${trace}-00f067aa0ba902b7-01`
@@ -65,15 +64,12 @@ test('two headers count as none', async () => {
   expect(traces(events.slice(before.length))).toEqual([null, null])
 })
 
-test('the call’s details and "ledger explain" show it', async () => {
+test('the call’s details and its explanation show it', async () => {
   const { body } = await house.lookup(partner, { ip: places.london }, { traceparent })
   const told = await house.ask(partner, { method: 'GET', path: `/v1/calls/${body.request_id}` })
   expect(told.body.result).toMatchObject({ request_id: body.request_id, trace_id: trace })
-  const { DATABASE_URL = '', SECRET_KEY = '' } = house.config
-  const variables = { DATABASE_URL, SECRET_KEY, KEY_DIR: keyDirOf(DATABASE_URL) }
-  const { code, out, err } = await cli(['ledger', 'explain', String(body.request_id)], variables)
-  expect([code, err]).toEqual([0, ''])
-  expect(out).toContain(`trace ${trace}`)
+  const requestId = String(body.request_id)
+  expect(await explainCall(house.foundation, { requestId })).toMatchObject({ trace_id: trace })
 })
 
 test('the digests of the ledger cover it', async () => {
