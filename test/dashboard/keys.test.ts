@@ -46,28 +46,6 @@ describe("a key's page", () => {
     expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
   })
 
-  test('links to its use by capability, and to its calls', async () => {
-    const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
-    const section = /id="investigate"[\s\S]*?<\/section>/.exec(body)?.[0] ?? ''
-    const [usage = '', calls = '', refund = '', replace = ''] = [...section.matchAll(/href="([^"]+)"/g)].map(
-      ([, href = '']) => href.replaceAll('&amp;', '&'),
-    )
-    const used = await ada.get(usage)
-    expect([used.statusCode, used.body.includes('Calls by capability')]).toEqual([200, true])
-    const listed = await ada.get(calls)
-    expect([listed.statusCode, listed.body.includes(`href="${base}/calls/`)]).toEqual([200, true])
-    expect(listed.body).toContain(`value="${scene.keyId}" selected`)
-    for (const [href, title] of [
-      [refund, 'Refund the remaining cost of calls of an API key'],
-      [replace, 'Revoke a leaked API key, issue its successor'],
-    ] as const) {
-      const form = await ada.get(href)
-      expect([form.statusCode, form.body.includes(`<h1>${title}`)]).toEqual([200, true])
-      expect(form.body).toContain(`name="key" value="${scene.keyId}" required readonly`)
-      expect(form.body).toMatch(/name="from" value="\d{4}-\d\d-\d\dT[\d:.]+"/)
-    }
-  })
-
   test('shows how it was used in a range, and its first and last call in it', async () => {
     const section = async (query: string) =>
       /id="investigate"[\s\S]*?<\/section>/.exec(
@@ -97,21 +75,6 @@ describe("a key's page", () => {
     expect(before).toContain(`to=${encodeURIComponent('2020-02-01T00:00:00.000Z')}`)
     const wrong = await ada.get(`${base}/keys/${scene.keyId}?range=custom&from=2020-02-01&to=2020-01-01`)
     expect([wrong.statusCode, wrong.body.includes('is not after 2020-02-01')]).toEqual([422, true])
-  })
-
-  test('offers to replace a leaked key together with rotating and revoking it', async () => {
-    const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
-    const end = body.slice(body.indexOf('id="end"'))
-    for (const command of ['rotate', 'revoke', 'replace-leaked'])
-      expect(end).toContain(`/key/${command}?key=${scene.keyId}`)
-  })
-
-  test('links to the forms of its commands, which are filled in', async () => {
-    const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
-    const [, href = ''] = /href="([^"]+\/key\/limits\?[^"]+)"/.exec(body) ?? []
-    const form = (await ada.get(href.replaceAll('&amp;', '&'))).body
-    expect(form).toContain(`id="key" name="key" value="${scene.keyId}" required readonly`)
-    expect(form).toContain('id="requests-per-minute" name="requests-per-minute" value="6000"')
   })
 })
 
