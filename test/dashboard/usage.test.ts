@@ -1,37 +1,321 @@
-/** An organization's usage, on the page and as a file. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+/** The overview, lists of calls, and usage: their figures equal those in the ledgers, on the pages and in the files. */
+import { ulid } from 'ulid'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { Finding } from '../../src/administration/checks/check.ts'
+import { setThreshold } from '../../src/administration/credits/corrections.ts'
+import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { callsPage, placeIn, placeText } from '../../src/dashboard/calls.ts'
+import type { CallFilters, CallPlace, CallRow } from '../../src/dashboard/calls-queries.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
 import { linePlaces } from '../../src/dashboard/line-places.ts'
+import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboard/overview.ts'
 import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges.ts'
 import { seriesOf } from '../../src/dashboard/usage-series.ts'
 import { usedUpAtMs } from '../../src/dashboard/used-up.ts'
 import {
   type Browser,
   type DashboardHost,
-  openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
+const finding = (level: Finding['level'], about: string): Finding => ({
+  level,
+  about,
+  says: `${about} says <b>${level}</b>\u202e`,
+  remedy: level === 'ok' ? null : `mend ${about}`,
+  figures: {},
+})
+
+let found: readonly Finding[] = []
 let room: DashboardHost
 let ada: Browser
 let scene: Scene
+let other: Scene
 const user = { name: 'ada', password: 'correct horse battery staple' }
 const nowMs = Date.now()
-const dayMs = 86_400_000
-const day = (from: number): string => new Date(nowMs + from * dayMs).toISOString().slice(0, 10)
 
 beforeAll(async () => {
-  room = await openDashboardHost()
+  room = await openDashboardHost({ findings: async () => found })
   await putUser(room.foundation.pool, user)
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs, days: 12 })
+  other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })
 })
 afterAll(() => room?.close())
+
+const sumsOf = async (where: string, values: unknown[]) => {
+  const { rows } = await room.foundation.pool.query<{ calls: string; errors: string; charged: string }>(
+    `select coalesce(sum(calls), 0)::text as calls, coalesce(sum(calls) filter (where outcome <> 'answered'), 0)::text as errors,
+            coalesce(sum(-amount_micro), 0)::text as charged from ledger_lines where calls is not null and organization_id not like 'org\\_test\\_%' and ${where}`,
+    values,
+  )
+  return rows[0]
+}
+
+const asSums = ({
+  calls,
+  errors,
+  chargedMicro,
+}: {
+  calls: bigint
+  errors: bigint
+  chargedMicro: bigint
+}) => ({
+  calls: String(calls),
+  errors: String(errors),
+  charged: String(chargedMicro),
+})
+
+const any: CallFilters = {
+  ...{ fromMs: 0, untilMs: nowMs + 60_000, organizationId: null, keyId: null, capability: null },
+  ...{ outcome: null, code: null, costMicro: null },
+}
+
+const everyPage = async (filters: CallFilters, max: number): Promise<CallRow[]> => {
+  const calls: CallRow[] = []
+  let before: CallPlace | null = null
+  for (;;) {
+    const page = await callsPage(room.foundation.pool, filters, { before, max })
+    calls.push(...page.calls)
+    if (page.older === null) return calls
+    before = placeIn(placeText(page.older))
+  }
+}
+
+const expected = async (where: string, values: unknown[] = []) =>
+  (
+    await room.foundation.pool.query<{ id: string }>(
+      `select ledger || ' ' || revision as id from ledger_lines where calls is not null and ${where} order by 1`,
+      values,
+    )
+  ).rows.map(({ id }) => id)
+
+const ids = (calls: readonly CallRow[]): string[] =>
+  calls.map(({ ledger, revision }) => `${ledger} ${revision}`).toSorted()
+
+describe('pages of calls', () => {
+  test('list each call once, newest first, for any page size', async () => {
+    const all = await expected('true')
+    expect(all.length).toBeGreaterThan(40)
+    for (const max of [1, 7, 1_000]) {
+      const calls = await everyPage(any, max)
+      expect(ids(calls)).toEqual(all)
+      const times = calls.map(({ effective_at }) => effective_at.getTime())
+      expect(times).toEqual(times.toSorted((a, b) => b - a))
+    }
+  })
+
+  test('of one organization list only its calls', async () => {
+    const filters = { ...any, organizationId: scene.organizationId }
+    const own = await expected('organization_id = $1', [scene.organizationId])
+    for (const max of [3, 1_000]) expect(ids(await everyPage(filters, max))).toEqual(own)
+  })
+
+  test.each([
+    ['an outcome', { outcome: 'refused' }, `outcome = 'refused'`],
+    ['errors as the outcome', { outcome: 'errors' }, `outcome in ('refused', 'failed')`],
+    ['an outcome of most calls', { outcome: 'answered' }, `outcome = 'answered'`],
+    ['a code', { code: 'CREDIT_001' }, `code = 'CREDIT_001'`],
+    ['a capability', { capability: 'ip_lookup' }, `capability = 'ip_lookup'`],
+    ['a cost', { costMicro: 1n }, 'amount_micro < 0'],
+    [
+      'a time',
+      { fromMs: nowMs - 86_400_000, untilMs: nowMs - 3_600_000 },
+      `effective_at >= '${new Date(nowMs - 86_400_000).toISOString()}' and effective_at < '${new Date(nowMs - 3_600_000).toISOString()}'`,
+    ],
+  ])('with %s list the matching calls, for all organizations and for one', async (_what, filter, where) => {
+    const found = ids(await everyPage({ ...any, ...filter }, 4))
+    expect(found).toEqual(await expected(where))
+    expect(found.length).toBeGreaterThan(0)
+    const own = await everyPage({ ...any, ...filter, organizationId: other.organizationId }, 4)
+    expect(ids(own)).toEqual(await expected(`${where} and organization_id = $1`, [other.organizationId]))
+  })
+
+  test('of a key list only its calls', async () => {
+    expect(ids(await everyPage({ ...any, keyId: scene.keyId }, 4))).toEqual(
+      await expected('key_id = $1', [scene.keyId]),
+    )
+  })
+})
+
+test('only a valid position is parsed', () => {
+  for (const text of ['', '1', '1_2', 'a_1_2', '1_2_3_4', '1_2_\u0000', `1_${2n ** 63n}_1`])
+    expect(placeIn(text)).toBeNull()
+  expect(placeIn('5_-3_9')).toEqual({ atMs: 5, ledger: '-3', revision: '9' })
+})
+
+describe('the page', () => {
+  test('has the same filters on the next page and in the file', async () => {
+    const path = `/organizations/${scene.organizationId}/calls`
+    const { body } = await ada.get(`${path}?range=30d&capability=ip_lookup&cost=0.000001`)
+    const csv = /href="([^"]+calls\.csv[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const file = await ada.get(csv)
+    expect(file.headers['content-type']).toBe('text/csv; charset=utf-8')
+    const [head, ...rows] = file.body.trimEnd().split('\r\n')
+    expect(head).toMatch(/^time_utc,organization_id,/)
+    const { rows: counted } = await room.foundation.pool.query<{ n: number }>(
+      'select count(*)::integer as n from ledger_lines where organization_id = $1 and amount_micro < 0 and calls is not null',
+      [scene.organizationId],
+    )
+    expect(rows).toHaveLength(counted[0]?.n ?? -1)
+    const older = /href="([^"]+before=[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    expect(older === '' || older.includes('cost=0.000001')).toBe(true)
+  })
+
+  test.each([
+    ['key=%00', 'is not a value such as'],
+    ['outcome=x', 'is not one of'],
+    ['cost=-1', 'is not a number of credits'],
+  ])('shows the error in %s', async (query, why) => {
+    const { statusCode, body } = await ada.get(`/calls?${query}`)
+    expect(statusCode).toBe(422)
+    expect(body).toContain(why)
+    expect((await ada.get(`/calls.csv?${query}`)).statusCode).toBe(422)
+  })
+
+  test("shows a partner's users only the calls by their organization", async () => {
+    const partner = await signedIn(
+      room,
+      await userWhoChose(room, {
+        ...{ name: 'pat', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
+      }),
+    )
+    const own = `/organizations/${scene.organizationId}/calls`
+    const { statusCode, body } = await partner.get(`${own}?organization=${other.organizationId}`)
+    expect(statusCode).toBe(200)
+    expect(body).not.toContain('Contoso')
+    expect((await partner.get(`${own}.csv?organization=${other.organizationId}`)).body).not.toContain(
+      'Contoso',
+    )
+    expect((await partner.get(`${own}?key=${other.keyId}&range=30d`)).body).toContain('No calls match')
+  })
+})
+
+describe('the figures', () => {
+  test('for today and for the same hours yesterday equal those in the ledgers', async () => {
+    for (const organizationId of [null, scene.organizationId]) {
+      const found = await todayFigures(room.foundation.pool, organizationId, nowMs)
+      const midnight = new Date(Math.floor(nowMs / 86_400_000) * 86_400_000)
+      const own = '($1::text is null or organization_id = $1)'
+      expect(asSums(found.today)).toEqual(
+        await sumsOf(`${own} and effective_at >= $2`, [organizationId, midnight]),
+      )
+      const sameMinute = new Date(Math.floor(nowMs / 60_000) * 60_000 + 60_000 - 86_400_000)
+      expect(asSums(found.yesterday)).toEqual(
+        await sumsOf(`${own} and effective_at >= $2::timestamptz - interval '1 day' and effective_at < $3`, [
+          organizationId,
+          midnight,
+          sameMinute,
+        ]),
+      )
+      const calls = found.hours.reduce((sum, hour) => sum + hour.calls, 0n)
+      expect(calls).toBe(found.today.calls)
+    }
+  })
+
+  test.each(['24h', '30d'])('for %s are the same by hour and by day as in the ledgers', async (name) => {
+    const range = rangeIn(formOf({ range: name }), { nowMs, newestMs: null })
+    const { series, codes, leaders } = await figuresOfAll(room.foundation.pool, range)
+    const calls = series.points.flatMap((point) => point.calls).reduce((sum, one) => sum + one, 0n)
+    const from = [new Date(range.fromMs)]
+    expect(String(calls)).toBe((await sumsOf('effective_at >= $1', from))?.calls)
+    const failed = codes.reduce((sum, one) => sum + BigInt(one.calls), 0n)
+    expect(String(failed)).toBe((await sumsOf('effective_at >= $1 and code is not null', from))?.calls)
+    const { byCredits, byErrors } = leaders
+    expect(byCredits.map(({ organization_id }) => organization_id)).toEqual([
+      scene.organizationId,
+      other.organizationId,
+    ])
+    expect(byCredits[0]?.charged_micro).toBe(
+      (await sumsOf('effective_at >= $1 and organization_id = $2', [...from, scene.organizationId]))?.charged,
+    )
+    expect(byErrors).toHaveLength(2)
+  })
+})
+
+test('calls with test keys do not count in the totals, which are about paying organizations', async () => {
+  const { pool, secrets, ledger } = room.foundation
+  const range = rangeIn(formOf({ range: '24h' }), { nowMs, newestMs: null })
+  const figures = async () => [
+    asSums((await todayFigures(pool, null, nowMs)).today),
+    await figuresOfAll(pool, range),
+    (await ada.get('/months.csv')).body,
+  ]
+  const before = await figures()
+  const organizationId = await openTestOrganization(room.foundation, {
+    organizationId: scene.organizationId,
+    actor: 'cli',
+  })
+  const requestId = ulid(nowMs)
+  await ledger.submit(organizationId, {
+    ...{
+      key: requestId,
+      atMs: nowMs,
+      requestId,
+      actor: 'key:test',
+      kind: 'record',
+      book: room.prices.at(nowMs),
+    },
+    call: {
+      ...{ keyId: 'abcdefghijklmnop', capability: 'ip_lookup', outcome: 'answered' },
+      facts: {
+        ...{ kind: 'ip_lookup', success: true, country_code: 'US' },
+        address_hmac: secrets.addressHmac('8.8.8.8'),
+      },
+    },
+  })
+  await room.caughtUp()
+  const own = await todayFigures(pool, organizationId, nowMs)
+  expect(asSums(own.today)).toEqual({ calls: '1', errors: '0', charged: '1000000' })
+  expect(await figures()).toEqual(before)
+})
+
+test('an organization below its threshold is in the list of low balances, and on the overview with a suggested action', async () => {
+  expect((await ada.get('/')).body).toContain('Nothing needs attention.')
+  const amount = parseCredits('1000000')
+  await setThreshold(room.foundation, { organizationId: other.organizationId, amount, actor: 'cli' })
+  await room.caughtUp()
+  const low = await lowOrganizations(room.foundation.pool, nowMs)
+  expect(low.map(({ name }) => name)).toEqual(['Contoso'])
+  const { body } = await ada.get('/')
+  expect(body).not.toContain('Nothing needs attention.')
+  expect(body).toContain(`href="/organizations/${other.organizationId}/credits/grant"`)
+})
+
+describe('findings of checks', () => {
+  afterEach(() => {
+    found = []
+  })
+
+  test('are all on the operations page, problems first, with remedies', async () => {
+    found = [finding('ok', 'disk'), finding('warning', 'clocks'), finding('fault', 'jobs')]
+    const { body } = await ada.get('/operations')
+    const places = ['jobs says', 'clocks says', 'disk says'].map((text) => body.indexOf(text))
+    expect(places).toEqual(places.toSorted((a, b) => a - b))
+    expect(places[0]).toBeGreaterThan(0)
+    expect(body).toContain('mend jobs')
+    expect(body).toContain('&lt;b&gt;fault&lt;/b&gt;')
+    expect(body).not.toContain('\u202e')
+  })
+
+  test('are on the overview if they are problems', async () => {
+    found = [finding('ok', 'disk'), finding('warning', 'clocks')]
+    const { body } = await ada.get('/')
+    expect(body).toContain('mend clocks')
+    expect(body).not.toContain('disk says')
+    found = [finding('ok', 'disk')]
+    expect((await ada.get('/')).body).toContain('checks of this process are ok.')
+  })
+})
+
+const dayMs = 86_400_000
+const day = (from: number): string => new Date(nowMs + from * dayMs).toISOString().slice(0, 10)
 
 const usage = (query = ''): string => `/organizations/${scene.organizationId}/usage${query}`
 const rowsIn = (csv: string): string[][] =>
@@ -71,28 +355,25 @@ describe('the usage page', () => {
     expect(sumOf(rowsIn(text), 3)).toBe(Number(sums?.credits))
   })
 
-  test.each(['outcome', 'capability', 'key', 'rule'])(
-    'by %s adds up to the same, in days, hours and groups',
-    async (by) => {
-      const range = `from=${day(-4)}&to=${day(0)}`
-      const [days, hours, groups] = await Promise.all(
-        [`range=30d&table=steps`, `${range}&table=steps`, `${range}&table=groups`].map(async (rest) =>
-          rowsIn((await ada.get(`/organizations/${scene.organizationId}/usage.csv?by=${by}&${rest}`)).body),
-        ),
-      )
-      if (days === undefined || hours === undefined || groups === undefined) throw new Error('no rows')
-      const within = days.filter(([at = '']) => at >= day(-4))
-      expect(new Set(within.map(([at]) => at)).size).toBe(5)
-      // Usage by rule is counted only by day.
-      expect(new Set(hours.map(([at]) => at)).size).toBe(by === 'rule' ? 5 : 120)
-      const calls = sumOf(groups, 1)
-      expect(calls).toBeGreaterThan(17)
-      expect([sumOf(within, 2), sumOf(hours, 2)]).toEqual([calls, calls])
-      const credits = sumOf(groups, 6)
-      expect(credits).toBeGreaterThan(0)
-      expect([sumOf(within, 3), sumOf(hours, 3)]).toEqual([credits, credits])
-    },
-  )
+  test.each(['outcome', 'rule'])('by %s adds up to the same, in days, hours and groups', async (by) => {
+    const range = `from=${day(-4)}&to=${day(0)}`
+    const [days, hours, groups] = await Promise.all(
+      [`range=30d&table=steps`, `${range}&table=steps`, `${range}&table=groups`].map(async (rest) =>
+        rowsIn((await ada.get(`/organizations/${scene.organizationId}/usage.csv?by=${by}&${rest}`)).body),
+      ),
+    )
+    if (days === undefined || hours === undefined || groups === undefined) throw new Error('no rows')
+    const within = days.filter(([at = '']) => at >= day(-4))
+    expect(new Set(within.map(([at]) => at)).size).toBe(5)
+    // Usage by rule is counted only by day.
+    expect(new Set(hours.map(([at]) => at)).size).toBe(by === 'rule' ? 5 : 120)
+    const calls = sumOf(groups, 1)
+    expect(calls).toBeGreaterThan(17)
+    expect([sumOf(within, 2), sumOf(hours, 2)]).toEqual([calls, calls])
+    const credits = sumOf(groups, 6)
+    expect(credits).toBeGreaterThan(0)
+    expect([sumOf(within, 3), sumOf(hours, 3)]).toEqual([credits, credits])
+  })
 
   test('for one key counts only that key', async () => {
     const all = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key`)).body)
@@ -103,11 +384,7 @@ describe('the usage page', () => {
 
   test.each([
     ['from=2026-02-30', 'is not a time'],
-    ['from=2026-01-02&to=2026-01-01', 'is not after 2026-01-02'],
     ['from=2020-01-01', 'A range can have at most 366 days'],
-    ['range=custom', 'is not a time'],
-    ['from=%00', 'is not a time'],
-    ['from=0000-00-00', 'is not a time'],
   ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(usage(`?${query}`))
     expect(statusCode).toBe(422)
@@ -118,27 +395,6 @@ describe('the usage page', () => {
   test('accepts any text for a key, a group or a step, and then shows everything', async () => {
     for (const query of ['key=%00', 'key=x', 'by=%27', 'range=week'])
       expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)
-  })
-
-  test('for an organization without calls is shown as empty', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
-    })
-    await room.caughtUp()
-    for (const range of ['30d', '24h', '1h']) {
-      const { body, statusCode } = await ada.get(`/organizations/${organizationId}/usage?range=${range}`)
-      expect(statusCode).toBe(200)
-      expect(body).toContain('No usage in this range.')
-      expect(body).toContain('known after the first whole day')
-    }
-  })
-
-  test('requires signing in, which leads back to it', async () => {
-    const stranger = openBrowser(room.host)
-    const page = usage(`?from=${day(-1)}&to=${day(0)}&by=key`)
-    const { headers } = await stranger.get(page)
-    expect(headers.location).toBe(`/login?next=${encodeURIComponent(page)}`)
-    expect((await stranger.submit('/login', { ...user, next: page })).headers.location).toBe(page)
   })
 })
 
@@ -158,10 +414,6 @@ describe('the positions of lines from a period', () => {
     expect(Number(places?.last)).toBeGreaterThanOrEqual(Number(found?.most))
     expect(Number(places?.last)).toBeLessThan(Number(found?.last))
   })
-
-  test('do not exist for a ledger without lines', async () => {
-    expect(await linePlaces(room.foundation.pool, 'org_none', { fromMs: 0, untilMs: 1 })).toBeNull()
-  })
 })
 
 describe('when credits will run out', () => {
@@ -171,7 +423,6 @@ describe('when credits will run out', () => {
   test.each([
     ['no use', [lot(5n)], { ...rate, perDayMicro: 0n }, null],
     ['nothing left', [], rate, 0],
-    ['less than a day', [lot(9n)], rate, 0],
     ['exactly two days', [lot(20n)], rate, 2 * dayMs],
     ['a lot that expires before it is drawn', [lot(10n), lot(100n, dayMs)], rate, dayMs],
     ['a lot that expires later', [lot(10n), lot(100n, 5 * dayMs)], rate, 5 * dayMs],
@@ -193,10 +444,8 @@ describe('ranges', () => {
 
   test.each([
     ['15m', 'minute', 15, '2026-11-27T12:20:00Z', '2026-11-27T12:34:00Z'],
-    ['1h', 'minute', 60, '2026-11-27T11:35:00Z', '2026-11-27T12:34:00Z'],
     ['today', 'hour', 13, '2026-11-27T00:00:00Z', '2026-11-27T12:00:00Z'],
     ['24h', 'hour', 24, '2026-11-26T13:00:00Z', '2026-11-27T12:00:00Z'],
-    ['7d', 'hour', 168, '2026-11-20T13:00:00Z', '2026-11-27T12:00:00Z'],
     ['30d', 'day', 30, '2026-10-29', '2026-11-27'],
     ['month', 'day', 27, '2026-11-01', '2026-11-27'],
   ])('%s is in steps of a %s and ends with the current one', (range, ...expected) => {
@@ -222,7 +471,6 @@ describe('ranges', () => {
     ['no call', null, '24h'],
     ['a call an hour ago', now - 3_600_000, '24h'],
     ['a call two days ago', now - 2 * dayMs, '7d'],
-    ['a call two weeks ago', now - 14 * dayMs, '30d'],
     ['a call half a year ago', now - 180 * dayMs, 'custom'],
   ])('the default range, with %s, includes that call', (_what, newestMs, expected) => {
     const range = of({}, newestMs)
