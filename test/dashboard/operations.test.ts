@@ -1,24 +1,139 @@
-/** Projections and jobs, as operators see and change them in the dashboard. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+/** The audit, data sources and projections, as operators see and change them in the dashboard. */
+
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { sourceJson } from '../../src/administration/sources/queries.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { type DataSource, isTooOld, recordImport } from '../../src/call/data-source.ts'
+import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
+import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/geo-settings.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import { type Browser, type DashboardHost, give, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 let room: DashboardHost
 let ada: Browser
+const organizations = 130
 
 beforeAll(async () => {
-  room = await openDashboardHost()
+  room = await openDashboardHost({
+    environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
+  })
   const user = { name: 'ada', password: 'correct horse battery staple' }
   await putUser(room.foundation.pool, user)
   ada = await signedIn(room, user)
+  const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
+  const create = (n: number) => createOrganization(room.foundation, organization(n))
+  await Promise.all(Array.from({ length: organizations - 1 }, (_, n) => create(n)))
+  await create(organizations - 1)
   await openScene(room, { nowMs: Date.now(), days: 1 })
   await room.caughtUp()
 })
 afterAll(() => room?.close())
+
+const rowsIn = (body: string): number => body.split('<tr').length - 2
+
+test('lists changes with their actors, the newest first, one page at a time', async () => {
+  const { statusCode, body } = await ada.get('/commands/audit/list?actor=bob')
+  expect(statusCode).toBe(200)
+  expect(rowsIn(body)).toBe(100)
+  expect(body).toMatch(/<a href="\/organizations\/org_\w+">&lt;b&gt;Org&lt;\/b&gt; \d+<\/a>/)
+  expect(body).toContain(`&lt;b&gt;Org&lt;/b&gt; ${organizations - 1}`)
+  expect(body).not.toContain('<b>Org')
+  const more =
+    /href="(\/commands\/audit\/list\?[^"]*cursor=\d+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+  const second = await ada.get(more)
+  expect(rowsIn(second.body)).toBe(organizations - 100)
+  expect(second.body).toContain('First page')
+})
+
+test('shows the error in a filter next to it, and in a cursor that is no position', async () => {
+  for (const query of ['since=yesterday', 'about=%00', `cursor=${2n ** 63n}`]) {
+    const { statusCode, body } = await ada.get(`/commands/audit/list?${query}`)
+    expect({ query, statusCode }).toEqual({ query, statusCode: 422 })
+    expect(body).toContain('role="alert"')
+  }
+})
+
+test('reads no more of the log than a page shows', async () => {
+  const at = vi.spyOn(room.foundation.eventLog, 'at')
+  try {
+    expect(rowsIn((await ada.get('/commands/audit/list')).body)).toBe(100)
+    expect(at.mock.calls.length).toBe(101)
+  } finally {
+    at.mockRestore()
+  }
+})
+
+test('reports that events are missing which this release cannot read', async () => {
+  const { pool } = room.foundation
+  const says = /1 event is missing here/
+  await pool.query(
+    `insert into parked_events (projection, position, stream, error, parked_at) values ('audit', 1, 'x', 'a test', now())`,
+  )
+  try {
+    expect((await ada.get('/commands/audit/list')).body).toMatch(says)
+  } finally {
+    await pool.query(`delete from parked_events where projection = 'audit'`)
+  }
+  expect((await ada.get('/commands/audit/list')).body).not.toMatch(says)
+})
+
+describe('data sources', () => {
+  test('are shown with their origin, content, age, and the person who imported them', async () => {
+    await room.foundation.pool.query(
+      `insert into companies (domain, name, source, source_updated_at, preference, tie_break)
+       values ('a.example', 'A', 'Set <b>', '2026-10-01T00:00:00Z', 1, 'a'), ('b.example', 'B', 'Other', '2026-09-01T00:00:00Z', 1, 'b')`,
+    )
+    await recordImport(
+      room.foundation.eventLog,
+      { data: 'companies', source: 'Set <b>', as_of: '2026-10-01T00:00:00.000Z', imported: 2 },
+      { actor: 'user:ada' },
+    )
+    await room.caughtUp()
+    const { statusCode, body } = await ada.get('/commands/data/list')
+    expect(statusCode).toBe(200)
+    for (const name of [
+      'Disposable domains',
+      'Free-mail domains',
+      'Locations of IPv4',
+      'Locations of IPv6',
+      'Companies',
+      'Data set of people',
+      'Profiles kept',
+      'Suppressed identifiers',
+    ])
+      expect(body).toContain(`data-head="Data">${name}</th>`)
+    expect(body).toContain('2 companies')
+    expect(body).toContain('Other, Set &lt;b&gt;')
+    expect(body).toContain('user:ada')
+    expect(body).toContain('the source at who.example')
+    expect(body).not.toContain('a-secret-path')
+    expect(body).not.toContain('role="alert"')
+    expect((await ada.get('/operations')).body).toContain('href="/commands/data/list"')
+  })
+})
+
+test('a source older than its limit is marked, and the page says what to do', () => {
+  const nowMs = Date.parse('2026-11-23T12:00:00.000Z')
+  const source = (ageDays: number): DataSource => ({
+    ...{ name: 'N', from: 'f', version: null, holds: 'h', imported: null, place: 'host' },
+    ...{ asOf: new Date(nowMs - ageDays * 86_400_000), ageDaysMax: 90, remedy: 'Refresh <it>.' },
+  })
+  expect([isTooOld(source(90), nowMs), isTooOld(source(91), nowMs)]).toEqual([false, true])
+  const told = (ageDays: number) => sourceJson(source(ageDays), null, nowMs)
+  expect(told(91)).toMatchObject({ too_old: true, age_days: 91, remedy: 'Refresh <it>.' })
+  expect(told(90)).toMatchObject({ too_old: false, age_days: 90, remedy: null })
+})
+
+test('alerts have the same limits as the pages and "doctor"', () => {
+  const alerts = readFileSync(new URL('../../src/metrics/observe/alerts.yml', import.meta.url), 'utf8')
+  expect(alerts).toContain(`max(enrichment_email_lists_age_seconds) > ${listsAgeDaysMax} * 86400`)
+  expect(alerts).toContain(`max(enrichment_geo_database_age_seconds) > ${geoAgeDaysMax} * 86400`)
+})
 
 const given = (verb: string, fields: Record<string, string>) =>
   give(ada, `/commands/projection/${verb}`, fields)
