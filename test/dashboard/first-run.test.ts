@@ -7,7 +7,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { type Demo, seedDemo, writeDemo } from '../../src/administration/seed.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -20,7 +19,6 @@ import {
   openDashboardHost,
   signedIn,
 } from './dashboard-host.ts'
-import { openScene } from './scene.ts'
 
 test.each([
   ['the defaults', {}, true],
@@ -121,14 +119,6 @@ describe('the printed password', () => {
 })
 
 describe('the first steps', () => {
-  test('begin with a call: a command to copy with the key, and a button', async () => {
-    const { body } = await (await asDemo()).get('/')
-    expect(body).toContain('First steps')
-    expect(body).toContain(`x-api-key: ${demo.api_key}`)
-    expect(body).toContain('action="/first-call"')
-    expect(body).toContain(`href="/organizations/${demo.organization_id}/key/issue"`)
-  })
-
   test('have a button that makes one call with that key, and shows its answer and price', async () => {
     const browser = await asDemo()
     const { statusCode, body } = await browser.submit('/', {}, '/first-call')
@@ -147,14 +137,6 @@ describe('the first steps', () => {
     expect(asked.map(({ headers }) => headers['idempotency-key'])).toEqual([once, once])
   })
 
-  test('if the API does not answer, the page shows that, and does not claim a call', async () => {
-    await writeDemo(dataDir, { ...demo, api_url: 'http://127.0.0.1:1' })
-    const { body } = await (await asDemo()).submit('/', {}, '/first-call')
-    await writeDemo(dataDir, demo)
-    expect(body).toContain('The API at http://127.0.0.1:1 did not answer')
-    expect(body).not.toContain('The answer')
-  })
-
   test('for an admin in production, the command has a placeholder and there is no button', async () => {
     const ada = { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
     const browser = await signedIn(production, { name: 'ada', ...(await createUser(room.foundation, ada)) })
@@ -166,24 +148,5 @@ describe('the first steps', () => {
     asked.length = 0
     expect((await browser.submit('/', {}, '/first-call')).statusCode).toBe(404)
     expect(asked).toEqual([])
-  })
-
-  test('go step by step: a call leads to its page, and another key ends the steps', async () => {
-    const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
-    const browser = await asDemo()
-    // The scene's own key is deleted below, so that the page shows the next steps as without that key.
-    expect((await browser.get('/')).body).not.toContain('First steps')
-    await room.foundation.pool.query('delete from api_keys where key_id <> $1', [demo.api_key_id])
-    const { body } = await browser.get('/')
-    expect(body).toMatch(
-      new RegExp(`href="/organizations/${scene.organizationId}/calls/[0-9A-Z]{26}">Open the call`),
-    )
-    expect(body).not.toContain('action="/first-call"')
-    await issueKey(room.foundation, {
-      ...{ organizationId: demo.organization_id, name: 'own', permissions: [], limits: defaultKeyLimits },
-      ...{ allowedCidrs: [], expiresAt: null, actor: 'user:demo' },
-    })
-    await room.caughtUp()
-    expect((await browser.get('/')).body).not.toContain('First steps')
   })
 })

@@ -28,12 +28,6 @@ test('without users, the sign-in page shows the commands to type, one step fewer
   expect(next).not.toContain('org create')
 })
 
-test('after a refused attempt, the page shows the commands too', async () => {
-  const answer = await openBrowser(room.host).submit('/login', { name: 'admin', password: 'admin' })
-  expect(answer.statusCode).toBe(401)
-  expect(answer.body).toContain('user create ada')
-})
-
 test('the sign-in page shows no commands while the event log is down', async () => {
   const eventLog = {
     ...room.foundation.eventLog,
