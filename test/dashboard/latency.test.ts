@@ -72,18 +72,6 @@ test("the figure covers the last hour, and is shown next to yesterday's same hou
   )
 })
 
-test('a figure without its history is shown alone', async () => {
-  answerTo = (path) => (path.endsWith('/query') ? vector('0.5') : '{')
-  expect(await latency()()).toMatchObject({
-    kind: 'measured',
-    seconds: 0.5,
-    yesterdaySeconds: null,
-    hours: [],
-  })
-})
-
-const two = JSON.parse(vector('0.1')) as { data: { result: unknown[] } }
-two.data.result.push(two.data.result[0])
 test.each([
   ['NaN, where there were no calls', vector('NaN'), 'no calls in the last hour'],
   [
@@ -91,11 +79,7 @@ test.each([
     '{"status":"success","data":{"resultType":"vector","result":[]}}',
     'no calls in the last hour',
   ],
-  ['an infinite duration', vector('+Inf'), 'no calls in the last hour'],
-  ['a negative one', vector('-1'), 'no calls in the last hour'],
-  ['an empty text', vector(''), 'no calls in the last hour'],
   ['a number that is no text', vector(0.1), 'cannot be read'],
-  ['two series', JSON.stringify(two), 'cannot be read'],
   ['an error', '{"status":"error","error":"x"}', 'cannot be read'],
   ['text that is not JSON', '<html>', 'cannot be read'],
   ['too much', `"${'x'.repeat(100_000)}"`, 'too_large'],

@@ -132,11 +132,6 @@ describe('suggestions', () => {
     for (const kind of ['organizations', 'keys', 'users'])
       expect(await suggestedTo(partner, `/pick/${kind}?field=q&q=`)).toBe(403)
   })
-
-  test('are in the form if there are no scripts', async () => {
-    const page = await partner.get(`/organizations/${northwind}/key/revoke`)
-    expect(optionsOf(page.body)).toEqual([`production (${production})`])
-  })
 })
 
 test("a partner cannot find another organization's key by name, or use its id", async () => {
@@ -168,27 +163,4 @@ test('a list is filtered by name, and its file by the id', async () => {
   const page = await admin.get('/commands/key/list?org=contoso')
   expect([page.body.includes(other), page.body.includes(production)]).toEqual([true, false])
   expect(page.body).toContain(`/commands/key/list.csv?org=${contoso}`)
-})
-
-test('days and times have pickers, in UTC', async () => {
-  const grant = (await admin.get('/commands/credits/grant')).body
-  expect(grant).toMatch(/<input id="expires-at"[^>]* type="date"/)
-  const balance = `/organizations/${northwind}/credits/balance`
-  const shown = (await admin.get(`${balance}?at=2026-01-31T10:00:00.000Z`)).body
-  expect(shown).toMatch(/<input id="at"[^>]*value="2026-01-31T10:00:00.000"[^>]* type="datetime-local"/)
-  expect(shown).toMatch(/id="at-hint">[^<]*In UTC\.</)
-  for (const wrong of ['2026-02-30T10:00', '31.01.2026', '2026-01-31T25:00', '12026-01-31T10:00'])
-    expect([wrong, (await admin.get(`${balance}?at=${wrong}`)).statusCode]).toEqual([wrong, 422])
-})
-
-test('a default text is recorded only if the person leaves the field empty', async () => {
-  const path = `/organizations/${northwind}/credits/grant`
-  const { body } = await admin.get(path)
-  expect(body).toMatch(/<input id="reason" name="reason" value=""/)
-  expect(body).toContain('Default: granted by operator.')
-  // Defaults that people may want to change are filled in.
-  expect(body).toMatch(/<input id="priority" name="priority" value="100"/)
-  expect((await admin.get(`/organizations/${northwind}/key/issue`)).body).toMatch(
-    /<input id="name" name="name" value=""/,
-  )
 })

@@ -2,7 +2,6 @@
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'
-import { parseConfig } from '../../src/config.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {
   type Browser,
@@ -83,9 +82,4 @@ test('with "admins" it is required only for admins', async () => {
   const [admin, viewer] = [await person('admin'), await person('viewer')]
   expect((await (await enter(forAdmins, admin)).get('/')).headers.location).toBe(setUpPath)
   expect((await (await enter(forAdmins, viewer)).get('/')).statusCode).toBe(200)
-})
-
-test('it is optional by default', () => {
-  expect(parseConfig({}).DASHBOARD_SECOND_FACTOR).toBe('optional')
-  expect(() => parseConfig({ DASHBOARD_SECOND_FACTOR: 'yes' })).toThrow('DASHBOARD_SECOND_FACTOR')
 })
