@@ -25,26 +25,6 @@ const noticesAfter = async (event: DomainEvent, actor: string): Promise<string[]
 
 test.each([
   ['UserPasswordChanged', {}, 'The password was changed.', 'The password was changed by an operator.'],
-  ['SecondFactorSet', {}, 'A second factor was set up.', 'A second factor was set up by an operator.'],
-  [
-    'SecondFactorRemoved',
-    {},
-    'The second factor was removed.',
-    'The second factor was removed by an operator.',
-  ],
-  [
-    'RecoveryCodesRenewed',
-    {},
-    'New recovery codes were created.',
-    'New recovery codes were created by an operator.',
-  ],
-  ['RecoveryCodeUsed', {}, 'A recovery code was used.', 'A recovery code was used.'],
-  [
-    'OperatorTokenIssued',
-    {},
-    'A token for the command line was created.',
-    'A token for the command line was created by an operator.',
-  ],
   [
     'SecondFactorsRefused',
     { count: 2, reason: 'wrong' },

@@ -8,7 +8,6 @@ import {
   rotateSecrets,
   secretKeyStatus,
 } from '../../src/administration/secrets/rotate-secrets.ts'
-import { rotationSays } from '../../src/cli/secrets.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
 import { installationStream } from '../../src/events/streams.ts'
 import { openInstallationKey } from '../../src/foundation/installation-key.ts'
@@ -170,25 +169,4 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect(await keyFiles()).toEqual(['secret_key'])
     expect(await starts(generated())).toBe(before)
   })
-})
-
-test.each([
-  [
-    'a key in a file',
-    generated,
-    'Then restart the service, and run',
-    'secret_key: keep a copy of the old key',
-  ],
-  [
-    'a key of the environment',
-    () => given(oldText, newText),
-    'Then restart every process with SECRET_KEY set to the new key, and run',
-    'Keep the old SECRET_KEY until',
-  ],
-])('the plan says what to do with %s', (_what, config, begun, ended) => {
-  const [one = '', other = ''] = [oldId, newId]
-  expect(rotationSays('add', { before: [one], after: [one, other] }, config()).join(' ')).toContain(begun)
-  expect(rotationSays('finish', { before: [one, other], after: [other] }, config()).join(' ')).toContain(
-    ended,
-  )
 })
