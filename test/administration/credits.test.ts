@@ -174,13 +174,6 @@ describe('a grant with a reference', () => {
     },
   )
 
-  test('is found behind all later events', async () => {
-    await grantOnce(one, wanted)
-    for (let n = 0; n < 3; n++) await call(n, '1')
-    expect((await grantOnce(other, wanted)).already).toBe(true)
-    expect(await balance()).toBe('97')
-  })
-
   test('reserves nothing for an organization that does not exist, or for an expired lot', async () => {
     const unregistered = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
     await expect(grantOnce(one, { ...wanted, organizationId: unregistered })).rejects.toThrow(
