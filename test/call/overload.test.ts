@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import type { CapabilityForm } from '../../src/call/form.ts'
-import { createOverload, createSheddingLog } from '../../src/call/overload.ts'
+import { createOverload } from '../../src/call/overload.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { someDocument } from '../support/call-document.ts'
@@ -48,30 +48,6 @@ describe('the limit on calls in progress', () => {
     await recorded(600, 700, 5_000, 20)
     overload.look()
     expect(overload.inProgressMax).toBe(75)
-  })
-
-  test('logs the start of refusals, their number each minute, and their end', () => {
-    let nowMs = 0
-    const lines: [message: string, refused: number | undefined][] = []
-    const line = (fields: object, message: string): void => void lines.push([message, Object(fields).refused])
-    const overload = { refused: 0, inProgress: 9, inProgressMax: 9 }
-    const look = createSheddingLog(overload, { info: line, warn: line }, () => nowMs)
-    const seconds = (count: number, refusedEach: number): void => {
-      for (let n = 0; n < count * 4; n++) {
-        nowMs += 250
-        overload.refused += refusedEach
-        look()
-      }
-    }
-    seconds(60, 0)
-    expect(lines).toEqual([])
-    seconds(61, 2)
-    seconds(60, 0)
-    expect(lines).toEqual([
-      ['calls: too many in progress; some are refused with 503', undefined],
-      ['calls: still too many in progress', 482],
-      ['calls: no longer refused for lack of capacity', 488],
-    ])
   })
 
   test('counts refused calls by key', () => {

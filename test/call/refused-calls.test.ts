@@ -138,17 +138,6 @@ test('it is there once even if the process folded it into its account before it 
   expect(recorded()).toEqual([exceeded(1)])
 })
 
-test('it is there once even if counting in the same minute continued, and the later count is a second event', async () => {
-  const record = recorder()
-  record.rateLimited(key, 'minute', minuteMs)
-  fault = 'lose-reply'
-  await record.flush()
-  fault = undefined
-  record.rateLimited(key, 'minute', minuteMs)
-  await record.flush()
-  expect(recorded()).toEqual([exceeded(1), exceeded(1)])
-})
-
 describe('calls refused for another reason', () => {
   const refusal = (code: string, capability: 'ip_lookup' | 'whoami' = 'ip_lookup') =>
     ({ code, outcome: 'refused', capability }) as const
