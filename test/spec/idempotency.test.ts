@@ -1,6 +1,9 @@
 /** Decision 15: repeating a call with the same Idempotency-Key and body returns the first answer and charges nothing again. */
 
+import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { commandKeyOf } from '../../src/call/key-lookup.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import {
   type Answer,
   type House,
@@ -278,4 +281,18 @@ describe('after the process died before it answered', () => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
     expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
   })
+})
+
+test('15 no partner’s key equals another key, a request id, or the name of an internal command', () => {
+  const key = fc.string({ unit: fc.constantFrom('a', '/', '1', '2', '-', ':'), minLength: 1, maxLength: 12 })
+  fc.assert(
+    fc.property(key, key, (one, other) => {
+      fc.pre(one !== other)
+      expect(commandKeyOf(one)).not.toBe(commandKeyOf(other))
+      expect(commandKeyOf(one)).not.toBe(other)
+    }),
+    { seed: 1, numRuns: randomCases(1_000) },
+  )
+  for (const own of ['refunded/', 'failed/', 'fence/', 'refused/'])
+    expect(commandKeyOf(own)).not.toMatch(`^${own}`)
 })
