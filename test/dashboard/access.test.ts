@@ -161,54 +161,6 @@ describe.each(tried)('%s', (role) => {
   })
 })
 
-test('commands of other interfaces are listed without a link', async () => {
-  expect((await as('admin').get('/commands')).body).toContain(
-    'event-log show <small>command line, admin API</small>',
-  )
-})
-
-test('the menu groups its pages, and shows them to people who can open them', async () => {
-  const { body } = await as('finance').get('/months')
-  const shown = body.slice(body.indexOf('<nav class="menu"'), body.indexOf('</nav>'))
-  expect([...shown.matchAll(/role="group" aria-label="([^"]+)"/g)].map(([, name]) => name)).toEqual([
-    'Customers',
-    'Billing',
-    'System',
-  ])
-  expect(shown).toContain('<a href="/months" aria-current="page">Months</a>')
-  expect([shown.includes('>Users<'), (await as('viewer').get('/')).body.includes('>Users<')]).toEqual([
-    false,
-    true,
-  ])
-  for (const href of hrefsIn(shown))
-    expect([href, (await as('finance').get(href)).statusCode]).toEqual([href, 200])
-})
-
-test('a page shows where it is, and every page above it can be opened', async () => {
-  const own = `/organizations/${scene.organizationId}`
-  const wayOf = async (role: string, path: string) => {
-    const { body } = await as(role).get(path)
-    const way = /<nav class="crumbs"[^>]*>(.*?)<\/nav>/s.exec(body)?.[1] ?? ''
-    for (const href of hrefsIn(way))
-      expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
-    return [...way.matchAll(/<li><(?:a|span)[^>]*>([^<]*)</g)].map(([, name]) => name)
-  }
-  expect(await wayOf('viewer', own)).toEqual(['Organizations', 'Northwind Traders'])
-  expect(await wayOf('viewer', `${own}/keys/${scene.keyId}`)).toEqual([
-    'Organizations',
-    'Northwind Traders',
-    'Key production',
-  ])
-  expect(await wayOf('viewer', `${own}/price/show`)).toEqual(['Organizations', 'Northwind Traders', 'Prices'])
-  expect(await wayOf('partner', `${own}/key/issue`)).toEqual(['Northwind Traders', 'Issue an API key'])
-  expect(await wayOf('admin', '/commands/user/invite')).toEqual([
-    'Commands',
-    expect.stringContaining('Invite'),
-  ])
-  const month = new Date().toISOString().slice(0, 7)
-  expect(await wayOf('partner', `${own}/months/${month}`)).toEqual(['Northwind Traders', 'Months', month])
-})
-
 test('a partner finds and changes nothing with any id of another organization', async () => {
   const contoso = await userWhoChose(room, {
     ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
