@@ -1,7 +1,11 @@
-/** Which connections get cookies, and the attributes of these cookies. */
+/** Which connections get cookies, and the attributes of these cookies. Pages and calls share a host without affecting each other. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { grant } from '../../src/administration/credits/credits.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { parseCredits } from '../../src/billing/money.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
 import {
   type Browser,
@@ -9,7 +13,9 @@ import {
   encoded,
   openBrowser,
   openDashboardHost,
+  signedIn,
   tokenIn,
+  withoutOwnScripts,
 } from './dashboard-host.ts'
 
 const ada = { name: 'ada', password: 'correct horse battery staple' }
@@ -198,4 +204,130 @@ test('a caller with an IPv6 network gains nothing from a new address for every a
     const fields = { _csrf: tokenIn(page.body), name: `somebody-${i}`, password: 'x' }
     expect((await browser.post('/login', encoded(fields))).statusCode).toBe(i < 10 ? 401 : 429)
   }
+})
+
+describe('pages and calls on one host', () => {
+  let apiKey = ''
+  // The attempts of the other user are counted by now.
+  const vera = { name: 'vera', password: 'correct horse battery staple' }
+  beforeAll(async () => {
+    await putUser(room.foundation.pool, vera)
+    const actor = 'cli'
+    const { organizationId } = await createOrganization(room.foundation, {
+      name: 'Acme',
+      overdraftLimit: 0n,
+      actor,
+    })
+    await grant(room.foundation, {
+      organizationId,
+      amount: parseCredits('10'),
+      priority: 1,
+      expiresAt: null,
+      reason: 'test',
+      actor,
+    })
+    ;({ apiKey } = await issueKey(room.foundation, {
+      organizationId,
+      name: 'production',
+      permissions: [],
+      limits: defaultKeyLimits,
+      allowedCidrs: [],
+      expiresAt: null,
+      actor,
+    }))
+    await room.caughtUp()
+  })
+
+  test('whoami answers in JSON and sets no cookie, even for a signed-in browser', async () => {
+    const browser = await signedIn(room, vera)
+    const answer = await browser.get('/whoami', { 'x-api-key': apiKey })
+    expect(answer.statusCode).toBe(200)
+    expect(answer.json()).toMatchObject({ organization: 'Acme' })
+    expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
+    expect(answer.headers['set-cookie']).toBeUndefined()
+    expect(answer.headers['content-security-policy']).toBeUndefined()
+  })
+
+  test('whoami refuses with the words of the error catalogue', async () => {
+    const browser = openBrowser(room.host)
+    const unknown = await browser.get('/whoami')
+    expect(unknown.statusCode).toBe(401)
+    expect(unknown.json()).toMatchObject({ code: 'AUTH_001' })
+    expect(unknown.headers['set-cookie']).toBeUndefined()
+    for (const type of ['application/json', 'application/x-www-form-urlencoded', 'text/plain']) {
+      const wrong = await browser.post('/whoami', 'a=b', { 'content-type': type })
+      expect(wrong.statusCode).toBe(405)
+      expect(wrong.headers.allow).toBe('GET')
+      expect(wrong.headers['content-type']).toBe('application/json; charset=utf-8')
+      expect(wrong.headers['set-cookie']).toBeUndefined()
+    }
+  })
+
+  test('an unknown address is a page for a person and JSON for a program', async () => {
+    const browser = openBrowser(room.host)
+    const page = await browser.get('/nothing/here')
+    expect(page.statusCode).toBe(404)
+    expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(page.body).toContain('Page not found')
+    for (const answer of [
+      await browser.get('/nothing', { accept: '*/*' }),
+      await browser.post('/nothing', '{}', { 'content-type': 'application/json' }),
+      await room.host.inject({ method: 'DELETE', url: '/nothing' }),
+    ]) {
+      expect(answer.statusCode).toBe(404)
+      expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
+      expect(answer.json()).toHaveProperty('code')
+      expect(answer.headers['set-cookie']).toBeUndefined()
+    }
+    const wrongMethod = await room.host.inject({ method: 'DELETE', url: '/' })
+    expect(wrongMethod.json()).toMatchObject({ code: 'REQ_005', details: { allowed: ['GET'] } })
+    expect(wrongMethod.headers.allow).toBe('GET')
+  })
+
+  test('every page has the security headers and must not be cached', async () => {
+    const browser = await signedIn(room, vera)
+    for (const path of ['/', '/login', '/nothing', '/organizations/x']) {
+      const { headers } = await browser.get(path)
+      expect(headers['content-security-policy']).toBe(
+        "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
+      )
+      expect(headers).toMatchObject({
+        'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
+        'referrer-policy': 'no-referrer',
+      })
+      if (path !== '/login') expect(headers['cache-control']).toBe('no-store')
+    }
+  })
+
+  test('pages have no scripts except our files, and no inline styles; the files can be cached and set no cookie', async () => {
+    const browser = await signedIn(room, vera)
+    const { body } = await browser.get('/')
+    expect(withoutOwnScripts(body)).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
+    const files = [...body.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)].map(([, href = '']) => href)
+    expect(files.map((href) => href.slice(href.lastIndexOf('/')))).toEqual([
+      '/mark.svg',
+      '/style.css',
+      '/page.js',
+      '/more.js',
+      '/plots.js',
+    ])
+    for (const href of files) {
+      const file = await browser.get(href)
+      expect(file.statusCode).toBe(200)
+      expect(file.headers['content-type']).toMatch(
+        /^(text\/(css|javascript); charset=utf-8|image\/svg\+xml)$/,
+      )
+      expect(file.headers['cache-control']).toContain('immutable')
+      expect(file.headers['set-cookie']).toBeUndefined()
+      expect(file.body).not.toMatch(/url\(|@import/)
+    }
+  })
+
+  test('files of another release are served but must not be cached; other files do not exist', async () => {
+    const stranger = openBrowser(room.host)
+    expect((await stranger.get('/assets/000000000000/style.css')).headers['cache-control']).toBe('no-cache')
+    for (const path of ['/assets/x/nothing.js', '/assets/x/..%2F..%2Fpage.ts', '/assets/x/%00'])
+      expect((await stranger.get(path)).statusCode).toBe(404)
+  })
 })
