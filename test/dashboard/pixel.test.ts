@@ -128,8 +128,11 @@ describe('the rules', () => {
   test('are found by a part of their domain, up to the requested number, for any input', async () => {
     const rules = createPixelRules(room.foundation.eventLog)
     const many = Array.from({ length: 60 }, (_, i) => `d${String(i).padStart(2, '0')}.example.net`)
-    for (const domain of many)
-      await rules.change(ours, { kind: 'block', domain }, { actor, once: domain, atMs: Date.now() })
+    await Promise.all(
+      many.map((domain) =>
+        rules.change(ours, { kind: 'block', domain }, { actor, once: domain, atMs: Date.now() }),
+      ),
+    )
     const shownIn = (body: string) =>
       [...body.matchAll(/data-head="Domain">(d\d\d)\./g)].map(([, name]) => name)
     const first = (await partner.get(`${rulesPage}?max=50`)).body
@@ -161,7 +164,11 @@ describe('the rules', () => {
 describe('hits', () => {
   test('are shown by day and domain, newest first, up to the requested number', async () => {
     const dayMs = 86_400_000
-    for (let i = 70; i > 0; i--) await decided('a.example.com', i % 2 === 0, Date.now() - i * dayMs)
+    await Promise.all(
+      Array.from({ length: 70 }, (_, i) =>
+        decided('a.example.com', i % 2 === 1, Date.now() - (i + 1) * dayMs),
+      ),
+    )
     await decided(null, false)
     await decided('b.example.com', true)
     await decided('b.example.com', true)

@@ -392,8 +392,10 @@ describe('missing and invalid parameters', () => {
     'a registrable domain or a subdomain, such as "example.com": no scheme, port, path, wildcard or IP address'
   const good = { domain: 'example.com', period: 'day', number: 5 }
   let partner: Partner
+  let other: Partner
   beforeAll(async () => {
     partner = await newPartner()
+    other = await house.partner({ permissions: ['ip_lookup'] })
   })
   // Only the first 60 refusals for each key and minute are recorded individually.
   beforeEach(() => house.moveClock(2_000))
@@ -478,7 +480,6 @@ describe('missing and invalid parameters', () => {
     ['GET', '/pixel/block'],
     ['POST', '/pixel/decide'],
   ])('a key without pixel_control may not %s %s', async (method, path) => {
-    const other = await house.partner({ permissions: ['ip_lookup'] })
     const answer = await house.ask(other, { method, path, headers: { 'content-type': 'application/json' } })
     expectErrorObject(answer, {
       status: 403,
