@@ -189,27 +189,6 @@ const overrideRow = (
   effective_from: instant(fromMs),
 })
 
-export type OrganizationRow = {
-  organization_id: string
-  name: string
-  registered_at: Date
-  balance_micro: string
-  charged_micro: string
-}
-
-/**
- * Every organization with its balance at the projection's checkpoint, oldest first. As in the ledger, lots that have expired at
- * `nowMs` do not count.
- */
-export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
-  text: `select a.organization_id, a.name, a.registered_at, a.charged_micro::text,
-                (coalesce((select sum(l.remaining_micro) from account_lots l
-                  where l.organization_id = a.organization_id and (l.expires_at is null or l.expires_at > $1)), 0)
-                 - a.overdrawn_micro)::text as balance_micro
-           from accounts a where a.registered_at is not null order by a.registered_at, a.organization_id`,
-  values: [new Date(nowMs)],
-})
-
 /** Organizations that have, or had, their own prices. */
 export const allOverridden = (): Query<{ organization_id: string }> => ({
   text: 'select distinct organization_id from account_price_overrides order by organization_id',

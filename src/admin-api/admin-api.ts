@@ -19,6 +19,7 @@ import {
 import { InputFault } from '../administration/input.ts'
 import { requestLongWork } from '../administration/jobs/long-work.ts'
 import { provedOperator } from '../administration/operator.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
@@ -126,7 +127,7 @@ export const adminApi =
         data: async () => capabilityDataOf(foundation, { settings, logger }),
         pixel: (use) => use(pixel),
         progress: () => undefined,
-        caughtUp: async () => undefined,
+        caughtUp: () => catchUp(foundation, logger),
         dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
       }
     }

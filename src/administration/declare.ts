@@ -151,6 +151,8 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly nextOfRow?: readonly NextOfRow[]
   /** If the answer is an object: the columns and next steps of the lists in it, by the name of the member. */
   readonly lists?: Lists
+  /** What an empty list says. Default: that it has no entries. */
+  readonly empty?: string
 }
 
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
@@ -177,18 +179,35 @@ type Write = (text: string) => Promise<void>
 /** The requested part of a list: at most `max` rows after `cursor`, or the first rows if `cursor` is null. */
 type Stretch = { readonly cursor: string | null; readonly max: number }
 
-/** A query for a list whose rows are read as they are consumed, so the whole list is never in memory. */
+/** A part of a list. */
+export type Page = {
+  readonly rows: readonly Row[]
+  /** The cursor of the next page; null on the last page. A page before it can be short, or even empty, if a search stops early. */
+  readonly next: string | null
+  /** A sentence about rows that are missing or cannot be trusted; null if the list is complete. */
+  readonly lacks: string | null
+}
+
+/** A query for a list of which each interface reads a page at a time. */
 type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {
   readonly columns: readonly Column[]
-  readonly rows: (
-    context: Context,
-    input: z.output<z.ZodObject<Shape>>,
-    stretch: Stretch,
-  ) => AsyncIterable<Row>
-  /** The name of the member that serves as the cursor: the next page begins after the row with this value. */
-  readonly cursor: string
-  /** A sentence about missing rows; null if the list is complete. */
-  readonly lacks: (context: Context) => Promise<string | null>
+  /** Throws `InputFault` if the cursor is invalid. */
+  readonly page: (context: Context, input: z.output<z.ZodObject<Shape>>, stretch: Stretch) => Promise<Page>
+  /** Whether the whole list fits into memory, so that the command line shows all of it, and the dashboard offers it as CSV. */
+  readonly whole?: true
+}
+
+/** The page that begins with `rows`. If there is a row after the page's `max` rows, the member `cursor` of the last row is the cursor. */
+export const pageUpTo = (
+  rows: readonly Row[],
+  {
+    max,
+    cursor,
+    lacks = null,
+  }: { readonly max: number; readonly cursor: string; readonly lacks?: string | null },
+): Page => {
+  const shown = rows.slice(0, max)
+  return { rows: shown, next: rows.length > max ? String(shown.at(-1)?.[cursor]) : null, lacks }
 }
 
 /** A suggested next command or query, with values for its fields. */
@@ -220,9 +239,12 @@ export type Column = {
     | 'whole'
     | 'organization'
     | 'position'
+    | 'stream'
     | 'work'
   /** The member that contains the maximum of this number. Pages show number and maximum as a meter. */
   readonly limit?: string
+  /** The column that contains the name of this organization. Pages show both in one column. */
+  readonly named?: string
 }
 
 export type Declared = Pick<
@@ -237,7 +259,8 @@ export type Declared = Pick<
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
   readonly lists?: Lists
-  /** Set if the rows are read a page at a time (see `Asked`). */
+  readonly empty?: string
+  /** Set if the list can be too long for memory, so that it is only read a page at a time (see `Asked`). */
   readonly paged?: true
   readonly types?: readonly FileType[]
   /** Parses the values. Throws an `InputFault` that names the field as on the command line. */
@@ -249,12 +272,8 @@ export type Asked = {
   /** The plan of a query is empty. */
   readonly plan: (context: Context) => Promise<Plan>
   readonly run: (context: Context) => Promise<Answer>
-  /** Set if the list is read a page at a time; `run` then returns its first rows. */
-  readonly paged?: {
-    readonly rows: (context: Context, stretch: Stretch) => AsyncIterable<Row>
-    readonly cursor: string
-    readonly lacks: (context: Context) => Promise<string | null>
-  }
+  /** Set if the list is read a page at a time. */
+  readonly page?: (context: Context, stretch: Stretch) => Promise<Page>
   /** Set if the values request a file. `write` returns a summary. */
   readonly file?: FileName & { readonly write: (context: Context, write: Write) => Promise<Answer> }
 }
@@ -301,23 +320,30 @@ export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration
 const noPlan = async (): Promise<Plan> => ({ says: [] })
 
 export const rowsDefault = 100
+/** The rows of a page, if all pages of a list are read one after the other. */
+export const rowsPerRead = 1_000
 
 export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
-  const { rows, cursor, lacks, ...declared } = declaration
+  const { page, whole, ...declared } = declaration
   return {
     ...offered({ ...declared, changes: 'nothing' }),
-    paged: true,
+    ...(whole !== true && { paged: true }),
     read: (given) => {
       const values = valuesOf(declared.input, given)
-      const paged = {
-        ...{ cursor, lacks },
-        rows: (context: Context, stretch: Stretch) => rows(context, values, stretch),
-      }
-      const first = { cursor: null, max: rowsDefault }
+      const pageAt = (context: Context, stretch: Stretch) => page(context, values, stretch)
       return {
         plan: noPlan,
-        run: async (context) => ({ json: await Array.fromAsync(paged.rows(context, first)) }),
-        paged,
+        run: async (context) => {
+          const rows: Row[] = []
+          let cursor: string | null = null
+          do {
+            const { rows: more, next }: Page = await pageAt(context, { cursor, max: rowsPerRead })
+            rows.push(...more)
+            cursor = next
+          } while (cursor !== null && whole === true)
+          return { json: rows }
+        },
+        page: pageAt,
       }
     },
   }
@@ -343,7 +369,8 @@ export const exported = <Shape extends z.ZodRawShape>(declaration: ExportDeclara
 
 /** The members of a declaration that interfaces read, without the functions that do the work. */
 const offered = <Shape extends z.ZodRawShape>(
-  declared: Omit<Described<Shape>, 'run'> & Pick<Declared, 'changes' | 'columns' | 'lists' | 'types'>,
+  declared: Omit<Described<Shape>, 'run'> &
+    Pick<Declared, 'changes' | 'columns' | 'lists' | 'empty' | 'types'>,
 ): Omit<Declared, 'read'> => ({
   ...declared,
   interfaces: declared.interfaces ?? everywhere,
@@ -385,31 +412,23 @@ const holdsNul = (value: unknown): boolean =>
     ? value.includes('\u0000')
     : typeof value === 'object' && value !== null && Object.values(value).some(holdsNul)
 
-export type Page = {
-  readonly rows: readonly Row[]
-  /** The cursor of the next page; null on the last page. */
-  readonly next: string | null
-  readonly lacks: string | null
-}
-
 /**
  * Reads up to `max` rows after a cursor, or from the beginning if the cursor is null. Throws `InputFault` if the cursor is invalid.
  */
 export const pageOf = async (
-  { run, paged }: Asked,
+  { run, page }: Asked,
   context: Context,
   { cursor, max }: Stretch,
 ): Promise<Page> => {
-  if (paged !== undefined) {
-    const rows = await Array.fromAsync(paged.rows(context, { cursor, max: max + 1 }))
-    const shown = rows.slice(0, max)
-    const next = rows.length > max ? String(shown.at(-1)?.[paged.cursor]) : null
-    return { rows: shown, next, lacks: await paged.lacks(context) }
-  }
+  return page === undefined ? partOf(await run(context), { cursor, max }) : page(context, { cursor, max })
+}
+
+/** The part of a whole list. Throws `InputFault` if the cursor is invalid. */
+export const partOf = (answer: Answer, { cursor, max }: Stretch): Page => {
   const from = Number(cursor ?? 0)
   if (!Number.isInteger(from) || from < 0)
     throw new InputFault('cursor', `"${cursor}" is not a cursor; use next_cursor of the previous page`)
-  const rows = (await run(context)).json as readonly Row[]
+  const rows = answer.json as readonly Row[]
   const to = from + max
   return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }
 }

@@ -6,8 +6,10 @@ import {
   type Context,
   type Declared,
   type Given as DeclaredGiven,
+  type Page,
   type Row,
   rowsDefault,
+  rowsPerRead,
 } from '../administration/declare.ts'
 import { type Field, typedHelp } from '../administration/fields.ts'
 import { priceNameForm, wholeNumber } from '../administration/input.ts'
@@ -48,8 +50,8 @@ export const commandOf = (declared: Declared): Command => {
           },
     run: async (context, given) => {
       const values = await givenIn(fields, given)
-      const { run, paged, file: exported } = declared.read(values)
-      if (paged !== undefined) return streamed(declared, paged, context, given)
+      const { run, page, file: exported } = declared.read(values)
+      if (declared.paged === true && page !== undefined) return streamed(declared, page, context, given)
       if (exported !== undefined) return written(declared, exported, context, given)
       if (declared.types !== undefined && given.text('out') !== undefined)
         throw new UsageError('--out: these values do not produce a file; --help describes the values that do')
@@ -146,25 +148,31 @@ const limitParameter: Parameter = {
   help: `the maximum number of rows (default ${rowsDefault}, at most ${limitMax})`,
 }
 
-/** Writes a list row by row: with `--json` as an array of objects, otherwise as lines of columns. */
+/** Writes a list page by page: with `--json` as an array of objects, otherwise as lines of columns. */
 const streamed = async (
   declared: Declared,
-  { rows, lacks }: NonNullable<Asked['paged']>,
+  page: NonNullable<Asked['page']>,
   context: CommandContext,
   given: Given,
 ): Promise<Answer> => {
   const { json, write } = context
   const max = wholeNumber('limit', given.text('limit') ?? String(rowsDefault), { min: 1, max: limitMax })
   const own = await contextIn(declared, context, given)
-  let count = 0
-  for await (const row of rows(own, { cursor: null, max })) {
-    await write(json ? `${count === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`)
-    count++
-  }
+  let [count, cursor, missing]: [number, string | null, string | null] = [0, null, null]
+  do {
+    const { rows, next, lacks }: Page = await page(own, { cursor, max: Math.min(max - count, rowsPerRead) })
+    for (const row of rows) {
+      await write(
+        json ? `${count === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`,
+      )
+      count++
+    }
+    if (lacks !== null && lacks !== missing) process.stderr.write(`${lacks}\n`)
+    missing = lacks ?? missing
+    cursor = next
+  } while (cursor !== null && count < max)
   if (json) await write(count === 0 ? '[]\n' : '\n]\n')
   else if (count === 0) await write('nothing was found\n')
-  const missing = await lacks(own)
-  if (missing !== null) process.stderr.write(`${missing}\n`)
   return { json: [], written: true, failed: missing !== null }
 }
 
@@ -198,7 +206,7 @@ const written = async (
 
 const lineOf = ({ columns = [] }: Declared, row: Row): string =>
   columns
-    .flatMap(({ name }) => (row[name] === null ? [] : [String(row[name])]))
+    .flatMap(({ name }) => ((row[name] ?? null) === null ? [] : [String(row[name])]))
     .join('  ')
     // Control characters are replaced, because text from outside must not move the terminal's cursor.
     .replace(/\p{Cc}/gu, '\u{fffd}')

@@ -6,6 +6,7 @@ import {
   type Given,
   isPersonal,
   pageOf,
+  partOf,
   type Row,
   rowsDefault,
 } from '../administration/declare.ts'
@@ -252,10 +253,13 @@ const found = async (
   { given, own, cursor }: { readonly given: Given; readonly own: Context; readonly cursor: string | null },
 ): Promise<Found> => {
   const asked = read(given)
-  if (columns === undefined) return { ...nothing, answer: await asked.run(own) }
-  const page = await pageOf(asked, own, { cursor, max: rowsDefault })
-  const ids = columns
-    .filter(({ kind }) => kind === 'organization')
+  const answer = asked.page === undefined ? await asked.run(own) : null
+  if (answer !== null && (columns === undefined || answer.sections !== undefined))
+    return { ...nothing, answer }
+  const stretch = { cursor, max: rowsDefault }
+  const page = answer === null ? await pageOf(asked, own, stretch) : partOf(answer, stretch)
+  const ids = (columns ?? [])
+    .filter(({ kind, named }) => kind === 'organization' && named === undefined)
     .flatMap(({ name }) => page.rows.map((row) => row[name]))
     .filter((id) => typeof id === 'string')
   return { ...nothing, page, names: await namesOf(foundation.pool, ids), further: cursor !== null }

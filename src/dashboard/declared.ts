@@ -61,8 +61,16 @@ export const hrefOf = (
     return value === undefined ? [] : [[flag, value === true ? 'on' : String(value)]]
   })
   const path = place.path.replace(':organization', organizationId ?? '')
-  return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
+  return values.length === 0 ? path : `${path}?${query(Object.fromEntries(values))}`
 }
+
+const query = (values: Readonly<Record<string, string>>): string => new URLSearchParams(values).toString()
+
+/** The address of the page of an event, which only some roles may open. */
+export const eventHref = ({ stream, revision }: { readonly stream: string; readonly revision: number }) =>
+  `/commands/event-log/show?${query({ stream, revision: String(revision) })}`
+
+export const streamHref = (stream: string) => `/commands/event-log/list?${query({ stream })}`
 
 /** The fields of a form. A form below an organization has no fields for one or all organizations. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>

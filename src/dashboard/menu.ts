@@ -8,7 +8,7 @@ type MenuLine = {
 /** The main menu. Pages show only the links that the user can open. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /', group: null },
-  { href: '/organizations', name: 'Organizations', route: 'GET /organizations', group: 'Customers' },
+  { href: '/commands/org/list', name: 'Organizations', route: 'GET /commands/org/list', group: 'Customers' },
   { href: '/calls', name: 'Calls', route: 'GET /calls', group: 'Customers' },
   { href: '/usage', name: 'Usage', route: 'GET /usage', group: 'Customers' },
   { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
@@ -16,7 +16,12 @@ export const menu = [
   { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile', group: 'Billing' },
   { href: '/operations', name: 'Operations', route: 'GET /operations', group: 'System' },
-  { href: '/events', name: 'Events', route: 'GET /events', group: 'System' },
+  {
+    href: '/commands/event-log/list',
+    name: 'Events',
+    route: 'GET /commands/event-log/list',
+    group: 'System',
+  },
   { href: '/commands/audit/list', name: 'Audit', route: 'GET /commands/audit/list', group: 'System' },
   { href: '/commands/user/list', name: 'Users', route: 'GET /commands/user/list', group: 'System' },
   { href: '/commands', name: 'Commands', route: 'GET /commands', group: 'System' },

@@ -6,18 +6,15 @@ import { mayOpen } from './access.ts'
 import { type FirstAnswer, firstRunOf, makeFirstCall } from './first-run.ts'
 import { formOf } from './form.ts'
 import { figuresOfAll, lowOrganizations, todayFigures } from './overview.ts'
-import { type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
+import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { allUsagePage } from './pages/all-usage.ts'
-import { organizationsPage } from './pages/organizations.ts'
 import { overviewPage } from './pages/overview.ts'
 import { rangeOrFault } from './pages/ranges.ts'
-import { organizations, rowsOf } from './queries.ts'
+import { rowsOf } from './queries.ts'
 import { timesOf } from './ranges.ts'
 import { shownSoon } from './shown-soon.ts'
 import { usagePoints, usageTotals } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
-
-const organizationsMax = 100
 
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, health, latency: latencyNow } = context
@@ -72,15 +69,5 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     }
     const page = allUsagePage({ ...shown, viewer: viewerOf(request, reply) })
     return sendPage(fault === null ? reply : reply.code(422), page)
-  })
-
-  pages.get('/organizations', async (request, reply) => {
-    const asked = formOf(request.query).text('after')
-    const after = organizationPattern.test(asked) ? asked : ''
-    const found = await rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs: Date.now() }))
-    const shown = found.slice(0, organizationsMax)
-    const next = found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null
-    const viewer = viewerOf(request, reply)
-    return sendPage(reply, organizationsPage({ viewer, organizations: shown, further: after !== '', next }))
   })
 }

@@ -16,38 +16,6 @@ export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from accou
   where l.organization_id = a.organization_id and l.remaining_micro > 0
     and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
 
-export type OrganizationLine = {
-  organization_id: string
-  name: string
-  balance_micro: string
-  charged_micro: string
-  live_keys: number
-  last_call_at: Date | null
-}
-
-/** Organizations after the given one, ordered by id and therefore by age. Lots and keys that have expired at `nowMs` do not count. */
-export const organizations = ({
-  after,
-  max,
-  nowMs,
-}: {
-  after: string
-  max: number
-  nowMs: number
-}): Query<OrganizationLine> => ({
-  text: `select a.organization_id, a.name, ${balanceMicro} as balance_micro, a.charged_micro::text, k.live_keys, k.last_call_at
-           from accounts a
-           cross join lateral (
-             select (count(*) filter (where revoked_at is null and (expires_at is null or expires_at > $1)
-                                        and (grace_until is null or grace_until > $1)))::integer as live_keys,
-                    max(last_used_at) as last_call_at
-               from api_keys left join key_last_used using (key_id)
-              where organization_id = a.organization_id) k
-          where a.registered_at is not null and a.organization_id > $2
-          order by a.organization_id limit $3`,
-  values: [new Date(nowMs), after, max],
-})
-
 /** Names of organizations by id. If rows are late, a name can be missing. */
 export const namesOf = async (
   pool: pg.Pool,

@@ -5,11 +5,11 @@ import { callsRoutes } from './calls-routes.ts'
 import { declaredRoutes } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
-import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
 import { monthRoutes, reconcileRoutes } from './month-routes.ts'
+import { movedRoutes } from './moved.ts'
 import { nextOf } from './next.ts'
 import { rangeFigures } from './overview.ts'
 import { overviewRoutes } from './overview-routes.ts'
@@ -129,10 +129,10 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pickRoutes(pages, context)
   searchRoutes(pages, context)
   operationsRoutes(pages, context)
-  eventRoutes(pages, context)
   ownRoutes(pages, context)
   timesRoutes(pages)
   secondFactorRoutes(pages, context)
+  movedRoutes(pages, context)
 }
 
 const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { callOfEvent, callsOfRequest } from '../../projections/statement-lines.ts'
 import { declarations } from '../administration/declarations.ts'
 import { lookedAtMax, recentEvent } from '../administration/event-log/event-pages.ts'
+import { isStream } from '../administration/event-log/queries.ts'
 import type { Picks } from '../administration/fields.ts'
 import { labelOf } from '../administration/input.ts'
 import { requestIdPattern } from '../administration/ledgers/explain.ts'
@@ -10,14 +11,12 @@ import { isStreamOfOurs, ledgerStream, organizationOfStream } from '../events/st
 import { testOrganizationOf } from '../events/test-organization.ts'
 import type { UserRole } from '../events/users.ts'
 import { mayOpen } from './access.ts'
-import { hrefOf } from './declared.ts'
-import { isStream } from './event-routes.ts'
+import { eventHref, hrefOf, streamHref } from './declared.ts'
 import { formOf } from './form.ts'
 import { capitalized, count } from './format.ts'
 import { menu, organizationMenu } from './menu.ts'
 import { askerOf, attempt, type Dashboard, sendPage, sendPart, viewerOf } from './page.ts'
 import { type Choice, choiceOptions } from './pages/choices.ts'
-import { eventHref } from './pages/events.ts'
 import { type Found, type Hit, searchPage } from './pages/search.ts'
 import { choicesMax, choicesMeant, choicesNamed } from './picking.ts'
 import { rowsOf } from './queries.ts'
@@ -92,8 +91,7 @@ const eventsOf = async (
       : { stream: ledgerStream(row.organization_id), revision: Number(row.revision), type: 'KeyUsed' }
   if (place === null) return []
   const hit = { id, name: place.type, about: place.stream, exact: true }
-  if (mayOpen(seeker.role, 'GET /events/streams/:stream/:revision'))
-    return [{ ...hit, href: eventHref(place) }]
+  if (mayOpen(seeker.role, 'GET /commands/event-log/show')) return [{ ...hit, href: eventHref(place) }]
   const organizationId = organizationOfStream(place.stream)
   const requestId = row?.request_id ?? /"request_id":"([0-9A-Z]{26})"/.exec(recent?.metadata ?? '')?.[1]
   if (organizationId === null || requestId === undefined || !isFor(seeker, organizationId)) return []
@@ -102,7 +100,7 @@ const eventsOf = async (
 
 const streamsOf = async ({ foundation: { eventLog } }: Dashboard, text: string): Promise<readonly Hit[]> =>
   isStream(text) && isStreamOfOurs(text) && (await eventLog.lastRevision(text)) !== null
-    ? [{ id: text, name: text, about: '', href: `/events/streams/${encodeURIComponent(text)}`, exact: true }]
+    ? [{ id: text, name: text, about: '', href: streamHref(text), exact: true }]
     : []
 
 /** The prefix of a key, followed by the key's id or a part of the id. A secret after the id is ignored. */
@@ -184,7 +182,7 @@ const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
     by: `the id of an event that is among the newest ${count(lookedAtMax)} or records a call with an Idempotency-Key`,
     find: async (text) => firstOf(await eventsOf(context, seeker, text)),
   },
-  ...(mayOpen(seeker.role, 'GET /events/streams/:stream')
+  ...(mayOpen(seeker.role, 'GET /commands/event-log/list')
     ? [
         {
           title: 'Streams',

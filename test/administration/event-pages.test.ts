@@ -40,7 +40,7 @@ describe('in EventStoreDB', () => {
   test('the newest events are shown in pages, without those of other logs on the server', async () => {
     const seen: number[] = []
     for (let before: bigint | null = null; ; ) {
-      const page = await newestEvents(eventLog, { before, type: null })
+      const page = await newestEvents(eventLog, { before, type: null, max: 50 })
       expect(page.events.length).toBeLessThanOrEqual(50)
       expect(page.events.every((event) => event.stream === stream)).toBe(true)
       seen.push(...page.events.map(({ revision }) => revision))
@@ -48,25 +48,29 @@ describe('in EventStoreDB', () => {
       before = page.next
     }
     expect(seen).toEqual(Array.from({ length: 120 }, (_, i) => 119 - i))
-    expect(await newestEvents(eventLog, { before: null, type: 'CreditGranted' })).toMatchObject({
+    expect(await newestEvents(eventLog, { before: null, type: 'CreditGranted', max: 50 })).toMatchObject({
       events: [],
-      lookedAt: 120,
       next: null,
     })
     // The log has no event at that position, so the page before it is empty.
-    expect(await newestEvents(eventLog, { before: 3n, type: null })).toMatchObject({ events: [], next: null })
+    expect(await newestEvents(eventLog, { before: 3n, type: null, max: 50 })).toMatchObject({
+      events: [],
+      next: null,
+    })
   })
 
   test('a stream is shown in pages with its chain, and an event with its neighbours', async () => {
-    const first = await streamPage(eventLog, { stream, before: null, type: null })
+    const first = await streamPage(eventLog, { stream, before: null, type: null, max: 50 })
     expect(first?.events.map(({ event }) => event.revision)).toEqual(
       Array.from({ length: 50 }, (_, i) => 119 - i),
     )
     expect(first?.links.every(({ state }) => state === 'holds')).toBe(true)
-    const second = await streamPage(eventLog, { stream, before: first?.next ?? 0, type: null })
+    const second = await streamPage(eventLog, { stream, before: first?.next ?? 0, type: null, max: 50 })
     expect(second?.events[0]?.event.revision).toBe(69)
-    expect(await streamPage(eventLog, { stream: 'ledger-none', before: null, type: null })).toBeNull()
-    expect(await streamPage(eventLog, { stream, before: 0, type: null })).toMatchObject({
+    expect(
+      await streamPage(eventLog, { stream: 'ledger-none', before: null, type: null, max: 50 }),
+    ).toBeNull()
+    expect(await streamPage(eventLog, { stream, before: 0, type: null, max: 50 })).toMatchObject({
       events: [],
       next: null,
     })
@@ -81,7 +85,7 @@ describe('in EventStoreDB', () => {
 
   test('an event changed on the server breaks its chain there, and only there', async () => {
     double.alter(`mine-${stream}`, 40, 'data', (text) => text.replace('40', '41'))
-    const page = await streamPage(eventLog, { stream, before: 70, type: null })
+    const page = await streamPage(eventLog, { stream, before: 70, type: null, max: 50 })
     expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
       { revision: 40, state: 'broken' },
     ])

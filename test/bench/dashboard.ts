@@ -128,7 +128,7 @@ const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Reco
   return {
     overview: '/',
     'overview of 30 days': '/?range=30d',
-    organizations: '/organizations',
+    organizations: '/commands/org/list',
     'calls of all organizations': '/calls',
     // The worst case: no call in this history matches, so the page looks through as many lines as it is allowed to.
     'calls, by a filter that none matches': '/calls?range=30d&capability=email_validation',

@@ -10,6 +10,7 @@ import { approvePriceBook, proposePriceBook } from '../../src/administration/pri
 import { type Action, mayDo, roles, rolesThatMay } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
+import { moved } from '../../src/dashboard/moved.ts'
 import { exhaustive } from '../support/exhaustive.ts'
 import { writeCityFile } from '../support/house.ts'
 import {
@@ -119,7 +120,9 @@ describe.each(tried)('%s', (role) => {
         may && formRoutes.includes(route) ? routeExamples(scene) : furnished.examples,
       )
       const answer = await ask(browser, asked, csrf)
-      const leads = (role === 'partner' && route === 'GET /') || (may && route === 'GET /events/at/:position')
+      const leads =
+        (role === 'partner' && route === 'GET /') ||
+        (may && (route === 'GET /events/at/:position' || route.slice('GET '.length) in moved))
       const fault = leads
         ? answer.statusCode === 303
           ? null

@@ -92,7 +92,7 @@ describe('a page', () => {
       expect(own.body).toContain(notNow)
       expect(own.body).not.toContain('/commands/projection')
       // Pages that show no rows of projections have no warning.
-      for (const path of ['/events', '/me'])
+      for (const path of ['/commands/event-log/list', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
       // The delay is shown as a time, because positions count events in PostgreSQL and bytes in EventStoreDB.
       for (const path of ['/operations']) {

@@ -104,12 +104,12 @@ const textOf = (page: string): string =>
     .trim()
 
 describe('the overview', () => {
-  test("shows every organization's balance, charges, keys and last call", async () => {
+  test("the list of organizations shows every organization's balance, charges, keys and last call", async () => {
     const id = await organization('Overview Ltd', '1234567.000001')
     const { keyId } = await key(id)
     await call(id, keyId, Date.parse('2026-10-01T12:34:56.789Z'))
     await room.caughtUp()
-    const { body } = await browser.get('/organizations')
+    const { body } = await browser.get('/commands/org/list')
     expect(textOf(body)).toContain(`Overview Ltd ${id} 1,234,566.000001 1 1 2026-10-01 12:34:56`)
   })
 
@@ -134,7 +134,7 @@ describe('the overview', () => {
     await key(id, '<img src=x onerror=alert(1)>')
     await room.caughtUp()
     for (const path of [
-      '/organizations',
+      '/commands/org/list',
       `/organizations/${id}`,
       `/organizations/${id}/calls`,
       `/organizations/${id}/key/issue`,
@@ -160,13 +160,13 @@ describe('the overview', () => {
       ),
     )
     await room.caughtUp()
-    const first = await browser.get('/organizations')
-    const next = /href="(\/organizations\?after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const first = await browser.get('/commands/org/list')
+    const next = /href="(\/commands\/org\/list\?cursor=[^"]+)"/.exec(first.body)?.[1] ?? ''
     const second = await browser.get(next)
     const names = [first, second].flatMap(({ body }) => body.match(/Many \d+/g) ?? [])
     expect(new Set(names).size).toBe(101)
     expect(names.length).toBe(101)
-    expect(second.body).not.toContain('?after=')
+    expect(second.body).not.toContain('cursor=')
   })
 })
 

@@ -87,7 +87,7 @@ describe('the search opens the page of the one thing whose id or name is exactly
     [
       'a stream',
       () => ledgerStream(scene.organizationId),
-      () => `/events/streams/${ledgerStream(scene.organizationId)}`,
+      () => `/commands/event-log/list?stream=${ledgerStream(scene.organizationId)}`,
     ],
     ['a user', () => 'the.partner', () => '/commands/user/list?name=the.partner'],
     ['a page', () => 'reconciliation', () => '/reconcile'],
@@ -99,7 +99,7 @@ describe('the search opens the page of the one thing whose id or name is exactly
 
   test('the id of an event', async () => {
     const event = await callEvent(scene)
-    const path = `/events/streams/${event.stream}/${event.revision}`
+    const path = `/commands/event-log/show?stream=${event.stream}&revision=${event.revision}`
     expect([await found('viewer', event.id), await found('viewer', event.id.toUpperCase())]).toEqual([
       path,
       path,

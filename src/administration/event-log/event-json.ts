@@ -10,9 +10,18 @@ export const eventJson = (recorded: RecordedEvent) => ({
   type: recorded.type,
   organization_id: organizationOfStream(recorded.stream),
   recorded_at: new Date(recorded.recordedAtMs).toISOString(),
-  metadata: JSON.parse(recorded.metadata) as unknown,
-  data: JSON.parse(recorded.data) as unknown,
+  metadata: jsonOrText(recorded.metadata),
+  data: jsonOrText(recorded.data),
 })
+
+/** Other software can write events that are not JSON. */
+const jsonOrText = (text: string): unknown => {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return text
+  }
+}
 
 /**
  * An event with its whole envelope, as one line of JSON. Data and metadata are copied as text, because parsing would take most of

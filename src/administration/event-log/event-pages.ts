@@ -11,10 +11,10 @@ import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts
 
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
-const shownMax = 50
+/** The maximum number of events on a page. */
+const pageMax = 200
 /** The maximum number of events that a search for one type reads. The next page continues the search. */
 export const lookedAtMax = 2_000
-const pageMax = 200
 /** The maximum number of events that a search for one type in one stream reads, in a single read. */
 const streamLookedAtMax = 500
 
@@ -23,16 +23,21 @@ export type LogPage = {
   readonly events: readonly RecordedEvent[]
   /** The unreadable events of this page. */
   readonly unreadable: readonly EventsUnreadable[]
-  readonly lookedAt: number
   /** The next page contains the events before this position; null on the last page. */
   readonly next: Position | null
 }
 
-/** The newest events before a position, or of the whole log if the position is null; if `type` is set, only events of this type. */
+type Asked = { readonly type: string | null; readonly max: number }
+
+/**
+ * At most `max` of the newest events before a position, or of the whole log if the position is null; if `type` is set, only events
+ * of this type.
+ */
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
-  { before, type }: { readonly before: Position | null; readonly type: string | null },
+  { before, type, max }: Asked & { readonly before: Position | null },
 ): Promise<LogPage> => {
+  const shownMax = Math.min(max, pageMax)
   const events: RecordedEvent[] = []
   const unreadable: EventsUnreadable[] = []
   let lookedAt = 0
@@ -47,10 +52,10 @@ export const newestEvents = async (
       if (events.length < shownMax) continue
       // The next request reads the rest of this page.
       const isLast = page.next === null && event === page.events.at(-1)
-      return { events, unreadable, lookedAt, next: isLast ? null : event.position }
+      return { events, unreadable, next: isLast ? null : event.position }
     }
   } while (next !== null && type !== null && lookedAt < lookedAtMax)
-  return { events, unreadable, lookedAt, next }
+  return { events, unreadable, next }
 }
 
 /** The event with this id, if it is among the newest. */
@@ -80,18 +85,19 @@ export type StreamPage = {
 }
 
 /**
- * The newest events of a stream before a revision, or at its end if the revision is null, with their chain recomputed. Null if the
- * stream does not exist.
+ * At most `max` of the newest events of a stream before a revision, or at its end if the revision is null, with their chain
+ * recomputed. Null if the stream does not exist.
  */
 export const streamPage = async (
   eventLog: Pick<Log, 'read'>,
-  asked: { readonly stream: string; readonly before: number | null; readonly type: string | null },
+  asked: Asked & { readonly stream: string; readonly before: number | null },
 ): Promise<StreamPage | null> => {
   const { type } = asked
-  const max = type === null ? shownMax : streamLookedAtMax
-  const read = await readOpenableBackwards(eventLog, { ...asked, max: max + 1 })
+  const shownMax = Math.min(asked.max, pageMax)
+  const readMax = type === null ? shownMax : streamLookedAtMax
+  const read = await readOpenableBackwards(eventLog, { ...asked, max: readMax + 1 })
   if (read === null) return null
-  const whole = read.events.slice(0, max)
+  const whole = read.events.slice(0, readMax)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
   const last = matching.at(-1)
   // A full page ends with its last matching event.

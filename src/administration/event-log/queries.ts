@@ -1,40 +1,24 @@
 import { z } from 'zod'
-import { EventsUnreadable, positionMax, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import {
+  EventsUnreadable,
+  isStreamName,
+  positionMax,
+  type RecordedEvent,
+  StreamMissing,
+} from '../../event-log/port.ts'
 import type { LogFault, LogVerdict } from '../../event-log/verify/verify-log.ts'
 import { auditedTypes } from '../../events/audited.ts'
+import { catalogue } from '../../events/catalogue.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
-import { pagedList, query } from '../declare.ts'
-import { choice, flag, instant, line, manyLines, number } from '../fields.ts'
-import { InputFault } from '../input.ts'
+import { type Page, pagedList, pageUpTo, query } from '../declare.ts'
+import { anyText, choice, flag, instant, line, manyLines, number } from '../fields.ts'
+import { InputFault, wholeNumber } from '../input.ts'
 import { auditEntries } from './audit.ts'
 import { listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
 import { eventJson } from './event-json.ts'
-
-/** About as many events as fit on a terminal. */
-const newestMax = 20
-
-/**
- * The event of a stream at a revision, or the newest events of the stream, oldest first, if no revision is given. Throws
- * `CommandRefused` if the stream or the event does not exist or cannot be opened.
- */
-const showEvents = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
-  { stream, revision }: { stream: string; revision: number | null },
-): Promise<readonly RecordedEvent[]> => {
-  try {
-    const events =
-      revision === null
-        ? (await eventLog.read(stream, { direction: 'backwards', max: newestMax })).reverse()
-        : await eventLog.read(stream, { from: revision, max: 1 })
-    if (events.length === 0) throw new CommandRefused(`there is no revision ${revision} of ${stream}`)
-    return events
-  } catch (error) {
-    if (error instanceof StreamMissing || error instanceof EventsUnreadable)
-      throw new CommandRefused(error.message)
-    throw error
-  }
-}
+import { eventPage, newestEvents, streamPage } from './event-pages.ts'
+import { chainText, eventSections, eventsAround } from './event-record.ts'
 
 const audit = pagedList({
   name: 'audit list',
@@ -69,11 +53,9 @@ const audit = pagedList({
     { name: 'organization_id', label: 'Organization', kind: 'organization' },
     { name: 'position', label: 'Position', kind: 'position' },
   ],
-  cursor: 'position',
-  rows: async function* ({ foundation, caughtUp }, { since, actor, about, type, oldest_first }, stretch) {
+  page: async ({ foundation, caughtUp }, { since, actor, about, type, oldest_first }, stretch) => {
     const { cursor: after, max } = stretch
-    if (after !== null && !(/^\d{1,19}$/.test(after) && BigInt(after) <= positionMax))
-      throw new InputFault('cursor', `"${after}" is not a position of the event log`)
+    if (after !== null) positionAt(after)
     await caughtUp()
     const filter = {
       since: since ?? null,
@@ -82,37 +64,130 @@ const audit = pagedList({
       type: type ?? null,
       oldestFirst: oldest_first,
     }
-    for await (const { organizationId, ...entry } of auditEntries(foundation, filter, { max, after })) {
+    const entries = await Array.fromAsync(auditEntries(foundation, filter, { max: max + 1, after }))
+    const rows = entries.map(({ organizationId, ...entry }) => {
       const { at, actor, type, says, about, stream, revision, position } = entry
-      yield { at, actor, type, says, organization_id: organizationId, about, stream, revision, position }
-    }
-  },
-  lacks: async ({ foundation: { pool } }) => {
-    const { rows } = await pool.query<{ n: number }>(
-      `select count(*)::int as n from parked_events where projection = 'audit' and released_at is null`,
-    )
-    const [{ n } = { n: 0 }] = rows
-    return n === 0
-      ? null
-      : `${n === 1 ? '1 event is' : `${n} events are`} missing here, because this release cannot read ${n === 1 ? 'it' : 'them'}: see "projection parked audit"`
+      return { at, actor, type, says, organization_id: organizationId, about, stream, revision, position }
+    })
+    return pageUpTo(rows, { max, cursor: 'position', lacks: await auditLacks(foundation) })
   },
 })
+
+/** Throws `InputFault` if the cursor is not a position of the event log. */
+const positionAt = (cursor: string): bigint => {
+  if (/^\d{1,19}$/.test(cursor) && BigInt(cursor) <= positionMax) return BigInt(cursor)
+  throw new InputFault('cursor', `"${cursor}" is not a position of the event log`)
+}
+
+const auditLacks = async ({ pool }: Pick<Foundation, 'pool'>): Promise<string | null> => {
+  const { rows } = await pool.query<{ n: number }>(
+    `select count(*)::int as n from parked_events where projection = 'audit' and released_at is null`,
+  )
+  const [{ n } = { n: 0 }] = rows
+  return n === 0
+    ? null
+    : `${n === 1 ? '1 event is' : `${n} events are`} missing here, because this release cannot read ${n === 1 ? 'it' : 'them'}: see "projection parked audit"`
+}
 
 /** A name such as `ada` matches the user, the label and the key with this name; `user:ada` matches only the user. */
 const actorsOf = (actor: string): string[] =>
   actor.includes(':') ? [actor] : [actor, `user:${actor}`, `cli:${actor}`, `key:${actor}`]
 
+/** Enough characters for a category and an id. */
+const streamLengthMax = 140
+export const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
+
+const streamField = () => anyText({ label: 'Stream', help: 'its name, such as ledger-org_01J… or pricebook' })
+
+const streamOf = (stream: string): string => {
+  if (isStream(stream)) return stream
+  throw new InputFault(
+    'stream',
+    `"${stream.slice(0, 80)}" is not the name of a stream, such as ledger-org_01J… or operator`,
+  )
+}
+
+const missingStream = (stream: string) => new CommandRefused(`there is no stream ${stream}`)
+
+const listEvents = pagedList({
+  name: 'event-log list',
+  action: 'system.read',
+  summary: 'list the events of the log or of a stream, newest first; for a stream, its hash chain is checked',
+  input: z.object({
+    stream: streamField().optional(),
+    type: choice(
+      { label: 'Type', help: 'only events of this type, such as CreditGranted' },
+      Object.keys(catalogue),
+    ).optional(),
+  }),
+  anyHistory: true,
+  columns: [
+    { name: 'position', label: 'Position', kind: 'position' },
+    { name: 'stream', label: 'Stream', kind: 'stream' },
+    { name: 'revision', label: 'Revision', kind: 'number' },
+    { name: 'type', label: 'Event' },
+    { name: 'recorded_at', label: 'Recorded (UTC)', kind: 'instant' },
+    { name: 'chain', label: 'Chain' },
+  ],
+  next: [
+    { name: 'event-log verify', label: 'Verify the event log' },
+    { name: 'event-log checkpoints', label: 'Checkpoints' },
+  ],
+  page: ({ foundation: { eventLog } }, { stream, type = null }, { cursor, max }) =>
+    stream === undefined
+      ? pageOfLog(eventLog, { before: cursor === null ? null : positionAt(cursor), type, max })
+      : pageOfStream(eventLog, {
+          ...{ stream: streamOf(stream), type, max },
+          before: cursor === null ? null : wholeNumber('cursor', cursor, revisions),
+        }),
+})
+
+const revisions = { min: 0, max: Number.MAX_SAFE_INTEGER }
+
+const eventRow = ({ position, stream, revision, type, recordedAtMs, id }: RecordedEvent) => ({
+  ...{ position: String(position), stream, revision, type },
+  ...{ recorded_at: new Date(recordedAtMs).toISOString(), event_id: id },
+})
+
+const pageOfLog = async (...asked: Parameters<typeof newestEvents>): Promise<Page> => {
+  const { events, unreadable, next } = await newestEvents(...asked)
+  return {
+    rows: events.map(eventRow),
+    next: next === null ? null : String(next),
+    lacks: unreadable.length === 0 ? null : unreadable.map(({ message }) => message).join('; '),
+  }
+}
+
+const pageOfStream = async (...asked: Parameters<typeof streamPage>): Promise<Page> => {
+  const found = await streamPage(...asked)
+  if (found === null) throw missingStream(asked[1].stream)
+  const { events, links, unreadable, next } = found
+  const [broken, ...others] = links.filter(({ state }) => state === 'broken')
+  const faults = [
+    ...(broken === undefined
+      ? []
+      : [`the chain is ${chainText(broken)}${others.length === 0 ? '' : `, and at ${others.length} more`}`]),
+    ...(unreadable === null ? [] : [unreadable.message]),
+  ]
+  return {
+    rows: events.map(({ event, link }) => ({ ...eventRow(event), chain: chainText(link) })),
+    next: next === null ? null : String(next),
+    lacks: faults.length === 0 ? null : faults.join('; '),
+  }
+}
+
+/** About as many events as fit on a terminal. */
+const newestMax = 20
+
 const show = query({
   name: 'event-log show',
   action: 'system.read',
   summary: "show one event of a stream, or the stream's newest 20",
-  // The dashboard has its own pages for events, which also check the digests of the events.
-  interfaces: ['command line', 'admin API'],
   input: z.object({
-    stream: line({ label: 'Stream', help: 'its name, such as ledger-org_01J… or pricebook' }),
+    stream: streamField(),
     revision: number(
       { label: 'Revision', help: 'only this event; the first of a stream is 0' },
-      { min: 0, max: Number.MAX_SAFE_INTEGER },
+      revisions,
     ).optional(),
   }),
   anyHistory: true,
@@ -122,17 +197,31 @@ const show = query({
     { name: 'type', label: 'Type' },
     { name: 'event_id', label: 'Event', kind: 'id' },
   ],
-  run: async ({ foundation }, { stream, revision = null }) => {
-    const events = await showEvents(foundation, { stream, revision })
-    return {
-      json: events.map(eventJson),
-      lines: events.flatMap((event) => [
-        `${event.revision}  ${new Date(event.recordedAtMs).toISOString()}  ${event.type}  ${event.id}`,
-        `    data      ${event.data}`,
-        `    metadata  ${event.metadata}`,
-      ]),
+  run: async ({ foundation: { eventLog } }, { stream, revision }) => {
+    const name = streamOf(stream)
+    try {
+      if (revision === undefined)
+        return eventsAnswer(
+          (await eventLog.read(name, { direction: 'backwards', max: newestMax })).toReversed(),
+        )
+      const found = await eventPage(eventLog, { stream: name, revision })
+      if (found === null) throw new CommandRefused(`there is no revision ${revision} of ${stream}`)
+      return { ...eventsAnswer([found.event]), sections: eventSections(found), next: eventsAround(found) }
+    } catch (error) {
+      if (error instanceof StreamMissing) throw missingStream(stream)
+      if (error instanceof EventsUnreadable) throw new CommandRefused(error.message)
+      throw error
     }
   },
+})
+
+const eventsAnswer = (events: readonly RecordedEvent[]) => ({
+  json: events.map(eventJson),
+  lines: events.flatMap((event) => [
+    `${event.revision}  ${new Date(event.recordedAtMs).toISOString()}  ${event.type}  ${event.id}`,
+    `    data      ${event.data}`,
+    `    metadata  ${event.metadata}`,
+  ]),
 })
 
 const checkpoints = query({
@@ -258,4 +347,4 @@ const extended = ({ origin, size, verdict }: NonNullable<LogVerdict['against']>)
     ? `the log extends the checkpoint of ${size} leaves of ${origin}`
     : `the log is a copy, and its tree begins with this checkpoint of ${size} leaves of ${origin}`
 
-export const declarations = [audit, show, checkpoints, consistency, verify]
+export const declarations = [audit, listEvents, show, checkpoints, consistency, verify]

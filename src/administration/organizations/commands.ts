@@ -1,8 +1,10 @@
 import { z } from 'zod'
 import { creditsText, formatCredits } from '../../billing/money.ts'
-import { command, query, wholeOrNot } from '../declare.ts'
+import { organizationId } from '../../events/primitives.ts'
+import { command, pagedList, pageUpTo, wholeOrNot } from '../declare.ts'
 import { credits, line } from '../fields.ts'
-import { createOrganization, listOrganizations } from './organizations.ts'
+import { InputFault } from '../input.ts'
+import { createOrganization, organizationsAfter } from './organizations.ts'
 
 const createOrg = command({
   name: 'org create',
@@ -34,30 +36,36 @@ const createOrg = command({
   },
 })
 
-const listOrgs = query({
+const listOrgs = pagedList({
   name: 'org list',
   action: 'finance.read',
   summary: 'list organizations with their balances',
   input: z.object({}),
+  whole: true,
   columns: [
-    { name: 'organization_id', label: 'Organization', kind: 'organization' },
+    { name: 'organization_id', label: 'Organization', kind: 'organization', named: 'name' },
     { name: 'name', label: 'Name' },
     { name: 'balance', label: 'Balance', kind: 'credits' },
     { name: 'charged', label: 'Charged', kind: 'credits' },
-    { name: 'created_at', label: 'Registered (UTC)', kind: 'instant' },
+    { name: 'live_keys', label: 'Live keys', kind: 'number' },
+    { name: 'last_call_at', label: 'Last call (UTC)', kind: 'instant' },
   ],
+  empty: 'No organizations yet. Register one to give it credits and API keys',
   next: [{ name: 'org create', label: 'Register an organization' }],
-  run: async ({ foundation, logger }) => {
-    const rows = await listOrganizations(foundation, logger)
-    return {
-      json: rows.map(({ organization_id, name, balance_micro, charged_micro, registered_at }) => ({
-        organization_id,
-        name,
-        balance: formatCredits(BigInt(balance_micro)),
-        charged: formatCredits(BigInt(charged_micro)),
-        created_at: registered_at.toISOString(),
-      })),
-    }
+  page: async ({ foundation, caughtUp }, _, { cursor, max }) => {
+    if (cursor === null) await caughtUp()
+    else if (!organizationId.safeParse(cursor).success)
+      throw new InputFault('cursor', `"${cursor}" is not the id of an organization`)
+    const rows = await organizationsAfter(foundation, { after: cursor ?? '', max: max + 1 })
+    const shown = rows.map(({ organization_id, name, balance_micro, charged_micro, live_keys, ...row }) => ({
+      ...{ organization_id, name },
+      balance: formatCredits(BigInt(balance_micro)),
+      charged: formatCredits(BigInt(charged_micro)),
+      created_at: row.registered_at.toISOString(),
+      live_keys,
+      last_call_at: row.last_call_at?.toISOString() ?? null,
+    }))
+    return pageUpTo(shown, { max, cursor: 'organization_id' })
   },
 })
 

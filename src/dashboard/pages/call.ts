@@ -10,11 +10,11 @@ import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { mayOpen } from '../access.ts'
+import { eventHref } from '../declared.ts'
 import { balance, copyable, count, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
 import { type AccountRow, linesOfRequest, rowsOf, type StatementRow } from '../queries.ts'
-import { eventHref } from './events.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 const linesMax = 10
@@ -127,7 +127,7 @@ ${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a hr
     }</nav>
 ${timelineSection(call, line)}
 ${cost.lines.length > 0 && lotsSection(call)}
-${evidenceSection(call, mayOpen(viewer.role, 'GET /events'))}`,
+${evidenceSection(call, mayOpen(viewer.role, 'GET /commands/event-log/show'))}`,
   })
 }
 

@@ -10,7 +10,7 @@ import {
   type Sections,
 } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
-import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
+import { askedFields, hasCsv, hrefOf, type Place, streamHref } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -66,7 +66,7 @@ const organizationHomes: Readonly<Record<string, string>> = {
   ledger: '/months',
 }
 const homes: Readonly<Record<string, string>> = {
-  org: '/organizations',
+  org: '/commands/org/list',
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
@@ -425,10 +425,19 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(rows, { caption: titleOf(view), columns, names: view.names, more: columnOfNext(view, view.place.declared, rows), ...(query !== '' && { empty: html`No entries match. <a href="${address}">Show all entries</a>` }) })}
+${list(rows, { caption: titleOf(view), columns, names: view.names, empty: emptyOf(view, page, query), more: columnOfNext(view, view.place.declared, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">Download CSV</a></p>`}`
 }
+
+const emptyOf = (view: DeclaredView & Found, { next }: Page, query: string): Renderable =>
+  next !== null
+    ? 'No entries among those searched. The next page continues the search.'
+    : view.further
+      ? 'There are no more entries.'
+      : query === ''
+        ? `${view.place.declared.empty ?? noEntries}.`
+        : html`No entries match. <a href="${addressOf(view)}">Show all entries</a>`
 
 /** A last column with the actions that the user's role permits for each row. */
 const columnOfNext = (
@@ -488,13 +497,18 @@ type Listed = {
   readonly empty?: Renderable
 }
 
+const noEntries = 'No entries'
+
 const list = (
   rows: readonly Row[],
-  { caption, columns, names = new Map(), more = [], callsOf, empty = 'No entries.' }: Listed,
+  { caption, columns, names = new Map(), empty = `${noEntries}.`, more = [], callsOf }: Listed,
 ): Html => {
   const [first = {}] = rows
   const shown =
-    columns?.filter(({ name }) => rows.some((row) => row[name] !== undefined)) ??
+    columns?.filter(
+      ({ name }) =>
+        rows.some((row) => row[name] !== undefined) && !columns.some(({ named }) => named === name),
+    ) ??
     Object.entries(first).map(
       ([name, value]): Column => ({
         ...{ name, label: labelOf(name) },
@@ -510,23 +524,26 @@ const list = (
         head: column.label,
         cell: (row: Row) =>
           column.name === 'request_id' && callsOf !== undefined
-            ? html`<a class="id whole" href="/organizations/${callsOf}/calls/${String(row.request_id)}">${String(row.request_id)}</a>`
+            ? callLink(callsOf, String(row.request_id))
             : column.limit === undefined
-              ? cellOf(row[column.name], column, names)
+              ? cellOf(row, column, names)
               : meter(row, column),
         ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
-        ...((column.kind === 'name' || (i === 0 && column.kind === 'id')) && ({ kind: 'name' } as const)),
+        ...((column.kind === 'name' || column.named !== undefined || (i === 0 && column.kind === 'id')) &&
+          ({ kind: 'name' } as const)),
       })),
       ...more,
     ],
   })
 }
 
-const cellOf = (value: unknown, { kind, name, label }: Column, names: Names): Renderable => {
+const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Names): Renderable => {
+  const value = row[name]
   if (name === 'allowed_cidrs') return memberValue(name, value)
   if (typeof value !== 'string') return shownValue(value)
-  if (kind === 'organization') return organizationLink(value, names)
+  if (kind === 'organization') return organizationLink(value, row[named] ?? names.get(value))
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
+  if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
   if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
   return label.endsWith('(UTC)') && isoForm.test(value) ? instant(new Date(value)) : shownValue(value)
 }
@@ -546,9 +563,16 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
   )
-  const plain = entries.filter(([, value]) => !isList(value))
+  const texts = entries.filter(([name, value]) => isText(name, value))
+  const plain = entries.filter(([name, value]) => !isList(value) && !isText(name, value))
   return [
-    plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), memberValue(name, value)])),
+    plain.length > 0 &&
+      figures(plain.map(([name, value]) => [labelOf(name), memberValue(name, value, { ...json })])),
+    ...texts.map(([name, value]) =>
+      name === 'note' && !String(value).includes('\n')
+        ? html`<p class="note">${value}</p>`
+        : html`<p class="label">${labelOf(name)}</p>${shownValue(value)}`,
+    ),
     ...entries
       .filter(([, value]) => isList(value))
       .map(([name, value]) => {
@@ -560,12 +584,21 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
   ]
 }
 
-const memberValue = (name: string, value: unknown): Renderable =>
-  name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0
-    ? 'any address'
-    : typeof value === 'string' && /(_id|^run)$/.test(name)
-      ? html`<span data-copyable>${shownValue(value)}</span>`
-      : shownValue(value)
+const memberValue = (name: string, value: unknown, of: Row = {}): Renderable => {
+  if (name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0) return 'any address'
+  if (name === 'request_id' && typeof of.organization_id === 'string')
+    return callLink(of.organization_id, String(value))
+  return typeof value === 'string' && /(_id|^run)$/.test(name)
+    ? html`<span data-copyable>${shownValue(value)}</span>`
+    : shownValue(value)
+}
+
+const callLink = (organizationId: string, requestId: string): Html =>
+  html`<a class="id whole" href="/organizations/${organizationId}/calls/${requestId}">${requestId}</a>`
+
+/** A note, or a text of several lines, which is shown below the figures. */
+const isText = (name: string, value: unknown): boolean =>
+  typeof value === 'string' && (name === 'note' || value.includes('\n'))
 
 const isList = (value: unknown): boolean =>
   Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'
@@ -603,14 +636,13 @@ const shownValue = (value: unknown): Renderable => {
   return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
 }
 
-/** Names of organizations, by id. */
+/** Names of organizations by id, for rows without the name. */
 type Names = ReadonlyMap<string, string>
 
 /** The name with the id below it; only the id if the name is unknown. */
-const organizationLink = (id: string, names: Names): Html => {
-  const name = names.get(id)
+const organizationLink = (id: string, name: unknown): Html => {
   const href = `/organizations/${id}`
-  return name === undefined
+  return typeof name !== 'string'
     ? html`<a href="${href}"><span class="id">${id}</span></a>`
     : html`<a href="${href}">${name}</a> <span class="id below">${id}</span>`
 }

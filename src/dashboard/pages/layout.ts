@@ -125,7 +125,7 @@ export const organizationHead = (
   const own = `/organizations/${account.organization_id}`
   const place = organizationMenu.find(({ path }) => path === at && path !== '')
   return html`${crumbs([
-    ...(mayOpen(role, 'GET /organizations') ? [['/organizations', 'Organizations'] as const] : []),
+    ...(mayOpen(role, 'GET /commands/org/list') ? [['/commands/org/list', 'Organizations'] as const] : []),
     ...(at === '' && here === undefined ? [] : [[own, name] as const]),
     ...(here === undefined || place === undefined ? [] : [[`${own}${place.path}`, place.name] as const]),
     here ?? place?.name ?? name,

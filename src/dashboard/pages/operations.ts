@@ -53,7 +53,7 @@ const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs }: Oper
     viewer,
     at: '/operations',
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/commands/data/list">Data sources</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/commands/event-log/list">Events</a> <a href="/commands/data/list">Data sources</a></nav>
 <section aria-labelledby="checks">
 <h2 id="checks">Checks</h2>
 <p class="note">These are the current results of this process. <code>npm run -s cli -- doctor</code> also checks the host, the settings and the keys.</p>
