@@ -238,6 +238,7 @@ export type Column = {
     | 'name'
     | 'whole'
     | 'organization'
+    | 'call'
     | 'position'
     | 'stream'
     | 'work'

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { linePlaces } from '../administration/ledgers/line-places.ts'
 import {
   type CallFilters,
   type CallPlace,
@@ -6,7 +7,6 @@ import {
   callsThatMatch,
   lookedThrough,
 } from './calls-queries.ts'
-import { linePlaces } from './line-places.ts'
 import { rowsOf } from './queries.ts'
 
 /** Reads pages of calls. Each page searches a limited number of lines, including lines that do not match. */

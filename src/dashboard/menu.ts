@@ -14,7 +14,12 @@ export const menu = [
   { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
   { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show', group: 'Billing' },
   { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },
-  { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile', group: 'Billing' },
+  {
+    href: '/commands/ledger/reconcile',
+    name: 'Reconciliation',
+    route: 'GET /commands/ledger/reconcile',
+    group: 'Billing',
+  },
   { href: '/operations', name: 'Operations', route: 'GET /operations', group: 'System' },
   {
     href: '/commands/event-log/list',
@@ -34,7 +39,7 @@ export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/calls', name: 'Calls' },
   { path: '/usage', name: 'Usage' },
-  { path: '/statement', name: 'Statement' },
+  { path: '/ledger/lines', name: 'Statement' },
   { path: '/months', name: 'Months' },
   { path: '/credits/lots', name: 'Lots' },
   { path: '/price/show', name: 'Prices' },

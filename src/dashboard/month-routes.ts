@@ -1,7 +1,6 @@
 import { strict as assert } from 'node:assert'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { InputFault } from '../administration/input.ts'
-import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { closableAt, monthOf, monthStatement, monthsOf } from '../administration/months/statements.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Month, monthBefore } from '../billing/months.ts'
@@ -20,7 +19,6 @@ import {
 } from './page.ts'
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
-import { reconcilePage } from './pages/reconcile.ts'
 import { workPage } from './pages/work.ts'
 import { rowsOf } from './queries.ts'
 import { createPlaces } from './works.ts'
@@ -195,12 +193,4 @@ const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
           .send(body)
       },
     )
-}
-
-/** The page about the last reconciliation. */
-export const reconcileRoutes = (pages: FastifyInstance, { foundation }: Dashboard): void => {
-  pages.get('/reconcile', async (request, reply) => {
-    const last = await lastReconciliation(foundation.eventLog)
-    return sendPage(reply, reconcilePage({ viewer: viewerOf(request, reply), last }))
-  })
 }

@@ -6,6 +6,8 @@ import { type Dashboard, PageMissing } from './page.ts'
 /** Addresses of pages that have moved, which may be bookmarked. */
 export const moved = {
   '/organizations': '/commands/org/list',
+  '/organizations/:organization/statement': '/organizations/:organization/ledger/lines',
+  '/reconcile': '/#reconciliation',
   '/events': '/commands/event-log/list',
   '/events/streams/:stream': '/commands/event-log/list?stream=:stream',
   '/events/streams/:stream/:revision': '/commands/event-log/show?stream=:stream&revision=:revision',

@@ -186,35 +186,6 @@ export const linesBefore = (
   values: [organizationId, revision, max],
 })
 
-/** A filter that is null matches every line. */
-export type LineFilters = {
-  readonly kind: string | null
-  readonly keyId: string | null
-  readonly capability: string | null
-  readonly outcome: string | null
-  /** Effective times; the end is exclusive. */
-  readonly fromMs: number
-  readonly untilMs: number
-}
-
-/** The newest matching lines between two revisions, newest first. */
-export const linesThatFit = (
-  organizationId: string,
-  { above, below, max }: { above: string; below: string; max: number },
-  { kind, keyId, capability, outcome, fromMs, untilMs }: LineFilters,
-): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l
-          where l.ledger = ledger_key($1) and l.revision > $2::bigint and l.revision < $3::bigint
-            and ($4::text is null or l.kind = $4) and ($5::text is null or l.key_id = $5)
-            and ($6::text is null or l.capability = $6) and ($7::text is null or l.outcome = $7)
-            and l.effective_at >= $8 and l.effective_at < $9
-          order by l.revision desc limit $10`,
-  values: [
-    ...[organizationId, above, below, kind, keyId, capability, outcome],
-    ...[new Date(fromMs), new Date(untilMs), max],
-  ],
-})
-
 /** Lines of one request, newest first. Without `materialized`, a planner without statistics could read all lines of the organization. */
 export const linesOfRequest = (
   organizationId: string,

@@ -8,7 +8,7 @@ import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
-import { monthRoutes, reconcileRoutes } from './month-routes.ts'
+import { monthRoutes } from './month-routes.ts'
 import { movedRoutes } from './moved.ts'
 import { nextOf } from './next.ts'
 import { rangeFigures } from './overview.ts'
@@ -24,7 +24,6 @@ import { operationsRoutes } from './pages/operations.ts'
 import { organizationPage } from './pages/organization.ts'
 import { rangeOrFault } from './pages/ranges.ts'
 import { signInPage } from './pages/sign-in.ts'
-import { statementRoutes } from './pages/statement.ts'
 import { pickRoutes } from './picking.ts'
 import { isRegistered, keysOf, linesBefore, rowsOf } from './queries.ts'
 import { tellRows } from './rows.ts'
@@ -117,13 +116,11 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   overviewRoutes(pages, context)
   organizationRoute(pages, context)
   keyPageRoutes(pages, context)
-  reconcileRoutes(pages, context)
   callRoutes(pages, context)
   callsRoutes(pages, context)
   usageRoutes(pages, context)
   monthRoutes(pages, context)
   allMonthsRoutes(pages, context)
-  statementRoutes(pages, context)
   declaredRoutes(pages, context)
   commandRoutes(pages, context)
   pickRoutes(pages, context)

@@ -17,7 +17,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/keys`, ['accounts', 'api_keys', 'key_usage', 'ledger_index']],
   [`${organization}/calls`, ['accounts', 'api_keys', 'ledger_lines', 'ledger_index']],
   [`${organization}/calls.csv`, ['accounts', 'ledger_lines']],
-  [`${organization}/statement`, ['accounts', 'ledger_lines']],
+  [`${organization}/ledger/lines`, ['accounts', 'ledger_lines']],
   [`${organization}/months`, ['accounts', 'ledger_lines']],
   [`${organization}/credits`, ['accounts']],
   [`${organization}/pixel`, ['accounts', 'pixel_days']],

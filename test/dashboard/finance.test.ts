@@ -195,24 +195,29 @@ describe('long-running work', () => {
     expect([changed.statusCode, changed.body]).toEqual([409, expect.stringContaining('Already sent')])
   })
 
+  test('leads back to the last reconciliation', async () => {
+    const { body } = await give(ada, '/commands/ledger/reconcile', {})
+    expect(body).toContain('<a class="button" href="/#reconciliation">Back</a>')
+  })
+
   test('that never existed has no page', async () => {
     for (const path of ['/jobs/x', '/jobs/%00']) expect((await ada.get(path)).statusCode).toBe(404)
   })
 })
 
 describe('the statement with filters', () => {
-  const lines = (body: string): number => body.match(/<tr id="line-/g)?.length ?? 0
-
   test('shows only matching lines, in pages, up to the last one', async () => {
-    let path: string | undefined = `${base}/statement?kind=call&outcome=answered&key=${scene.keyId}`
+    let path: string | undefined = `${base}/ledger/lines?kind=call&outcome=answered&key=${scene.keyId}`
     let found = 0
     const ids = new Set<string>()
     for (let page = 0; path !== undefined && page < 100; page++) {
       const { body, statusCode } = await ada.get(path)
       expect(statusCode).toBe(200)
-      found += lines(body)
-      for (const [, id = ''] of body.matchAll(/<tr id="line-(\d+)"/g)) ids.add(id)
-      path = /id="pager"[^>]*><a [^>]*href="([^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+      for (const [, id = ''] of body.matchAll(/\/calls\/([0-9A-Z]{26})"/g)) {
+        found++
+        ids.add(id)
+      }
+      path = /href="([^"]+cursor=[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&')
     }
     const { rows } = await room.foundation.pool.query<{ n: number }>(
       `select count(*)::integer as n from ledger_lines
@@ -223,17 +228,29 @@ describe('the statement with filters', () => {
     expect([found, ids.size]).toEqual([rows[0]?.n, rows[0]?.n])
   })
 
+  test('has only the lines of the days asked for', async () => {
+    const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
+    const { body } = await ada.get(`${base}/ledger/lines?from=${tomorrow}`)
+    expect(body).toContain('No lines match.')
+    expect((await ada.get(`${base}/ledger/lines?to=${tomorrow}`)).body).toContain('<th scope="col">Kind')
+  })
+
   test.each([
-    'kind=%00',
-    'key=%00',
-    'from=2026-99-99',
-    'to=9999-12-31',
-    'before=%00',
-    'before=0',
-    'before=999999999999999',
-    'outcome=%27',
-  ])('is not broken by %s', async (query) => {
-    expect((await ada.get(`${base}/statement?${query}`)).statusCode).toBe(200)
+    ['kind=%00', 422],
+    ['key=%00', 422],
+    ['from=2026-99-99', 422],
+    ['outcome=%27', 422],
+    ['cursor=%00', 422],
+    ['to=9999-12-31', 200],
+    ['cursor=0', 200],
+    ['cursor=999999999999999', 200],
+  ])('answers %s with %i', async (query, status) => {
+    expect((await ada.get(`${base}/ledger/lines?${query}`)).statusCode).toBe(status)
+  })
+
+  test('opens from its old address', async () => {
+    const { headers } = await ada.get(`${base}/statement?kind=call`)
+    expect(headers.location).toBe(`${base}/ledger/lines?kind=call`)
   })
 })
 

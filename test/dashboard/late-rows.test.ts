@@ -68,7 +68,7 @@ describe('a page', () => {
 
   test('with current rows shows no warning', async () => {
     await shows(ada, account(), notNow, false)
-    for (const path of ['/', account(), `${account()}/statement`, '/operations'])
+    for (const path of ['/', account(), `${account()}/ledger/lines`, '/operations'])
       expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
   })
 

@@ -175,11 +175,9 @@ describe('a text that PostgreSQL does not accept', () => {
     expect((await browser.get(path)).statusCode).toBe(200)
   })
 
-  test("in a key's URL gives a missing page, and in the statement is ignored", async () => {
+  test("in a key's URL gives a missing page", async () => {
     const id = await organization('Zero Ltd')
     expect((await browser.get(`/organizations/${id}/keys/%00`)).statusCode).toBe(404)
-    for (const query of ['before=%00', 'after=%00'])
-      expect((await browser.get(`/organizations/${id}/statement?${query}`)).statusCode).toBe(200)
   })
 
   test('in a user name or a password is refused like any other', async () => {
@@ -299,16 +297,14 @@ describe('the statement', () => {
     await room.caughtUp()
   })
 
-  const shown = (body: string): string[] =>
-    [...body.matchAll(/id="line-(\d+)"/g)].map(([, revision]) => revision ?? '')
   test('shows the subject, time, cost and rule of every line', async () => {
     const { body } = await browser.get(`/organizations/${id}`)
     const at = new Date(startMs + calls * hourMs).toISOString()
     expect(textOf(body)).toContain('Time (UTC) Description Request id Outcome Credits Rule')
     expect(textOf(body)).toContain(`${at.slice(0, 10)} ${at.slice(11, 23)} ip lookup key statement`)
     expect(textOf(body)).toContain(`${requestIds.at(-1)} answered -1 ip_lookup.located v1 price book 1`)
-    const first = await browser.get(`/organizations/${id}/statement?before=3`)
-    expect(textOf(first.body)).toContain('credits granted +100,000')
+    const first = await browser.get(`/organizations/${id}/ledger/lines?cursor=3`)
+    expect(textOf(first.body)).toContain('grant 100,000')
   })
 
   test('shows how many refused calls were recorded together, and the reason', async () => {
@@ -343,10 +339,9 @@ describe('the statement', () => {
   test('links from a line to the call, with its explanation', async () => {
     const path = `/organizations/${id}/calls/${requestIds[5]}`
     const answer = await browser.get(path)
-    const at = /<a href="([^"]+before=[^"]+)">statement<\/a>/.exec(answer.body)?.[1] ?? ''
+    const at = /<a href="([^"]+cursor=[^"]+)">statement<\/a>/.exec(answer.body)?.[1] ?? ''
     const lines = await browser.get(at)
-    expect(textOf(lines.body.slice(lines.body.indexOf('id="line-')))).toContain(requestIds[5])
-    expect(shown(lines.body).length).toBeGreaterThan(1)
+    expect(textOf(/<tbody>\s*<tr.*/.exec(lines.body)?.[0] ?? '')).toContain(requestIds[5])
     expect(answer.statusCode).toBe(200)
     const text = textOf(answer.body)
     for (const part of [

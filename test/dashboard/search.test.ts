@@ -90,7 +90,7 @@ describe('the search opens the page of the one thing whose id or name is exactly
       () => `/commands/event-log/list?stream=${ledgerStream(scene.organizationId)}`,
     ],
     ['a user', () => 'the.partner', () => '/commands/user/list?name=the.partner'],
-    ['a page', () => 'reconciliation', () => '/reconcile'],
+    ['a page', () => 'reconciliation', () => '/commands/ledger/reconcile'],
     ['a command', () => 'Credits Grant', () => '/commands/credits/grant'],
   ])('%s', async (_, text, path) => {
     expect(await found('admin', text())).toBe(path())

@@ -226,6 +226,7 @@ const samples: Readonly<Record<string, Sample>> = {
   },
   'user token': async (scene) => ({ name: await sampleUser(scene) }),
   'audit list': ({ organizationId }) => ({ about: organizationId, type: 'CreditGranted' }),
+  'ledger lines': () => ({ kind: 'grant' }),
   'event-log list': ({ organizationId }) => ({ stream: ledgerStream(organizationId) }),
   'event-log show': ({ organizationId }) => ({ stream: ledgerStream(organizationId), revision: '1' }),
   'event-log checkpoints': () => ({ max: '2' }),

@@ -305,7 +305,7 @@ test(
     expect(await page.locator('button[data-copy]:visible').count()).toBe(0)
     const answer = await pasted(await page.locator('#line-0').innerText())
     const requestId = /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''
-    await page.goto(`${organization}/statement`)
+    await page.goto(`${organization}/ledger/lines`)
     await appears(page, `a:has-text("${requestId}")`)
     await click(page, requestId)
     await refundIt(page)

@@ -8,6 +8,7 @@ import { flag, id, instant, number, organization, personal } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { explainCall, requestIdPattern } from './explain.ts'
 import { callsAbout } from './find-calls.ts'
+import { listLines } from './lines.ts'
 
 const explain = query({
   name: 'ledger explain',
@@ -199,4 +200,4 @@ const findCalls = query({
 
 const searchedMs = 30 * 86_400_000
 
-export const declarations = [explain, findCalls]
+export const declarations = [explain, listLines, findCalls]

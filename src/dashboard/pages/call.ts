@@ -204,7 +204,7 @@ ${call.checkpoint === null && html`<li class="waits">no signed checkpoint covers
 ${
   line === null
     ? html`<li class="waits">the call is not in the statement yet, because the projection is behind</li>`
-    : html`<li>the call is in the <a href="${own}/statement?before=${BigInt(line.revision) + 1n}">statement</a></li>`
+    : html`<li>the call is in the <a href="${own}/ledger/lines?cursor=${BigInt(line.revision) + 1n}">statement</a></li>`
 }
 </ol>
 </section>`

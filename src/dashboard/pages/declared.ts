@@ -70,7 +70,7 @@ const homes: Readonly<Record<string, string>> = {
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
-  'ledger reconcile': '/reconcile',
+  'ledger reconcile': '/#reconciliation',
   geo: '/commands/data/list',
   companies: '/commands/data/list',
   lists: '/commands/data/list',
@@ -203,7 +203,11 @@ const control = (view: FormView, field: Field): Html => {
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
   // The value comes from a link, for example on the page of a key, so people should not change it.
-  const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
+  const fixed =
+    place.declared.changes !== 'nothing' &&
+    ['id', 'key'].includes(field.control) &&
+    value !== '' &&
+    fault === null
   const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
   switch (field.control) {
     case 'flag':
@@ -542,6 +546,7 @@ const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Name
   if (name === 'allowed_cidrs') return memberValue(name, value)
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, row[named] ?? names.get(value))
+  if (kind === 'call') return callLink(String(row.organization_id), value)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
   if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`

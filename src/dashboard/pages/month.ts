@@ -2,6 +2,7 @@ import type { MonthStatement } from '../../administration/months/statements.ts'
 import { mayDo } from '../../administration/roles.ts'
 import type { MicroCredits } from '../../billing/money.ts'
 import { parseCredits } from '../../billing/money.ts'
+import { monthAfter, monthStart } from '../../billing/months.ts'
 import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
 import { balance, capitalized, count, credits, decimal, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -42,7 +43,7 @@ ${figures([
       html`<a class="button" href="${path}/statement.csv">Download CSV</a>
 <a href="${path}/statement.jsonl">Download JSON Lines</a>`
     }
-<a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Statement lines</a></p>
+<a href="/organizations/${account.organization_id}/ledger/lines?from=${monthStart(month)}&amp;to=${monthStart(monthAfter(month))}">Statement lines</a></p>
 ${comparedSection(now.summary, before)}
 ${groupsSection('charges', 'Charges by rule', now.summary.charges, before.summary.charges)}
 ${groupsSection('free', 'Free calls by rule', now.summary.freeCalls, before.summary.freeCalls)}
@@ -50,9 +51,6 @@ ${correctionsSection(now.summary)}
 ${closeSection(view)}`,
   })
 }
-
-const lastDayOf = (month: string): string =>
-  new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 0)).toISOString().slice(0, 10)
 
 const stateOf = ({ head, closing, through }: MonthStatement): Renderable => {
   if (closing === null) return html`Open, as of ledger revision ${count(through)}.`

@@ -171,7 +171,7 @@ export const keyState = (key: KeyRow, atMs: number): Renderable => {
 
 const statementSection = ({ account: { organization_id: id }, lines }: OrganizationView): Html =>
   html`<section aria-labelledby="statement">
-<div class="heading"><h2 id="statement">Statement</h2><a href="/organizations/${id}/statement">All lines</a></div>
+<div class="heading"><h2 id="statement">Statement</h2><a href="/organizations/${id}/ledger/lines">All lines</a></div>
 ${
   lines.length === 0
     ? html`<p class="empty">No lines yet.</p>`

@@ -64,7 +64,7 @@ ${leadersSection(view)}
 </section>
 </div>
 ${checkpointSection(view.checkpoint, view.nowMs)}
-${reconciliationSection(view.reconciliation, true)}`,
+${reconciliationSection(view.reconciliation, view.viewer)}`,
   })
 
 const share = (part: bigint, whole: bigint): string =>
@@ -128,7 +128,7 @@ const placeOf: Readonly<Record<string, string>> = {
   'events set aside': '/operations#projections',
   rebuild: '/operations#rebuilds',
   jobs: '/operations#jobs',
-  reconciliation: '/reconcile',
+  reconciliation: '/#reconciliation',
 }
 
 const attentionSection = ({ viewer, findings, low }: Overview): Html => {

@@ -1,8 +1,6 @@
 import type pg from 'pg'
-import type { Query } from '../../projections/projection.ts'
-import { lastLineOf } from '../../projections/statement-lines.ts'
-import { closableAfterMs } from '../billing/months.ts'
-import { rowsOf } from './queries.ts'
+import { lastLineOf } from '../../../projections/statement-lines.ts'
+import { closableAfterMs } from '../../billing/months.ts'
 
 /**
  * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines, whose
@@ -13,14 +11,14 @@ import { rowsOf } from './queries.ts'
 const halvingsMax = 64
 
 /** The first line at or above a revision. Expiries are skipped, because they take effect long before they are written. */
-const lineFrom = (
-  organizationId: string,
-  revision: string,
-): Query<{ revision: string; effective_at: Date }> => ({
-  text: `select revision::text, effective_at from ledger_lines
-          where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
-  values: [organizationId, revision],
-})
+const lineFrom = async (pool: pg.Pool, organizationId: string, revision: string) => {
+  const { rows } = await pool.query<{ revision: string; effective_at: Date }>(
+    `select revision::text, effective_at from ledger_lines
+      where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
+    [organizationId, revision],
+  )
+  return rows[0]
+}
 
 /** An inclusive range of revisions that contains all lines of some days, and possibly others. */
 type LinePlaces = { readonly first: string; readonly last: string }
@@ -31,12 +29,18 @@ export const linePlaces = async (
   organizationId: string,
   { fromMs, untilMs }: { readonly fromMs: number; readonly untilMs: number },
 ): Promise<LinePlaces | null> => {
-  const [last] = await rowsOf(pool, lastLineOf(organizationId))
-  if (last?.revision == null) return null
-  const end = BigInt(last.revision)
+  const end = await lastLine(pool, organizationId)
+  if (end === null) return null
   const first = await firstAt(pool, organizationId, { end, atMs: fromMs - closableAfterMs })
   const beyond = await firstAt(pool, organizationId, { end, atMs: untilMs + closableAfterMs })
   return { first: String(first), last: String(beyond) }
+}
+
+/** The last revision that has a line; null if the ledger has no lines. */
+export const lastLine = async (pool: pg.Pool, organizationId: string): Promise<bigint | null> => {
+  const { text, values } = lastLineOf(organizationId)
+  const { rows } = await pool.query<{ revision: string | null }>(text, [...values])
+  return rows[0]?.revision == null ? null : BigInt(rows[0].revision)
 }
 
 /** The lowest revision whose line is at or after an instant, if no line is late; `end` if there is none. */
@@ -49,7 +53,7 @@ const firstAt = async (
   let high = end
   for (let halvings = 0; low < high && halvings < halvingsMax; halvings++) {
     const middle = (low + high) / 2n
-    const [line] = await rowsOf(pool, lineFrom(organizationId, String(middle)))
+    const line = await lineFrom(pool, organizationId, String(middle))
     if (line === undefined || line.effective_at.getTime() >= atMs) high = middle
     else low = BigInt(line.revision) + 1n
   }
