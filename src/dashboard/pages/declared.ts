@@ -202,12 +202,9 @@ const control = (view: FormView, field: Field): Html => {
   const about = described(flag, fault, `${flag}-hint`)
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
-  // The value comes from a link, for example on the page of a key, so people should not change it.
-  const fixed =
-    place.declared.changes !== 'nothing' &&
-    ['id', 'key'].includes(field.control) &&
-    value !== '' &&
-    fault === null
+  // The value comes from a link, for example on the page of a key, so people should not change it. A filter by key can be changed.
+  const isSet = field.control === 'id' || (field.control === 'key' && place.declared.changes !== 'nothing')
+  const fixed = isSet && value !== '' && fault === null
   const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
   switch (field.control) {
     case 'flag':
