@@ -39,12 +39,12 @@ export const eventSections = ({ event, link, preceding, following }: EventPage):
           ...(reading.version < reading.newest && {
             note: `The event was written with schema version ${reading.version}. This release reads it as version ${reading.newest}.`,
           }),
-          data: shownText(JSON.stringify(reading.data, null, 2)),
+          as_read: shownText(JSON.stringify(reading.data, null, 2)),
           as_stored: shownText(event.data),
         }
       : {
           note: `This release cannot read this event: ${reading.why}. Its data is shown as it is stored.`,
-          data: shownText(event.data),
+          as_stored: shownText(event.data),
         },
     'Chain',
     {
