@@ -186,7 +186,7 @@ describe('any content in the log', () => {
   ])('an event %s is shown as stored, with the reason', async (_, type, data, metadata, why) => {
     const body = await written(type, data, metadata)
     expect(body).toContain(why)
-    expect(body).toContain('Its data is shown in its stored form.')
+    expect(body).toContain('Its data is shown as it is stored.')
     expect(body).toContain(data.replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'))
     expect(body).not.toMatch(/<b>|<i>/)
   })

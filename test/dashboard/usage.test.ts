@@ -8,7 +8,12 @@ import { linePlaces } from '../../src/administration/ledgers/line-places.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { callsPage, placeIn, placeText } from '../../src/dashboard/calls.ts'
-import type { CallFilters, CallPlace, CallRow } from '../../src/dashboard/calls-queries.ts'
+import {
+  type CallFilters,
+  type CallPlace,
+  type CallRow,
+  callsThatMatch,
+} from '../../src/dashboard/calls-queries.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
 import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboard/overview.ts'
@@ -142,6 +147,22 @@ describe('pages of calls', () => {
       await expected('key_id = $1', [scene.keyId]),
     )
   })
+})
+
+test('a place from the address after the end of the range shows only calls in the range', async () => {
+  const range = { fromMs: nowMs - 86_400_000, untilMs: nowMs - 3_600_000 }
+  const before = { atMs: nowMs + 60_000, ledger: '0', revision: '1' }
+  const { calls } = await callsPage(room.foundation.pool, { ...any, ...range }, { before, max: 1_000 })
+  expect(ids(calls)).toEqual(ids(await everyPage({ ...any, ...range }, 1_000)))
+})
+
+test('a page has one bound on the time in each direction, because with two PostgreSQL reads all lines up to the wider one', () => {
+  const place = { atMs: nowMs - 1_000, ledger: '-1', revision: '7' }
+  const { text } = callsThatMatch(any, { before: place, downTo: { ...place, atMs: 5 }, max: 50 })
+  expect(text.match(/effective_at[^<>=]* [<>]=? /g)).toEqual([
+    'effective_at, ledger, revision) < ',
+    'effective_at, ledger, revision) >= ',
+  ])
 })
 
 test('only a valid position is parsed', () => {

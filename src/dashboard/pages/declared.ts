@@ -438,7 +438,7 @@ const emptyOf = (view: DeclaredView & Found, { next }: Page, query: string): Ren
       ? 'There are no more entries.'
       : query === ''
         ? `${view.place.declared.empty ?? noEntries}.`
-        : html`No entries match. <a href="${addressOf(view)}">Show all entries</a>`
+        : html`${view.place.declared.empty ?? 'No entries match'}. <a href="${addressOf(view)}">Show all entries</a>`
 
 /** A last column with the actions that the user's role permits for each row. */
 const columnOfNext = (
