@@ -19,13 +19,13 @@ import { openUserDirectory, type UserDirectory } from '../administration/users/u
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
-/** Does the long work that people request. */
+/** Runs the long commands and queries that users start from any interface. */
 
 const concurrencyMax = 2
-/** New work is announced immediately; polling finds work that waited while the process was busy. */
+/** A notification starts new work immediately. Polling finds work that had to wait because all workers were busy. */
 const pollingSeconds = 2
 const progressPauseMs = 200
-/** The maximum size of an answer. A page with a larger answer would be slow. */
+/** In UTF-16 units. A page with a larger answer would be slow. */
 const answerCharactersMax = 16 * 1024 * 1024
 
 type Options = { readonly logger: Logger; readonly twoPerson: boolean }
@@ -91,10 +91,10 @@ const contextOf = (
 }
 
 const notHere = async (): Promise<never> => {
-  throw new Error('long work has no access to this')
+  throw new Error('a command or query that runs as a job has no access to this')
 }
 
-/** A refusal is an outcome too, because another attempt would not help. Throws any other error. */
+/** Returns a refusal as an outcome, because another attempt would not help. Throws any other error. */
 const outcomeOf = async (
   request: LongWorkRequest,
   context: Context,
@@ -111,7 +111,7 @@ const outcomeOf = async (
   }
 }
 
-/** Throws if the user who requested the work has been disabled since, or has another role. */
+/** Throws if the user who requested the work has since been disabled or been given another role. */
 const requireStillAllowed = async (
   { name, operator }: LongWorkRequest,
   users: UserDirectory,
@@ -121,7 +121,7 @@ const requireStillAllowed = async (
   if (user === null && operator.role === null) return
   const now = user === null ? null : await users.standing(user)
   if (now?.kind !== 'acts' || now.role !== operator.role || !mayDo(now.role, declarationNamed(name).action))
-    throw new CommandRefused(`${operator.actor} may no longer do this: nothing was done`)
+    throw new CommandRefused(`${operator.actor} no longer has permission to do this, so nothing was done`)
 }
 
 const textOf = (outcome: LongWorkOutcome): string => {
@@ -129,8 +129,8 @@ const textOf = (outcome: LongWorkOutcome): string => {
   if (outcome.kind !== 'done' || text.length <= answerCharactersMax) return text
   const tooLarge = {
     ...outcome.answer,
-    json: { answer: 'too large to be kept' },
-    lines: ['It was done. Its answer is too large to be kept; the command line shows full answers.'],
+    json: { answer: 'too large to store' },
+    lines: ['The command succeeded, but its answer is too large to store. The command line shows answers of any size.'],
   }
   delete tooLarge.sections
   return JSON.stringify({ kind: 'done', answer: tooLarge } satisfies LongWorkOutcome)

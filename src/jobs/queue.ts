@@ -2,10 +2,10 @@ import type { Logger } from 'pino'
 import type { CapabilityQueue } from '../call/capability.ts'
 import { openBoss } from '../foundation/job-queue.ts'
 
-/** Work that is requested now and done later by a process that runs jobs. */
+/** Requests jobs that a process with the role `jobs` runs later. */
 export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
-/** A job that has waited this long, because no process runs jobs, is no longer worth doing. */
+/** A job is dropped if no process has run it within this time, because it is then no longer useful. */
 const waitingSecondsMax = 24 * 3_600
 const keptSeconds = 60
 
@@ -17,14 +17,14 @@ export const queuedJobOptions = {
   deleteAfterSeconds: keptSeconds,
 } as const
 
-/** Connects on the first request, because most processes never make one. Runs no job itself. */
+/** Connects when the first job is requested, because most processes never request one. */
 export const openJobQueue = (url: string, logger: Logger): JobQueue => {
   let opened: ReturnType<typeof openBoss> | undefined
   const queues = new Set<string>()
   return {
     send: async (name, data, { afterSeconds, key, priority = 0 }) => {
       opened ??= openBoss(url, logger)
-      // A failed connection makes only this job fail. The next job tries again.
+      // If the connection fails, only this request fails. The next request connects again.
       opened.catch(() => {
         opened = undefined
       })

@@ -32,28 +32,28 @@ import { meterJobRuns } from '../metrics/jobs.ts'
 import { serveLongWork } from './long-work.ts'
 import { queuedJobOptions } from './queue.ts'
 
-/** Scheduled jobs, run once per installation for any number of processes. pg-boss stores queue and schedule. */
+/** Each scheduled job runs once per installation, regardless of the number of processes. pg-boss stores the queue and the schedule. */
 export type Jobs = { stop(): Promise<void> }
 
 type Options = {
-  /** The queued work of capabilities, and their stores of sealed data. */
+  /** The jobs that capabilities request, and the stores of their sealed data. */
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
   readonly meters?: Meters
-  /** Whether one person proposes and another one approves. */
+  /** Whether a second person must approve a change. */
   readonly twoPerson?: boolean
 }
 
 const stopTimeoutMs = 10_000
 /** The first checkpoint of a long log reads the whole log. */
 const checkpointSecondsMax = 3_600
-/** The limit for the sums over all statements, which may take half an hour, plus the time to connect. */
+/** Half an hour to add up all statements (`deadlineMs`), plus the time to connect. */
 const sumsSecondsMax = 2_100
 const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
 /**
- * A scheduled run is tried three times within about two minutes, and then becomes a dead letter. By then, a temporary cause has passed. Any
- * other cause needs a person, and the next scheduled run tries again anyway.
+ * A scheduled run is tried three times within about two minutes, and then becomes a dead letter. A fault that lasts longer usually needs a
+ * person, and the next scheduled run tries again anyway.
  */
 const scheduledJobOptions = {
   retryLimit: 2,
@@ -61,7 +61,7 @@ const scheduledJobOptions = {
   retryBackoff: true,
   retryDelayMax: 120,
   deadLetter: deadLetterQueue,
-  // Immediately notifies a process that runs jobs, because a person may be waiting for the job.
+  // Notifies the workers immediately, because someone may be waiting for the result.
   notify: true,
 } as const
 /** A dead letter that is not retried within this time is deleted. */
@@ -76,12 +76,12 @@ export const startJobs = async (
     connectionString: foundation.url,
     application_name: jobsApplication,
     max: 3,
-    // This uses one more connection. If a pooler does not forward notices, jobs are still found every 30 s.
+    // This needs one more connection. If a pooler does not forward notifications, jobs are still found by polling every 30 s.
     useListenNotify: true,
-    // A migration creates the schema, because this role may not.
+    // A migration creates the schema, because this database role is not allowed to.
     createSchema: false,
   })
-  // pg-boss retries every few seconds, but does not report when the queue answers again.
+  // pg-boss retries every few seconds, but does not report when it can reach the database again.
   const queue = createOutage({ logger, what: 'jobs: the queue' })
   boss.on('error', queue.failed)
   await boss.start()
@@ -117,13 +117,13 @@ export const startJobs = async (
   }
   const serve = async (name: string, { run, concurrencyMax, expireSeconds }: QueuedJob): Promise<void> => {
     await boss.createQueue(name, queuedJobOptions)
-    // The first `send` creates the queue without a maximum time for its jobs.
+    // The first `send` may already have created the queue, but without a time limit for its jobs.
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
       {
         pollingIntervalSeconds: pollingSeconds.queued,
-        // While many jobs wait, a worker takes the next job without a pause.
+        // If more jobs than this are waiting, a worker takes the next one without a pause.
         burstWhenReadyExceeds: concurrencyMax,
         localConcurrency: concurrencyMax,
       },
@@ -176,7 +176,7 @@ const ownJobs = (
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Readers that continue from the end of a chain do not detect a broken chain.
+    // Detects changes to old events, which a reader that continues from the end of a chain does not. Verified events are not read again.
     'verify-log': {
       purpose: 'verifies the hash chains of new events',
       cron: '11 4 * * *',
@@ -205,12 +205,12 @@ const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {
 }
 
 const lotsMax = 1_000
-/** If this many ledgers cannot be written, the event log itself cannot be written. */
+/** If appending to this many ledgers has failed, the fault is in the event log itself, so the job stops. */
 const failedMax = 20
 
 /**
- * Writes off expired lots, only so that statements show the expiry. An expired lot is worth nothing in any case. A ledger that cannot be
- * written does not delay the others, but is named in the final error. Returns the number of checked lots.
+ * Writes off expired lots, so that statements show the expiry. (An expired lot cannot be used even before it is written off.) If a ledger
+ * cannot be written, the job continues with the others and then fails with an error that lists it. Returns the number of checked lots.
  */
 export const expireCredits = async (
   { pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>,
@@ -223,7 +223,7 @@ export const expireCredits = async (
     if (failed.has(organization_id)) continue
     try {
       await ledger.submit(organization_id, {
-        // The key is unique to this run, because a refund just before the expiry may reopen the lot after it was written off.
+        // The key is unique to this run, because a refund that takes effect before the expiry can reopen a lot that was already written off.
         key: uniqueCommandKey(`expire/${grant_id}`),
         // The write-off takes effect at the lot's expiry, even if this job runs later.
         atMs: expires_at.getTime(),
@@ -238,14 +238,14 @@ export const expireCredits = async (
   }
   if (failed.size === 0) return rows.length
   const [cause] = failed.values()
-  throw new Error(`lots of ${[...failed.keys()].join(', ')} could not be written off`, { cause })
+  throw new Error(`the expired lots of ${[...failed.keys()].join(', ')} could not be written off; the next run tries again`, { cause })
 }
 
-/** First answers are stored this long (src/guides/idempotency.md, "Idempotency-Key"). The use of a key is recorded forever. */
+/** How long the answer to an Idempotency-Key is stored (src/guides/idempotency.md). The key itself stays reserved forever. */
 const answerRetentionHours = 24
 const forgottenAtOnceMax = 10_000
 
-/** Deletes the bodies of old idempotent answers, and returns their number. Call it again while it returns the maximum. */
+/** Deletes the stored answers of old idempotent calls and returns their number. Call it again until it returns fewer than `forgottenAtOnceMax`. */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `update idempotent_calls set answer = null
@@ -257,7 +257,7 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Runs until a batch is not full, so that everything due is done in time. Returns the total. */
+/** Repeats `run` until it handles less than a full portion. Returns the total. */
 const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
   let forgotten = 0
   for (;;) {
@@ -269,14 +269,14 @@ const inPortions = async (portionMax: number, run: () => Promise<number>): Promi
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
-/** The maximum number of passes over a store. Each later pass finds only data that was written under the old key during the pass before it. */
+/** The maximum number of passes over a store. Each pass after the first finds only data written under the old key during the previous pass. */
 const passesMax = 100
-/** If the clocks of this process and of the database differ by more than this, no key is destroyed, because one of the clocks is wrong. */
+/** No key is destroyed if this process's clock and the database's differ by more than this, because one of them is wrong. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**
- * Ends epochs. Data that is still needed is resealed under the current key, and then the old key is destroyed. `databaseNowMs` protects the
- * keys in use from a host whose clock is a month fast.
+ * Ends epochs: reseals data that is still needed under the current key, and then destroys the old key. The comparison with the database's
+ * clock prevents a host whose clock is a month fast from destroying keys that are in use.
  */
 export const renewSeals = async ({
   keys,
@@ -295,7 +295,7 @@ export const renewSeals = async ({
   const differenceMs = Math.abs((await databaseNowMs()) - nowMs)
   if (differenceMs > clockDifferenceMaxMs)
     throw new Error(
-      `this host's clock and the database's differ by ${Math.round(differenceMs / 1_000)} s: no epoch key is destroyed until they agree`,
+      `this host's clock and the database's clock differ by ${Math.round(differenceMs / 1_000)} s; correct the wrong one, because no epoch key is destroyed until they agree`,
     )
   await keys.current()
   let resealed = 0
@@ -307,7 +307,7 @@ export const renewSeals = async ({
         if (dropped > 0)
           logger.warn(
             { key: key.id, store: name, dropped },
-            'epoch keys: data under a destroyed key can no longer be opened',
+            'epoch keys: data sealed under a destroyed key was deleted, because it can no longer be opened',
           )
       }
       await keys.settleDestroyed(key)
@@ -341,11 +341,11 @@ type Unbalanced = {
 const deadlineMs = 30 * 60_000
 
 /**
- * Compares two independent folds of the ledgers. The movements of every statement must add up to the account's balance. Returns the
- * accounts that differ (there must be none), or null if the two projections are at different positions.
+ * Compares two projections of the ledgers: the lines of each account's statements must add up to its balance. Returns the accounts that
+ * differ (there must be none), or null if the two projections are at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
-  // Uses a separate connection, because the sums over long statements take long and must not delay other queries.
+  // Adding up long statements takes time and must not delay other queries, so it uses its own connection.
   const client = new pg.Client({
     connectionString: url,
     statement_timeout: deadlineMs,
@@ -369,11 +369,11 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
   }
 }
 
-/** The limit for comparing ledgers. Ten million calls take a few minutes, and a day's calls are a fraction of them. */
+/** A generous limit: comparing ten million calls takes a few minutes, and a day has far fewer. */
 const reconcileSecondsMax = 6 * 3_600
 
 /**
- * Compares the log, the read models and the tariff for everything since they last agreed. Records the result as an event, and also logs
+ * Compares the event log with the read models and the tariff, starting where they last agreed. Records the result as an event and logs any
  * differences. Returns the number of differences, which must be 0.
  */
 export const reconcileOnward = async (foundation: Foundation, logger: Logger): Promise<number> => {
@@ -391,7 +391,7 @@ export const reconcileOnward = async (foundation: Foundation, logger: Logger): P
 
 /** A run reads for at most `readMaxMs`. The rest of its work takes much less time. */
 const verifyLogSecondsMax = 6 * 3_600
-/** How long one run reads. A log that takes longer is verified in several runs. */
+/** How long one run reads. The next run continues with the rest of a longer log. */
 const readMaxMs = 2 * 3_600_000
 
 const namedMax = 20
@@ -400,8 +400,8 @@ const nameCharsMax = 400
 type Parts = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
 /**
- * Verifies the event log as "event-log verify" does, but only from the last checkpoint up to which an earlier run found no fault. Records the
- * result as an event, and also logs faults. Returns the number of faults, which must be 0.
+ * Verifies the event log as "event-log verify" does, but starts at the last checkpoint that an earlier run reached without a fault. Records
+ * the result as an event and logs any faults. Returns the number of faults, which must be 0.
  */
 export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<number> => {
   const last = await lastThrough(parts)
@@ -424,7 +424,7 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
     faults: faults.length,
     named,
     after,
-    // If there are faults, the next run reads the faulty part again.
+    // After a fault, the next run reads the faulty part again.
     through: faults.length > 0 ? since : await signed(parts, through),
   }
   await recordOperation(parts.eventLog, { type: 'LogVerified', data }, { actor: 'system' })
@@ -444,7 +444,7 @@ const lastThrough = async ({ eventLog }: Parts): Promise<Through | null> => {
 const textOf = ({ origin, size, root }: VerifiedUpTo): string =>
   `enrichment-ledger verified log\n${origin}\n${size}\n${root}\n`
 
-/** Signs the place that a run has reached. Null: the signing key is missing, so the next run reads the whole log. */
+/** Signs the checkpoint that a run has reached. Null: the signing key is missing, so the next run reads the whole log. */
 const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Promise<Through | null> => {
   const signature = through === null ? null : await checkpoints.sign(textOf(through))
   return through === null || signature === null
@@ -452,11 +452,11 @@ const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Pro
     : { ...through, key_id: signature.keyId, signature: signature.value }
 }
 
-/** Whether the place is signed. Anyone with access to the database could append such an event, so an unsigned place is not trusted. */
+/** Anyone with access to the database could append a `LogVerified` event, so its checkpoint is trusted only if it is signed. */
 const isSigned = ({ checkpoints }: Parts, through: Through): Promise<boolean> =>
   checkpoints.isSigned(textOf(through), { keyId: through.key_id, value: through.signature })
 
-/** Other software may have chosen the stream's name, so only characters that an event allows are kept. */
+/** The stream's name may come from other software, so characters that an event does not allow are removed. */
 const nameOf = ({ stream, revision, fault }: LogFault): string =>
   `${stream}${revision === null ? '' : ` revision ${revision}`}: ${fault}`
     .replaceAll(/[^\x20-\x7e]+/g, ' ')

@@ -203,7 +203,7 @@ describe('no key is destroyed', () => {
     for (const offMs of [40 * dayMs, -40 * dayMs]) {
       nowMs = rightMs + offMs
       await expect(renew({ databaseMs: rightMs })).rejects.toThrow(
-        "this host's clock and the database's differ",
+        "this host's clock and the database's clock differ",
       )
     }
     expect(await keyFiles()).toEqual(['716.key'])
