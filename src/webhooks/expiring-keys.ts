@@ -2,12 +2,11 @@ import type pg from 'pg'
 import type { Notice } from './notices.ts'
 import { putDown } from './outbox.ts'
 
-/** Finds keys that soon expire or whose grace period soon ends. Reads a read model, because a wrong row can only cause a wrong warning. */
+/** Warns webhooks about keys that will soon stop working. A projection is reliable enough here: a wrong row only causes a wrong warning. */
 
 const dayMs = 24 * 3_600_000
-/** Notices are sent this many days before a key's end. A key with less than a day left gets only the last notice. */
+/** A notice is sent this many days before a key stops working. A key with less than a day left gets only the last notice. */
 const daysBefore = [7, 1] as const
-/** Keys are read in portions of this many. */
 const portionMax = 1_000
 
 type EndingKey = {
@@ -17,7 +16,7 @@ type EndingKey = {
   readonly ends_at: Date
 }
 
-/** Returns the notice that is due now for a key; null: no notice is due. */
+/** Returns the notice that is due for a key, or null. */
 export const expiryNotice = (
   { key_id, organization_id, successor_id, ends_at }: EndingKey,
   nowMs: number,
@@ -31,13 +30,13 @@ export const expiryNotice = (
     organizationId: organization_id,
     source: `${key_id}/${expires_at}/${days}`,
     at: new Date(nowMs).toISOString(),
-    // Sent to current webhooks, even if they were created after the key came near its end.
+    // The current time, so that webhooks created during the notice period also receive the notice.
     recordedAtMs: nowMs,
     data: { api_key_id: key_id, expires_at, days_before: days, successor_api_key_id: successor_id },
   }
 }
 
-/** Writes the due messages. Returns the webhooks that have a new message. */
+/** Writes a message for each due notice. Returns the webhooks that have a new message. */
 export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<string[]> => {
   const told = new Set<string>()
   let after: EndingKey | undefined
@@ -50,7 +49,7 @@ export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<
   }
 }
 
-/** The next portion of keys that end within the longest notice period. */
+/** Returns the next keys that stop working within the longest notice period. */
 const keysEndingSoon = async (
   pool: pg.Pool,
   nowMs: number,

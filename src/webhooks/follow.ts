@@ -29,21 +29,21 @@ type Settings = {
 
 const prefixes = ['ledger-', 'pricebook', 'checkpoint', operatorStream] as const
 const batchMax = 2_000
-/** Small batches cost as much as large batches, so notices are collected for this long. */
+/** Events are collected for this long, because a small batch costs as much as a large one. */
 const batchIntervalMs = 250
-/** How soon the first webhook is noticed. */
+/** How often to check for a first webhook while there is none. */
 const listenersRetryMs = 2_000
 
-/** Another process has already read these events, so the batch must be rolled back. */
+/** Another process has already handled these events, so this batch must be rolled back. */
 class Overtaken extends Error {
   override name = 'Overtaken'
 }
 
 /**
- * Reads the event log for webhooks, in one process at a time. The position in the log, the balances at that position and the messages are written
- * in one transaction. This is not a projection, because rebuilding a projection would send every notice again.
+ * Reads the event log and writes the messages for webhooks, in one process at a time. One transaction stores the position in the log, the
+ * balances at that position and the messages. This is not a projection, because rebuilding a projection would send every notice again.
  *
- * Without webhooks, nothing is read. After the first webhook is created, the log is read from its beginning, for the balances.
+ * If there are no webhooks, nothing is read. When the first webhook is created, the log is read from its beginning to calculate the balances.
  */
 export const createWebhookFollower = (settings: Settings): HeldWork => {
   const { pool, logger, owner } = settings
@@ -64,7 +64,7 @@ export const createWebhookFollower = (settings: Settings): HeldWork => {
 const isHeard = async (pool: pg.Pool): Promise<boolean> =>
   (await pool.query('select from webhook_endpoints where disabled_at is null limit 1')).rows.length > 0
 
-/** Reads the log until the signal aborts. Throws if reading ends for another reason. */
+/** Reads the log until the signal aborts. Throws if reading fails. */
 const followLog = async (settings: Settings, signal: AbortSignal, works: () => void): Promise<void> => {
   const { pool, eventLog, logger } = settings
   let place = await readPlace(pool)
@@ -83,7 +83,7 @@ const followLog = async (settings: Settings, signal: AbortSignal, works: () => v
     // Messages that were already sent are recognized by their ids and not sent again.
     logger.warn(
       { err: error },
-      'webhooks: the event log is not the previous one and is read from its beginning',
+      'webhooks: the event log was replaced, so it is read from its beginning',
     )
   }
 }
@@ -129,13 +129,13 @@ const takeBatch = async (
   return to
 }
 
-/** A table from an older backup contains webhooks that were deleted since. The event log decides, so they are deleted again. */
+/** After a restore, the table can contain webhooks that were deleted after the backup. The event log is authoritative, so they are deleted again. */
 const deleteAgain = async (client: pg.ClientBase, webhookIds: readonly string[]): Promise<void> => {
   if (webhookIds.length > 0)
     await client.query('delete from webhook_endpoints where webhook_id = any ($1)', [webhookIds])
 }
 
-/** The results of events. An unreadable event has none. */
+/** Returns the results of `read`. Logs and skips events that cannot be read. */
 const readEach = <Result>(
   events: readonly RecordedEvent[],
   logger: Logger,
@@ -146,7 +146,7 @@ const readEach = <Result>(
       return read(decodeEvent(recorded)) ?? []
     } catch (error) {
       const { stream, revision } = recorded
-      logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and is left out')
+      logger.error({ err: error, stream, revision }, 'webhooks: skipped an event that cannot be read')
       return []
     }
   })
@@ -163,7 +163,7 @@ const movePlace = async (client: pg.ClientBase, from: LogPlace | undefined, to: 
           'update webhook_progress set position = $1, event_id = $2, digest = $3 where position = $4',
           [...values, from.position.toString()],
         )
-  if (rowCount !== 1) throw new Overtaken('another process has continued')
+  if (rowCount !== 1) throw new Overtaken('another process has already handled these events')
 }
 
 const readBalances = async (

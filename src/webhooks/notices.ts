@@ -3,20 +3,20 @@ import type { DecodedEvent } from '../event-log/stored-event.ts'
 import { organizationOfStream } from '../events/streams.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 
-/** Derives notices from events of the log. Pure: the same events cause the same notices with the same ids, in any batches. */
+/** Derives notices from logged events. Pure: the same events always cause the same notices, regardless of how they are batched. */
 
-/** A notice whose receivers are not determined yet. */
+/** A notice, before its receivers are determined. */
 export type Notice = {
   readonly event: WebhookEvent
   /** Null: the notice concerns everyone. */
   readonly organizationId: string | null
-  /** The cause of the notice. Each source causes one notice. */
+  /** Identifies the cause of the notice. Each source causes at most one notice. */
   readonly source: string
   /** When it happened, ISO 8601. */
   readonly at: string
-  /** Webhooks that were created later do not receive the notice. */
+  /** Webhooks created after this time do not receive the notice. */
   readonly recordedAtMs: number
-  /** Contains neither the organization nor secrets nor personal data. */
+  /** Never contains the organization, secrets or personal data. */
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -27,7 +27,7 @@ const noBalance: Balance = { micro: 0n, threshold: null }
 
 const isLow = ({ micro, threshold }: Balance): boolean => threshold !== null && micro < threshold
 
-/** Only these events can cause notices. All other events, mostly facts about calls, are not parsed. */
+/** Only these events can cause notices. Other events, most of them calls, are not parsed. */
 export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
   'CreditGranted',
   'CreditCharged',
@@ -57,9 +57,9 @@ const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
 }
 
 /**
- * Returns the notice that an event causes, if any. Events must come in log order; `balances` must have the balances of their organizations, and is
- * updated. A balance causes a notice when it falls below the threshold. It causes another notice only if it has been at or above the threshold in
- * between. Throws if the event's data do not match its type.
+ * Returns the notice that an event causes, if any. Must be called in log order. `balances` must contain the balance of the event's
+ * organization, and is updated. A balance causes a notice when it falls below the threshold. It must return to the threshold before it can
+ * cause another notice. Throws if the event's data does not match its type.
  */
 export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
   const organizationId = organizationOfStream(event.recorded.stream)
@@ -83,7 +83,7 @@ const noticeOfOne = (
 const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 'at' | 'recordedAtMs'> => ({
   source: recorded.id,
   at: metadata.effective_at,
-  // The time in the metadata is the writer's. Copying the log does not change it.
+  // The metadata contains the time at which the event was written. Copying the log does not change it.
   recordedAtMs: Date.parse(metadata.recorded_at),
 })
 

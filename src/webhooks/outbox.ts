@@ -4,16 +4,16 @@ import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Notice } from './notices.ts'
 
 /**
- * The messages to be sent, one row for each webhook and notice. They are written in the transaction that advances the position in the event log,
- * so that none is lost. A message's id derives from the webhook and the notice's source. Messages are stored for longer than `noticeMsMax`, so a
- * message is never sent twice, even if the whole log is read again.
+ * The messages to send, one row for each webhook and notice. They are written in the transaction that advances the position in the event log,
+ * so no message is lost. A message's id is derived from the webhook and the notice's source, and rows are kept for longer than `noticeMsMax`.
+ * Therefore, reading the whole log again does not send any message twice.
  */
 
-/** An older notice is not sent, because it is out of date. */
+/** Older notices are not sent, because they are out of date. */
 const noticeMsMax = 30 * 24 * 3_600_000
-/** A message that was delivered or failed is deleted after this time. */
+/** Delivered and failed messages are deleted after this many days. */
 const keptDays = 90
-/** The maximum number of waiting messages per webhook. Further messages are only counted. */
+/** The maximum number of waiting messages per webhook. Further messages are dropped and counted. */
 export const pendingMax = 1_000
 
 type Listener = {
@@ -30,10 +30,10 @@ type Delivery = {
   readonly payload: string
 }
 
-/** The type of a message that only tests delivery. Webhooks cannot subscribe to it. */
+/** The type of the message that "webhook test" sends. Webhooks cannot subscribe to it. */
 export const testMessage = 'webhook.test'
 
-/** Returns the body of a message. `organizationId` is that of the receiving webhook. */
+/** Returns the body of a message. `organizationId` is the organization of the receiving webhook. */
 export const payloadOf = (
   { event, at, data }: { event: Notice['event'] | typeof testMessage; at: string; data: Notice['data'] },
   organizationId: string | null,
@@ -68,8 +68,8 @@ const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
   `msg_${uuidV5(`webhook/${webhookId}/${event}/${source}`).replaceAll('-', '')}`
 
 /**
- * Writes the messages in the caller's transaction. Returns the webhooks that have a new message. With `repeated`, the caller gives the
- * same notices again later, so none of them is counted as dropped.
+ * Writes the messages in the caller's transaction. Returns the webhooks that have a new message. `repeated`: the caller will pass the same
+ * notices again later, so notices that do not fit are not counted as dropped.
  */
 export const putDown = async (
   client: pg.ClientBase | pg.Pool,
@@ -120,7 +120,7 @@ export const putDown = async (
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
 }
 
-/** Returns webhooks with a due message. Webhooks that have waited longest come first. */
+/** Returns the webhooks with a due message, the one with the oldest due message first. */
 export const dueWebhooks = async (
   pool: pg.Pool,
   { nowMs, max }: { nowMs: number; max: number },
@@ -139,8 +139,8 @@ export const dueWebhooks = async (
 export const forgottenAtOnceMax = 5_000
 
 /**
- * Deletes messages that were delivered or failed long ago, and old secrets that are no longer used. Returns the number of messages; call again while
- * this is the maximum.
+ * Deletes old messages that were delivered or failed, and previous secrets whose grace period is over. Returns the number of deleted
+ * messages. Call it again until it returns fewer than `forgottenAtOnceMax`.
  */
 export const forgetDeliveries = async (pool: pg.Pool, nowMs: number): Promise<number> => {
   await pool.query(
@@ -156,7 +156,7 @@ export const forgetDeliveries = async (pool: pg.Pool, nowMs: number): Promise<nu
   return rowCount ?? 0
 }
 
-/** Returns the number of waiting messages, the age of the oldest, and the number of disabled webhooks. Leaves out paused webhooks. */
+/** Returns the number of waiting messages, the age of the oldest, and the number of disabled webhooks. Ignores paused webhooks. */
 export const pendingDeliveries = async (
   pool: pg.Pool,
 ): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {

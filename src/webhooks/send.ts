@@ -5,8 +5,8 @@ import type { Sealer } from '../guard/secrets/secrets.ts'
 import { type Message, signedHeaders } from './signature.ts'
 
 /**
- * Sends a webhook's messages in the order in which they became due, in one process at a time. If a process sends a message and dies before it
- * records that, the message is sent again with the same id.
+ * Sends a webhook's messages in the order in which they became due, in one process at a time. If a process crashes after it has sent a
+ * message but before it has recorded that, the message is sent again with the same id.
  */
 
 export type Sending = {
@@ -14,32 +14,32 @@ export type Sending = {
   readonly sealer: Sealer
   readonly outside: Pick<Outside, 'post' | 'postOwn'>
   readonly clock: { now(): number }
-  /** A random number from 0 to 1. */
+  /** Returns a random number from 0 to 1. */
   readonly chance: () => number
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: (outcome: AttemptOutcome) => void
-  /** Aborts when the process ends. Attempts in progress are dropped, as if they had never been made. */
+  /** Aborts when the process shuts down. Attempts in progress are not recorded, so their messages are sent again. */
   readonly signal?: AbortSignal
 }
 
 export const attemptOutcomes = ['delivered', 'failed', 'dead', 'disabled'] as const
 type AttemptOutcome = (typeof attemptOutcomes)[number]
 
-/** The purpose of the key that seals secrets. The context is the webhook's id. */
+/** The purpose of the key that seals webhook secrets. The sealing context is the webhook's id. */
 export const webhookSealPurpose = 'webhook-secret'
 
-/** Limits one attempt. A receiver should accept a message quickly and process it later. */
+/** The time limit for one attempt. Receivers should accept a message quickly and process it later. */
 const deadlineMs = 10_000
-/** After this many messages, it is the turn of other webhooks. */
+/** After this many messages, the round ends so that other webhooks get their turn. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than any round, so a webhook is reserved for this long only if its process died. */
+/** Longer than any round, so a claim expires only if its process crashed. */
 const busyMs = 60_000
 
-/** A webhook's URL and the secrets that sign its messages. After a rotation, the previous secret is included for a while. */
+/** A webhook's URL and the secrets that sign its messages. After a rotation, the previous secret is used until `former_until`. */
 export type Receiver = {
   readonly webhook_id: string
-  /** Null: the operator's own webhook, which alone may use addresses that `EGRESS_ALLOW` exempts. */
+  /** Null: the webhook belongs to the operator. Only such webhooks can use the addresses in `EGRESS_ALLOW`. */
   readonly organization_id: string | null
   readonly url: string
   readonly sealed_secret: string
@@ -49,11 +49,10 @@ export type Receiver = {
 
 type Claimed = { readonly failing_since: Date | null }
 
-/** Returns the result as text for people. */
 export const resultText = (answer: PostAnswer): string =>
   answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
 
-/** Signs a message and sends it. A secret that cannot be opened makes the attempt fail. */
+/** Signs a message and sends it. If a secret cannot be opened, the attempt fails. */
 export const sendOnce = async (
   { sealer, outside, signal }: Pick<Sending, 'sealer' | 'outside' | 'signal'>,
   { webhook_id: id, organization_id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
@@ -77,10 +76,10 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: the number of attempts. `more`: messages are left, but it is another webhook's turn. `failing`: the last attempt failed. */
+/** `sent`: the number of attempts. `more`: the round reached its limit, so messages can be left. `failing`: the last attempt failed. */
 type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
 
-/** Runs a round for a webhook, unless another process is sending to it. */
+/** Sends a webhook's due messages, up to the limits of a round. Does nothing if another process is sending to this webhook. */
 export const sendRound = async (sending: Sending, webhookId: string): Promise<Round> => {
   const { pool, clock } = sending
   const startedMs = clock.now()
@@ -104,13 +103,13 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       await writeDown(pool, { ...due, webhookId, verdict, nowMs, result: resultText(answer) })
       tell(sending, webhookId, verdict)
       if (verdict.kind === 'delivered') failingSinceMs = null
-      // A receiver that did not answer would not answer the next message either.
+      // A receiver that did not answer will probably not answer the next message either.
       if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
         return { sent, more: null }
     }
     return { sent, more: { failing: failingSinceMs !== null } }
   } finally {
-    // If this process was suspended, another one may have claimed the webhook since.
+    // Another process may have claimed the webhook if this one was suspended for longer than `busyMs`.
     await pool.query(
       'update webhook_endpoints set busy_until = null where webhook_id = $1 and busy_until = $2',
       [webhookId, new Date(startedMs + busyMs)],
@@ -124,7 +123,7 @@ const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict)
   if (verdict.kind === 'disable')
     logger.warn(
       { webhook: webhookId, reason: verdict.reason },
-      'webhooks: one is disabled; when it answers again, "webhook test" enables it',
+      'webhooks: a webhook was disabled; when its receiver works again, enable it with "webhook test"',
     )
 }
 
@@ -138,7 +137,7 @@ const claim = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<C
   return rows[0] ?? null
 }
 
-/** A message with its webhook's current data, because the secret may have been rotated since the round began. */
+/** A message with its webhook's current data, because the secret can be rotated during a round. */
 type Due = Receiver & {
   readonly delivery_id: string
   readonly payload: string
@@ -207,23 +206,23 @@ export const retryDelaysMs: readonly number[] = [
   8 * hourMs,
   8 * hourMs,
 ]
-/** Each delay is extended by up to this share, so that messages that failed together are not retried together. */
+/** Each delay is extended by up to this share, so that messages that failed at the same time are not retried at the same time. */
 const spread = 0.1
-/** A webhook without a success for this long is disabled. */
+/** A webhook to which no message could be delivered for this long is disabled. */
 export const failingMsMax = 3 * 24 * hourMs
 
-/** Returns the time of the next attempt after this many attempts; null: no further attempt is made. `chance` is from 0 to 1. */
+/** Returns the time of the next attempt after this many attempts, or null after the last one. `chance` is from 0 to 1. */
 export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): number | null => {
   const delayMs = retryDelaysMs[attempts - 1]
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))
 }
 
-/** What an attempt means for the message and its webhook. */
+/** The consequence of an attempt for the message and its webhook. */
 type Verdict =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'again'; readonly atMs: number }
   | { readonly kind: 'dead' }
-  /** The message is dead, and nothing more is sent to the webhook. */
+  /** The webhook is disabled, and its waiting messages are dead. */
   | { readonly kind: 'disable'; readonly reason: string }
 
 export const verdictOf = ({
@@ -242,7 +241,7 @@ export const verdictOf = ({
   readonly chance: number
 }): Verdict => {
   if (status !== null && status >= 200 && status < 300) return { kind: 'delivered' }
-  if (status === 410) return { kind: 'disable', reason: 'it answered 410 Gone' }
+  if (status === 410) return { kind: 'disable', reason: 'the receiver answered 410 Gone' }
   const atMs = nextAttemptMs(attempts, nowMs, chance)
   if (atMs !== null) return { kind: 'again', atMs }
   if (failingSinceMs === null || nowMs - failingSinceMs < failingMsMax) return { kind: 'dead' }

@@ -1,23 +1,23 @@
 import { createHmac } from 'node:crypto'
 
-/** Standard Webhooks (https://www.standardwebhooks.com) let a receiver check that a message is ours, complete and recent. Pure. */
+/** Signs messages as in Standard Webhooks (https://www.standardwebhooks.com), so that a receiver can check their origin, content and age. Pure. */
 
 const secretPrefix = 'whsec_'
 /** Standard Webhooks requires 24 to 64 bytes. */
 export const secretBytes = 32
 
-/** Returns a secret in the form that receivers use. */
+/** Returns a secret in the text form of Standard Webhooks. */
 export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
 
 export type Message = {
-  /** The id stays the same in every attempt, so that a receiver recognizes repetitions. */
+  /** The id is the same in every attempt, so that receivers can recognize a repeated message. */
   readonly id: string
   readonly atMs: number
   readonly body: string
 }
 
 /**
- * Signs with each secret, because receivers may still use the previous secret for a while. A receiver accepts a message if one signature matches.
+ * Signs with each secret, because a receiver can still use the previous one for a while. A receiver accepts a message if one signature matches.
  */
 export const signedHeaders = (
   secrets: string | readonly string[],

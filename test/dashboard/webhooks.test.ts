@@ -172,7 +172,7 @@ describe('a test message', () => {
     const [id, atMs] = [String(headers['webhook-id']), Number(headers['webhook-timestamp']) * 1_000]
     expect(headers).toMatchObject(signedHeaders(secret, { id, atMs, body }))
     await room.foundation.pool.query(
-      `update webhook_endpoints set disabled_at = now(), disabled_reason = 'it answered 410 Gone' where webhook_id = $1`,
+      `update webhook_endpoints set disabled_at = now(), disabled_reason = 'the receiver answered 410 Gone' where webhook_id = $1`,
       [webhookId],
     )
     expect((await partner.get(`${forms}/show?webhook=${webhookId}`)).body).toContain(

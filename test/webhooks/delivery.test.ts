@@ -478,7 +478,7 @@ describe('a webhook', () => {
     expect(requests).toHaveLength(1)
     expect((await deliveries(id)).map(({ state }) => state)).toEqual(['dead', 'dead'])
     const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
-    expect(rows).toEqual([{ disabled_reason: 'it answered 410 Gone' }])
+    expect(rows).toEqual([{ disabled_reason: 'the receiver answered 410 Gone' }])
     expect(await putDown(pool, [message(3)], startMs)).toEqual([])
   })
 

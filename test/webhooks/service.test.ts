@@ -248,7 +248,7 @@ describe('a webhook', { shuffle: false }, () => {
       post: async (request) => {
         const answer = await outside.postOwn(request)
         await house.query(
-          "update webhook_endpoints set disabled_at = now(), disabled_reason = 'it answered 410 Gone' where webhook_id = $1",
+          "update webhook_endpoints set disabled_at = now(), disabled_reason = 'the receiver answered 410 Gone' where webhook_id = $1",
           [webhookId],
         )
         return answer
