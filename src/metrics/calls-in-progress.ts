@@ -1,7 +1,7 @@
 import type { Meters } from '../call/capability.ts'
 import type { Overload } from '../call/overload.ts'
 
-/** Meters the calls in progress, their limit, and the calls that were refused because of it. */
+/** Measures the calls in progress, their limit, and the calls refused because of that limit. */
 export const meterCalls = (
   { gauge, total }: Meters,
   overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,
@@ -10,7 +10,7 @@ export const meterCalls = (
   gauge(
     {
       name: 'calls_in_progress_max',
-      help: 'Limit of calls in progress; it falls while the process is late',
+      help: 'Limit on calls in progress; it is lowered while the event loop is delayed',
     },
     () => [{ value: overload.inProgressMax }],
   )

@@ -1,6 +1,6 @@
 import type { Meters } from '../call/capability.ts'
 
-/** Meters DNS. The DNS code counts by itself, so that an answer from the cache costs only an addition. */
+/** Exports the counts of the DNS code. That code counts in plain numbers, so that an answer from the cache costs only an addition. */
 export const meterDns = (
   meters: Meters,
   status: () => { readonly queries: Readonly<Record<string, number>>; readonly cacheHits: number },
@@ -8,7 +8,7 @@ export const meterDns = (
   meters.total(
     {
       name: 'dns_queries_total',
-      help: 'DNS queries, by outcome; busy: not sent, because too many were under way',
+      help: 'DNS queries, by outcome; busy: not sent, because too many were already in progress',
       labels: ['outcome'],
     },
     () => Object.entries(status().queries).map(([outcome, value]) => ({ labels: { outcome }, value })),

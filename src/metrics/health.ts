@@ -20,16 +20,16 @@ import type { DiskWatch } from '../guard/disk-space.ts'
 import type { Ledger } from '../ledger/write/commit.ts'
 
 /**
- * The checks of a running process, for load balancers, Prometheus and pages. However often they are requested, each check runs at most once a
- * second and never twice at the same time, and no request waits longer than a second.
+ * The checks of a running process, for load balancers, Prometheus and the dashboard. However often they are requested, a check runs at most
+ * once a second and never twice at the same time, and no request waits longer than a second.
  */
 const keptMs = 1_000
 const lookMaxMs = 1_000
-/** The wait for a check that did not answer the last time, so that a check that hangs does not delay every answer by a second. */
+/** How long to wait for a check that timed out last time, so that a check that hangs does not delay every answer by a second. */
 const lookAgainMaxMs = 100
 
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-/** Hosts that only operators can reach show additional members. */
+/** The additional members are shown only on hosts that just operators can reach. */
 type ReadyCheck = { readonly status: CheckStatus; readonly [member: string]: unknown }
 type Readiness = {
   readonly ready: boolean
@@ -38,21 +38,21 @@ type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: this host shows read models, so late ones make it unready. Calls need no rows, so late rows must not stop them.
+   * `showsRows`: this host shows read models, so it is not ready if they are far behind. Calls do not need read models.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
-  /** Null: the event log or the database did not answer in time. */
+  /** Returns null if the event log or the database did not answer in time. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   findings(): Promise<readonly Finding[]>
-  /** Adds the gauges of all checks and a gauge with each check's status. */
+  /** Adds the gauges of all checks, and a gauge for the level of each check. */
   meter(meters: Meters): void
 }
 
 export type LiveModel = {
   readonly name: string
-  /** Returns why the model may be out of date. Null: it is current. */
+  /** Returns the reason why the model can be out of date, or null if it is current. */
   failure(): Error | null
-  /** Returns the number of streams with an unreadable event. */
+  /** Returns the number of streams that contain an unreadable event. */
   doubtful(): number
 }
 
@@ -91,7 +91,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
     })
   const looks = [
     ...asked([eventLogCheck, databaseCheck, ...logChecks, ...rowChecks], on, keptMs),
-    // These checks are never cached, because they cost nothing, and a revoked key must not be accepted in the meantime.
+    // These checks are not cached: they cost nothing, and a process that may not know of a revoked key must stop getting calls immediately.
     ...asked([diskCheck, ...processChecks(options)], on, 0),
   ]
   return {
@@ -142,7 +142,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
 const levels: readonly Level[] = ['ok', 'warning', 'fault']
 const statuses = { ok: 'ok', warning: 'degraded', fault: 'failed' } as const
 
-/** Returns null if the check does not concern this installation. */
+/** Returns null if the check does not apply to this installation. */
 function statusOf(
   { findings, failure, ready, details = {} }: Seen,
   { counts, showsRows }: { readonly counts: boolean; readonly showsRows: boolean },
@@ -165,7 +165,7 @@ const processChecks = ({
   {
     name: 'ledger',
     severity: 'fault',
-    advice: 'See the event log, and the log of the process.',
+    advice: 'Check the event log, and read the log of the process.',
     readiness: { name: 'ledger', counts: 'always' },
     look: () => {
       const failure = ledger.failure()
@@ -176,7 +176,7 @@ const processChecks = ({
     ({ name, failure }): Check<unknown> => ({
       name,
       severity: 'fault',
-      advice: 'Calls that depend on it are refused. See the log of the process.',
+      advice: 'Calls that depend on it are refused. Read the log of the process.',
       readiness: { name, counts: 'always' },
       look: () => {
         const error = failure()
@@ -188,9 +188,9 @@ const processChecks = ({
     name: 'unreadable events',
     severity: 'fault',
     advice:
-      '"projection parked" names the event. Run the release that can read it, or revoke the key and issue another.',
+      '"projection parked" shows the event. Install the release that can read it, or revoke the key and issue a new one.',
     gauges: {
-      doubtful_streams: 'Streams with an event that cannot be read; calls that depend on them are refused',
+      doubtful_streams: 'Streams that contain an unreadable event; calls that depend on them are refused',
     },
     labels: ['model'],
     look: () => {

@@ -9,11 +9,11 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
 
 /**
- * The host for Prometheus, on a separate port. Every process has this host, no matter which roles it has. The host has no authentication. Its
- * address, METRICS_HOST, keeps it private. Its figures contain no key, organization, address or person.
+ * The host for Prometheus, on a separate port. Every process has it, regardless of its roles. It has no authentication, so METRICS_HOST must be
+ * a private address. The figures never name a key, an organization, an address or a person.
  */
 
-/** The port for OpenTelemetry exporters in Prometheus' list of ports. */
+/** The port that Prometheus lists for the OpenTelemetry exporter. */
 export const defaultMetricsPort = 9464
 
 const requestTimeoutMs = 10_000
@@ -28,7 +28,7 @@ export const createMetricsHost = ({
 }: {
   health: Health
   metrics: Metrics
-  /** Whether this process shows or folds rows. If it does, late rows make it unready. */
+  /** Whether this process shows or updates read models. If so, it is not ready while they are far behind. */
   showsRows: boolean
   unready?: Unready
   logger: Logger
@@ -36,7 +36,7 @@ export const createMetricsHost = ({
   const requestIds = createRequestIds()
   const host = fastify({
     requestTimeout: requestTimeoutMs,
-    // Node.js would use a shorter request timeout for the headers as well.
+    // Otherwise, Node.js would also apply the shorter request timeout to the headers.
     http: { headersTimeout: requestTimeoutMs },
     bodyLimit: bodyBytesMax,
     exposeHeadRoutes: false,
@@ -66,7 +66,7 @@ export const createMetricsHost = ({
   )
   host.setErrorHandler((error: { statusCode?: number }, request, reply) => {
     const status = error.statusCode ?? 500
-    if (status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'the metrics failed')
+    if (status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a request to the metrics host failed')
     reply.code(status).type('text/plain; charset=utf-8').send('The request failed.\n')
   })
   return host

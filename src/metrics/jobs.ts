@@ -1,13 +1,13 @@
 import type { Meters } from '../call/capability.ts'
 
-/** The label of a job is `name`, because Prometheus uses the label `job` for the target it scraped. */
+/** A job's name is in the label `name`, because Prometheus uses the label `job` for the scraped target. */
 
-/** Jobs about mail take minutes at most; jobs that read ledgers may take hours. */
+/** Most jobs take seconds or minutes, but jobs that read ledgers can take hours. */
 const durationBuckets = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 21_600]
 
 type JobObserver = (job: string, outcome: 'succeeded' | 'failed', seconds: number) => void
 
-/** Counts this process's job runs. Jobs in `names` start at 0, so that their first failure shows as an increase. */
+/** Counts this process's job runs. The counts for `names` start at 0, so that even the first failure is an increase. */
 export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObserver => {
   const runs = new Map(
     names.map((job) => [
@@ -18,7 +18,7 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
   meters.total(
     {
       name: 'jobs_runs_total',
-      help: 'Job runs in this process, by outcome; each try counts',
+      help: 'Job runs in this process, by outcome; retries count as runs',
       labels: ['name', 'outcome'],
     },
     () =>

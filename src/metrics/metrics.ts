@@ -12,8 +12,8 @@ import type { RateLimiterObserver } from '../guard/limits/redis-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/write/commit.ts'
 
 /**
- * The metrics of one process. Values that every call changes are plain numbers, which become metrics when they are read. The library's
- * increments build a text key each time, and three of them take longer than the rest of a call's admission.
+ * Creates the metrics of one process. Values that every call changes are plain numbers, which become metrics only when they are read. An
+ * increment in the library builds a text key, and three increments take longer than the rest of a call's admission.
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
@@ -23,7 +23,7 @@ export const createMeters = (registry: Registry): Meters => {
     help: 'Age of the oldest figure in this answer, if the database or the event log did not answer in time; 0: all are current',
     registers,
     async collect() {
-      // The other gauges start their queries before the next microtask.
+      // Lets the other gauges start their queries first.
       await Promise.resolve()
       const ages = await Promise.all(asked.map(({ ageMs }) => ageMs()))
       this.set(Math.max(0, ...ages) / 1_000)
@@ -90,19 +90,19 @@ export const createMeters = (registry: Registry): Meters => {
 
 /** How long an answer waits for queried figures. */
 const askedMs = 1_000
-/** How long an answer waits for a source that did not answer the last time. */
+/** How long an answer waits for a query that was late the last time. */
 const askedAgainMs = 100
 /** Figures older than this are left out. */
 const keptMs = 300_000
 
 type AskedFigures = {
-  /** Current figures, or the last known ones if the query fails or is late; none if they are too old. */
+  /** Returns current figures. If the query fails or is late, returns the last known figures, or none if those are too old. */
   samples(): Promise<readonly Sample[]>
-  /** Returns the age of the figures that `samples` returns; 0: they are current. */
+  /** Returns the age of the figures that `samples` returned last; 0 if they were current. */
   ageMs(): Promise<number>
 }
 
-/** Runs one query at a time. While a query is open, callers get the last known figures. Figures of this process need no query. */
+/** Runs one query at a time. Until it is finished, other callers get the last known figures. */
 function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
   let known: { readonly samples: readonly Sample[]; readonly atMs: number } | null = null
   let open: Promise<readonly Sample[]> | null = null
@@ -147,20 +147,20 @@ function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
 }
 
 /**
- * Metrics for Prometheus, with one registry per process. Other folders only know the observers, which this file implements.
+ * Metrics for Prometheus, with one registry per process. Other folders depend only on the observer types, which this file implements.
  *
- * Names have the prefix `enrichment_` and base units; the metrics of Node.js keep their usual names. Labels contain only words from the
- * code: capability, outcome, code, policy, reason, projection, guards, model, row, status, source, provider, answer, state, result, name
- * (of a job). They never contain a key, an organization, an address, a domain, or anything else from a request.
+ * Names have the prefix `enrichment_` and base units; the metrics of Node.js keep their usual names. The values of labels are fixed words from
+ * the code. The labels are capability, outcome, code, policy, reason, projection, guards, model, row, status, source, provider, answer, state,
+ * result, and name (of a job). A label never contains a key, an organization, an address, a domain, or anything else from a request.
  */
 
 export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: RateLimiterObserver
-  /** Used by capabilities and DNS, which measure themselves. */
+  /** For capabilities and DNS, which define their own metrics. */
   readonly meters: Meters
-  /** Called when a connection was reset because its address, or all addresses together, had too many. */
+  /** Called when a connection is reset because there are too many connections, from its address or in total. */
   readonly connectionRefused: () => void
   /** Returns all metrics in Prometheus' text format. */
   text(): Promise<string>
@@ -181,16 +181,16 @@ const failureReasons = [
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.options
 
-/** How often the delay of the event loop is measured: more often would cost time, and twice a second would miss delays. */
+/** How often the delay of the event loop is measured. A shorter interval costs time, and a much longer one would miss delays. */
 const eventLoopLookMs = 20
 
-/** `service` adds the metrics of the running release and of Node.js. The collectors of Node.js run until the process ends. */
+/** `service`: adds the metrics of the release and of Node.js. The Node.js collectors run until the process exits. */
 export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
   const durations = new CallDurations({
     name: 'enrichment_call_duration_seconds',
-    help: 'Calls from arrival to answer',
+    help: 'Duration of calls, from arrival to answer',
     buckets: durationBuckets,
     registers: [registry],
   })
@@ -204,13 +204,13 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     rateLimiter: {
       degraded: meters.counter({
         name: 'rate_limiter_degradations_total',
-        help: 'Times that Redis stopped answering and this process counted rate limits on its own',
+        help: 'How often Redis stopped answering, so that this process counted rate limits on its own',
       }),
     },
     meters,
     connectionRefused: meters.counter({
       name: 'refused_connections_total',
-      help: 'Connections reset because their address, or all addresses together, had too many',
+      help: 'Connections reset because there were too many connections, from one address or in total',
     }),
     text: () => registry.metrics(),
     contentType: registry.contentType,
@@ -231,7 +231,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   })
   const appendSeconds = meters.histogram({
     name: 'ledger_append_duration_seconds',
-    help: 'Time until a batch is durable in the event log, retries included',
+    help: 'Time until a batch is durable in the event log, including retries',
     buckets: durationBuckets,
   })
   return {
@@ -242,7 +242,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
     },
     conflict: meters.counter({
       name: 'ledger_conflicts_total',
-      help: 'Appends that lost to another process; their commands were decided again',
+      help: 'Appends rejected because another process had appended first; their commands were decided again',
     }),
     unknownOutcome: meters.counter({
       name: 'ledger_unknown_outcomes_total',
@@ -250,16 +250,16 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
     }),
     fence: meters.counter({
       name: 'ledger_fences_total',
-      help: 'Appends with an unknown outcome that were prevented from being written later',
+      help: 'Appends with an unknown outcome that were blocked, so that they cannot be written later',
     }),
     reversal: meters.counter({
       name: 'ledger_reversals_total',
-      help: 'Charges given back because the outcome of their call was not known in time',
+      help: 'Charges reversed because the outcome of their call was not known in time',
     }),
   }
 }
 
-/** Adds labels that tell figures from before an upgrade apart from those after it. */
+/** Adds the versions in use, so that figures from before and after an upgrade can be compared. */
 const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
   const labels = {
     version: service.version,
@@ -269,7 +269,7 @@ const buildInfo = (meters: Meters, service: { readonly version: string }): void 
   meters.gauge(
     {
       name: 'build_info',
-      help: 'Always 1: the version of the service, of Node.js, and of the library that writes these lines',
+      help: 'Always 1; the labels are the versions of the service, of Node.js, and of the metrics library',
       labels: Object.keys(labels),
     },
     () => [{ labels, value: 1 }],
@@ -312,7 +312,7 @@ const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObs
     rateLimited: meters.words(
       {
         name: 'rate_limited_calls_total',
-        help: 'Calls refused by a rate limit, by the full window',
+        help: 'Calls refused by a rate limit, by policy',
       },
       'policy',
       ratePolicies,
@@ -324,7 +324,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   meters.total(
     {
       name: 'calls_total',
-      help: 'Calls of known keys, by outcome; code is the error code of a refused or failed call',
+      help: 'Calls with a valid key, by outcome; code is the error code of a refused or failed call',
       labels: ['capability', 'outcome', 'code'],
     },
     () =>
@@ -351,21 +351,21 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
 }
 
 type Durations = {
-  /** Adds a duration. Costs one comparison per bucket, and creates no object. */
+  /** Adds a duration, without creating an object. */
   add(seconds: number): void
 }
 
 type Counted = {
   readonly capability: string
   readonly outcome: string
-  /** Counts per bucket, not cumulated. The last bucket counts durations above every bound. */
+  /** The count of each bucket, not cumulative. The last bucket counts durations above every bound. */
   readonly buckets: Float64Array
   sum: number
 }
 
 /**
- * A histogram that counts in plain numbers and becomes the library's form when it is read. The library's `observe` finds labels by text and
- * builds two objects each time.
+ * A histogram that counts in plain numbers, and converts them to the library's form when it is read. The library's own `observe` looks up
+ * labels by text and creates two objects each time.
  */
 class CallDurations extends Histogram<'capability' | 'outcome'> {
   readonly #described: { readonly name: string; readonly help: string }
@@ -402,7 +402,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     }
   }
 
-  /** Returns a percentile, computed as in Prometheus: linear within a bucket, and at most the largest bound. Null: there are no durations. */
+  /** Returns a percentile as Prometheus computes it: linear within a bucket, and at most the largest bound. Null: there are no durations. */
   percentile(share: number): number | null {
     const counts = Array.from({ length: this.#bounds.length + 1 }, (_, i) =>
       this.#counted.reduce((sum, { buckets }) => sum + (buckets[i] ?? 0), 0),
@@ -420,7 +420,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     return this.#bounds.at(-1) ?? null
   }
 
-  /** The library calls this when a histogram is read in any form. */
+  /** The library calls this for every output format. */
   async getForPromString() {
     const { name, help } = this.#described
     return {

@@ -1,17 +1,17 @@
 import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Health } from './health.ts'
 
-/** Reports through `/readyz` that the process is shutting down. */
+/** Lets `/readyz` report that the process is shutting down. */
 export type Unready = {
-  /** Called when a client checks readiness. True: the process is shutting down, so it should get no more requests. */
+  /** Called whenever readiness is checked. Returns true if the process is shutting down, so that it gets no more requests. */
   asked(): boolean
 }
 
 /**
  * `/livez` and `/readyz`, on every host. They need no key. They are not calls, so they are not recorded, limited or charged.
  *
- * `/livez` reads nothing, because restarting a process would not bring a database back. `/readyz` is 503 if the process cannot do its work
- * or is ending. On public hosts it only names the failed checks; on the private port for metrics it shows all details.
+ * `/livez` checks nothing else, because a restart would not repair a database. `/readyz` answers 503 if the process cannot do its work or is
+ * shutting down. Public hosts show only the status of each check; the private metrics port shows all details.
  */
 export const operations =
   ({
