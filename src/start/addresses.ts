@@ -4,24 +4,24 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import type { Config } from '../config.ts'
 
-/** The service's addresses. A starting process writes them, and commands show them to people. */
+/** The URLs of the service. A process stores them when it starts, so that commands can show them. */
 type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 const file = 'service.json'
 const answerMaxMs = 1_000
 
-/** Stores the addresses of this process. A directory that is not writable does not stop the process. */
+/** Stores the addresses of this process, if the directory is writable. */
 export const noteAddresses = async (dataDir: string, addresses: Addresses): Promise<void> => {
   const path = join(dataDir, file)
   try {
     await writeFile(`${path}.${process.pid}`, `${JSON.stringify(addresses)}\n`, { mode: 0o600 })
     await rename(`${path}.${process.pid}`, path)
   } catch {
-    // If this fails, commands use the addresses in the configuration.
+    // Without the stored addresses, commands use those in the configuration.
   }
 }
 
-/** Returns the service's stored addresses if they answer, otherwise those in this configuration. */
+/** Returns the stored addresses if the service answers there, otherwise those in this configuration. */
 export const addressesNow = async (config: Config): Promise<Addresses> => {
   const noted = await notedAddresses(config.DATA_DIR)
   if (noted !== null && (await Promise.all([noted.apiUrl, noted.dashboardUrl].map(answers))).every(Boolean))

@@ -21,24 +21,24 @@ import { createLeaving, type Leaving } from './leaving.ts'
 import { closeHost, listenForMetrics } from './listen.ts'
 import { openWebhooks } from './webhooks.ts'
 
-/** The running service: the hosts and workers of this process's roles. */
+/** The running process, with the hosts and workers of its roles. */
 export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   readonly metricsUrl: string
-  /** Whether this process should get calls. */
+  /** Whether this process can answer calls. */
   isReady(): Promise<boolean>
-  /** Reads location files and lists again. Calls continue, and if a new file is bad, the old file stays in use. */
+  /** Reloads the location files and lists without interrupting calls. If a new file is invalid, the old one stays in use. */
   reload(): Promise<void>
-  /** The first step of shutdown: accepts no new requests, and interrupts no request in progress. */
+  /** The first step of the shutdown: stops accepting requests, without interrupting those in progress. */
   readonly leave: Leaving['leave']
-  /** Answers requests in progress, writes counters, and closes everything. */
+  /** Finishes the requests in progress, writes the counters, and closes everything. */
   close(): Promise<void>
 }
 
 const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate: async () => undefined }
 
 /**
- * Starts the roles of the configuration, and resolves when they can answer. Hosts are opened last and closed first, because requests in
- * progress still need everything opened before.
+ * Starts the configured roles, and resolves when their hosts answer. Hosts are opened last and closed first, because requests need everything
+ * else to be open.
  */
 export const startApp = (
   foundation: Foundation,
@@ -49,7 +49,7 @@ export const startApp = (
 ): Promise<App> =>
   openingWith(async (closing) => {
     const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
-    // Only processes with these roles seal data, so only they need the keys.
+    // Only these roles seal data and need the epoch keys.
     const seals = has('api') || has('jobs')
     if (seals) await watchEpochKeys(foundation)
     if (has('projector')) closing.add(startProjector(foundation, logger))
@@ -138,10 +138,10 @@ const openJobs = async (
   closing.add(webhooks.leaveOff)
 }
 
-/** How often processes are compared. More frequent checks would warn about short overlaps, because processes start and end all the time. */
+/** A shorter interval would cause warnings about short overlaps while processes start and stop. */
 const apartLookMs = 10_000
 
-/** Warns whenever processes count rate limits separately. Returns a function that ends the checks. */
+/** Warns while processes count rate limits separately. Returns a function that stops the checks. */
 export const warnOfApart = (
   own: Pick<OwnProcess, 'known'>,
   logger: Pick<Logger, 'warn' | 'info'>,
@@ -150,7 +150,7 @@ export const warnOfApart = (
   const look = (): void => {
     const now = countingApart(own.known())
     if (now === told) return
-    if (now === null) logger.info('rate limits: processes count together')
+    if (now === null) logger.info('rate limits: all processes count together again')
     else logger.warn(`rate limits: ${now}`)
     told = now
   }

@@ -30,13 +30,13 @@ type CallsOptions = {
 
 type OpenCalls = {
   readonly dependencies: CallDependencies
-  /** The models in memory that calls of every capability depend on. */
+  /** The in-memory models on which calls to every capability depend. */
   readonly liveModels: readonly LiveModel[]
-  /** Whether all processes count rate limits together now; undefined: they never do. */
+  /** Whether all processes currently share their rate limit counters. Undefined: no shared counters are configured. */
   readonly rateLimitsShared: (() => boolean) | undefined
 }
 
-/** Opens everything that calls need. After this resolves, keys and prices match the event log. */
+/** Opens everything that calls need. When this resolves, keys and prices are up to date with the event log. */
 export const openCalls = async ({
   foundation,
   config,
@@ -93,7 +93,7 @@ export const openCalls = async ({
   }
 }
 
-/** Returns the key ids in the read model. Keys that are not listed are looked up when they are first used, at a limited rate. */
+/** Returns the ids of the keys to load at the start. Other keys are looked up when they are first used, but only at a limited rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
     const { text, values } = keyIds()
@@ -107,7 +107,7 @@ const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[
 const lookMs = 250
 const loopResolutionMs = 10
 
-/** Returns the limit on calls in progress, which is adjusted to this process's event loop until `stop`. */
+/** Returns the limit on calls in progress. Until `stop`, the limit is adjusted to the delay of the event loop. */
 const watchOverload = (
   logger: Pick<Logger, 'info' | 'warn'>,
 ): { readonly overload: Overload; stop(): void } => {

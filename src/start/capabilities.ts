@@ -22,7 +22,7 @@ export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 
   formsOn(host: AnyCapability['hosts'][number]): readonly AnyCapabilityForm[]
 }
 
-/** Opens the capabilities whose calls this process answers, and all of them if it runs jobs. Throws `ConfigError`. */
+/** Opens the capabilities whose calls this process answers, or all capabilities if it runs jobs. Throws `ConfigError`. */
 export const openCapabilities = async (
   capabilities: readonly AnyCapability[],
   {
@@ -42,7 +42,7 @@ export const openCapabilities = async (
       queue.close(),
     ])
     const failed = closed.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-    if (failed.length > 0) throw new AggregateError(failed, 'not every capability could be closed')
+    if (failed.length > 0) throw new AggregateError(failed, 'some capabilities could not be closed')
   }
   const { meters } = metrics
   const ports: Omit<CapabilityPorts<Config>, 'answersCalls'> = {
@@ -85,7 +85,7 @@ const opened = async (capability: AnyCapability, ports: CapabilityPorts<Config>)
   }
 }
 
-/** Prepares access to other parties' servers. Throws `ConfigError` if a setting is invalid. */
+/** Configures access to external servers. Throws `ConfigError` if a setting is invalid. */
 export const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW, SMTP_ALLOW }: Config): Outside =>
   createOutside({
     guard: createEgressGuard({ allow: [] }),

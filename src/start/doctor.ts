@@ -36,7 +36,7 @@ import { checkSurroundings } from './preflight.ts'
 import { providerOf } from './provider.ts'
 import { readTls } from './tls.ts'
 
-/** Runs all checks, whether or not the service runs, and returns the findings in reading order. Changes nothing. Never rejects. */
+/** Runs all checks, whether or not the service is running, and returns the findings in display order. Changes nothing. Never rejects. */
 export async function examine(
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<readonly Finding[]> {
@@ -59,21 +59,21 @@ const withoutAddress: Finding = {
 const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'name'>[]): Finding => ({
   about: missing.name,
   level: 'warning',
-  says: `not checked without it: ${checks.map(({ name }) => name).join(', ')}`,
-  remedy: `Run this command again when the ${missing.name} answers.`,
+  says: `these checks need it and were skipped: ${checks.map(({ name }) => name).join(', ')}`,
+  remedy: `Correct the fault of the ${missing.name}, then run this command again.`,
   figures: {},
 })
 
 const inDatabase = [...settingChecks, ...rowChecks]
 const inLog = [...logChecks, ...keyChecks]
 
-/** Limits the wait for a connection and for each query. */
+/** The time limit for connecting, and for each query. */
 const answerMaxMs = 4_000
 const connectionsMax = 4
 const closeMaxMs = 1_000
 const silent = pino({ level: 'silent' })
 
-/** Checks the database first: if it does not answer, one line replaces all checks that would fail. */
+/** Checks the database first. If it does not answer, a single finding replaces the checks that would fail for that reason. */
 async function stores(config: Config): Promise<readonly Finding[]> {
   const located = await locate(config).catch((error: unknown) => wrong(reasonOf(error)))
   if (!('url' in located)) {
@@ -110,7 +110,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
       projectionLags: createProjectionLags({
         pool,
         eventLog,
-        // A process that just started does not know how long the newest event has existed.
+        // The default measures from the time at which this process first saw the newest event, and this process has just started.
         headAgeMs: (last) => Date.now() - last.recordedAtMs,
       }),
     }
@@ -122,7 +122,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
     return lookAt([{ ...eventLogCheck, look: () => wrong(reasonOf(error)) }], undefined)
   } finally {
     await within(Promise.allSettled([eventLog?.close(), pool.end()]), { waitMs: closeMaxMs }, () => undefined)
-    // A server that hangs never closes a connection, so this destroys the socket.
+    // If a server hangs, `end` does not close its connections.
     for (const client of clients) Object(client).connection?.stream?.destroy()
   }
 }
@@ -133,11 +133,11 @@ async function locate({
 }: Config): Promise<Found | { readonly url: string; readonly where: string }> {
   if (url !== undefined) return { url, where: `at ${placeOf(url)}` }
   const running = await runningPostgres(dataDir)
-  if (running.state === 'none') return fine(`there is none in ${dataDir} yet; the first start creates it`)
+  if (running.state === 'none') return fine(`not created in ${dataDir} yet; the first start creates it`)
   if (running.state !== 'stopped') return { url: serviceUrlOf(running.url), where: `embedded in ${dataDir}` }
-  return wrong(`the embedded PostgreSQL in ${dataDir} does not run`, {
+  return wrong(`the embedded PostgreSQL in ${dataDir} is not running`, {
     advice:
-      'Start the service, which starts it: npm start. If it does not come up, the end of postgres.log in that directory says why.',
+      'Start the service with it: npm start. If PostgreSQL does not start, read the end of postgres.log in that directory.',
   })
 }
 
@@ -151,12 +151,12 @@ const placeOf = (url: string): string => {
   }
 }
 
-/** Checks what a start needs from the host, and whether the service runs there. */
+/** Checks whether the host has everything that the service needs to start, and whether the service is running. */
 export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'surroundings',
     severity: 'fault',
-    advice: 'Correct the variable: the service does not start with it.',
+    advice: 'Correct the variable. Otherwise, the service cannot start.',
     look: async ({ config }) => {
       try {
         await checkSurroundings(config)
@@ -169,12 +169,12 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'TLS',
     severity: 'fault',
-    // The check counts the days until the certificate expires, as negative numbers.
+    // The figure is the number of days since the expiry, so it is negative until then.
     bound: { unit: 'days', warning: -14, fault: 0 },
     advice:
-      'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.',
+      'Renew it, and rename the new files over those in TLS_CERT and TLS_KEY. The service uses them within a minute.',
     look: async ({ config }) => {
-      // The check "surroundings" reports files that cannot be read.
+      // If the files cannot be read, the check "surroundings" reports that.
       const files = await readTls(config).catch(() => null)
       if (files === null) return []
       const { validFrom, validTo, subject } = new X509Certificate(files.cert)
@@ -188,20 +188,20 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'service',
     severity: 'warning',
-    advice: 'If a service should run here, start it: npm start.',
+    advice: 'If the service should run on this host, start it: npm start.',
     look: async ({ config }) => Promise.all((await placesOf(config)).map(serviceAt)),
   },
   {
     name: 'identity provider',
     severity: 'warning',
     advice:
-      'Check OIDC_ISSUER, and that this host can reach it. Until it answers, people sign in with their passwords.',
+      'Check OIDC_ISSUER, and whether this host can reach it. Until it answers, people can sign in only with passwords.',
     look: async ({ config }) => {
       const settings = config.ROLES.includes('dashboard') ? providerOf(config) : null
       if (settings === null) return []
       try {
         await createIdentityProvider(settings).begin(nowhere)
-        return fine(`${settings.issuer} answers as a provider`)
+        return fine(`the identity provider ${settings.issuer} answers`)
       } catch (error) {
         const cause = error instanceof Error && error.cause !== undefined ? error.cause : null
         return wrong(`${settings.issuer}: ${reasonOf(error)}${cause === null ? '' : ` (${reasonOf(cause)})`}`)
@@ -210,7 +210,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
 ]
 
-/** A required URL that is never used, because only the provider's metadata is requested. */
+/** The redirect URL is required, but never used here, because this check only requests the provider's metadata. */
 const nowhere = 'https://localhost/'
 
 type Place = { readonly variable: string; readonly url: string }
@@ -222,7 +222,7 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
     ...(ROLES.includes('api') ? [{ variable: 'API_PORT', url: apiUrl }] : []),
     ...(ROLES.includes('dashboard') ? [{ variable: 'DASHBOARD_PORT', url: dashboardUrl }] : []),
   ]
-  // If METRICS_PORT is not set and the default port is taken, the metrics use any free port.
+  // Without METRICS_PORT, the metrics can be on any free port.
   if (METRICS_PORT === undefined && hosts.length > 0) return hosts
   const host = METRICS_HOST.includes(':') ? `[${METRICS_HOST}]` : METRICS_HOST
   const url = `http://${host}:${METRICS_PORT ?? defaultMetricsPort}`
@@ -231,11 +231,11 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
 
 const serviceMaxMs = 3_000
 
-/** Does not verify names, because the certificate contains the name that partners use, but this check uses the host's address. */
+/** Does not verify the certificate, which contains the name that partners use. This check connects to the host's address instead. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
 async function serviceAt({ variable, url }: Place): Promise<Found> {
-  // A wildcard address is reached at the loopback address.
+  // A host that listens on all addresses is checked at the loopback address.
   const reached = url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
   type Answer = {
     readonly status?: string
@@ -250,19 +250,19 @@ async function serviceAt({ variable, url }: Place): Promise<Found> {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
     const code = Object(cause).code
     return code === 'ECONNREFUSED' || code === 'EADDRNOTAVAIL'
-      ? wrong(`nothing listens at ${url} (${variable})`)
+      ? wrong(`nothing is listening at ${url} (${variable})`)
       : wrong(`the program at ${url} (${variable}) is not this service: ${reasonOf(cause)}`, {
           severity: 'fault',
-          advice: `Stop it (ss -ltnp 'sport = :${new URL(url).port}' names it), or set ${variable} to another port.`,
+          advice: `Find the program with "ss -ltnp 'sport = :${new URL(url).port}'" and stop it, or set ${variable} to another port.`,
         })
   }
   const named = Object.entries(answer.checks ?? {})
     .filter(([, { status }]) => status !== 'ok')
     .map(([name, { status, detail }]) => `${name} ${status}${detail === undefined ? '' : ` (${detail})`}`)
     .join(', ')
-  const advice = 'See the other lines, and the log of the service.'
+  const advice = 'Check the other findings, and read the log of the service.'
   if (answer.status !== 'ready')
-    return wrong(`${url} is not ready: ${named === '' ? 'it gives no reason' : named}`, {
+    return wrong(`${url} is not ready: ${named === '' ? 'no reason given' : named}`, {
       severity: 'fault',
       advice,
     })

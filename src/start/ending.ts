@@ -1,39 +1,39 @@
 import type { Logger } from 'pino'
 
 /**
- * How the service shuts down, and how it reads its files again.
+ * Shuts the service down after a signal or an error, and reloads its files after SIGHUP.
  *
- * A signal arrives more than once: systemd and a terminal send it to every process of a group, and npm also forwards it. A second signal
- * therefore has no effect. SIGKILL ends the process immediately, and the next start takes over the embedded PostgreSQL.
+ * A signal often arrives more than once, because systemd and terminals send it to every process of a group, and npm also forwards it. A
+ * second signal therefore has no effect. After SIGKILL, the next start takes over the embedded PostgreSQL, which is still running.
  */
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
-/** The time for closing after the last request. Calls end within 12 s, and jobs within 10 s. Container limits must exceed this time plus the pause before it. */
+/** The time limit for closing. Calls take at most 12 s, and jobs 10 s. A container's stop timeout must exceed this time plus the pause before it. */
 const drainMs = 30_000
 
 type Running = {
   readonly logger: Logger
-  /** Accepts no new requests, and interrupts no request in progress. `pause`: waits first, so that load balancers notice. */
+  /** Stops accepting requests, without interrupting those in progress. `pause`: first gives load balancers time to stop sending requests. */
   leave(options: { readonly pause: boolean }): Promise<void>
   close(): Promise<void>
   reload(): Promise<void>
 }
 
-/** How long the end waits for a start, which takes a few seconds. A start that waits longer for its database has nothing to finish. */
+/** How long a shutdown waits for a start to finish. A start that takes longer is still waiting for its database, so it can be stopped. */
 const startMs = 10_000
 
 export type Ending = {
   started(running: Running): void
   /** Aborted when shutdown begins, so that parts that are still starting can stop. */
   readonly signal: AbortSignal
-  /** Returns the code with which the process will exit if closing succeeds. */
+  /** Returns the exit code, if closing succeeds. */
   code(): 0 | 1
 }
 
 /**
- * Must be called before anything else starts. A signal or an uncaught error closes the running service once and ends the process: with 0
- * after a signal, with 1 after an error or if closing takes longer than `drainMs`. During a start, the process first waits for the start to
- * finish. SIGHUP only reads files again.
+ * Must be called before anything else starts. A signal or an uncaught error closes the running service once and then exits: with 0 after a
+ * signal, and with 1 after an error or if closing takes longer than `drainMs`. A signal during the start first lets the start finish.
+ * SIGHUP only reloads files.
  */
 export const listenForEnd = (): Ending => {
   let running: Running | undefined
@@ -42,24 +42,24 @@ export const listenForEnd = (): Ending => {
   let pause = false
 
   const close = async (now: Running): Promise<void> => {
-    await now.leave({ pause }).catch((error: unknown) => now.logger.error({ err: error }, 'could not leave'))
+    await now.leave({ pause }).catch((error: unknown) => now.logger.error({ err: error }, 'shutdown: could not stop accepting requests'))
     setTimeout(() => {
-      now.logger.fatal({ drainMs }, 'ending took too long: requests still in flight are dropped')
+      now.logger.fatal({ drainMs }, 'shutdown took too long; remaining requests are dropped')
       process.exit(1)
     }, drainMs)
     now.close().then(
       () => process.exit(code),
       (error: unknown) => {
-        now.logger.error({ err: error }, 'not everything could be closed')
+        now.logger.error({ err: error }, 'shutdown: some parts could not be closed')
         process.exit(1)
       },
     )
   }
   const end = (why: object): void => {
-    running?.logger.info(why, ending.signal.aborted ? 'already ending' : 'ending')
+    running?.logger.info(why, ending.signal.aborted ? 'already shutting down' : 'shutting down')
     if (ending.signal.aborted) return
     ending.abort()
-    // Service managers send SIGTERM. A person who presses Ctrl-C (SIGINT) does not want to wait.
+    // Only SIGTERM, which service managers send, needs the pause. A person who presses Ctrl-C (SIGINT) should not have to wait.
     pause = 'signal' in why && why.signal === 'SIGTERM'
     if (running === undefined) setTimeout(() => process.exit(code), startMs)
     else void close(running)
@@ -69,14 +69,14 @@ export const listenForEnd = (): Ending => {
   process.on('SIGHUP', () => {
     if (running === undefined || ending.signal.aborted) return
     const { reload, logger } = running
-    logger.info('SIGHUP: reading location files and lists again')
-    reload().catch((error: unknown) => logger.error({ err: error }, 'files could not be read again'))
+    logger.info('SIGHUP: reloading location files and lists')
+    reload().catch((error: unknown) => logger.error({ err: error }, 'location files or lists could not be reloaded; the old ones stay in use'))
   })
   const failed = (error: unknown): void => {
     code = 1
     if (running === undefined)
       process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
-    else running.logger.fatal({ err: error }, 'ending after an error')
+    else running.logger.fatal({ err: error }, 'shutting down after an uncaught error')
     end({})
   }
   process.on('uncaughtException', failed)

@@ -42,7 +42,7 @@ export type OpenHosts = {
   renewCertificate(): Promise<void>
 }
 
-/** Opens the hosts of this process's roles. They answer when this resolves. */
+/** Opens the hosts for this process's roles. When this resolves, they answer requests. */
 export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   const { foundation, config, logger, metrics, health, closing, leaving } = options
   const tls = await readTls(config)
@@ -66,7 +66,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   if (ROLES.includes('dashboard')) {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
-    if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be intercepted')
+    if (insecureCookies) logger.warn('INSECURE_COOKIES is set: sign-ins over plain HTTP can be intercepted')
     const outside = openOutside(config)
     const publicUrl = config.DASHBOARD_URL ?? null
     host.register(
@@ -98,7 +98,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** Returns a host with the calls of its capabilities, operational routes and downloads for partners. Of the hosts, only the dashboard shows read models. */
+/** Returns a host with the routes of its capabilities, the health checks, and the documentation. Only the dashboard host shows read models. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
@@ -112,7 +112,7 @@ const hostOf = (
   return host
 }
 
-/** `/openapi.json`, which is public and identical on every process and both hosts. */
+/** `/openapi.json`, which is public and the same in every process and on both hosts. */
 const documentation = (): FastifyPluginAsync => {
   const documents = capabilities.map(({ document }) => document)
   const text = JSON.stringify(
@@ -129,15 +129,15 @@ const documentation = (): FastifyPluginAsync => {
   }
 }
 
-/** `/docs`: the pages for partners. */
+/** `/docs`, the pages for partners. */
 export const documentationForPeople = ({ API_URL }: Pick<Config, 'API_URL'>): FastifyPluginAsync =>
   documentationPages({ version: service.version, api: API_URL ?? null })
 
-/** Scripts with which partners check their charges without trusting this service. The scripts import nothing from the service, and its tests run them. */
+/** Scripts that let partners check their charges without trusting this service. For that reason, they import nothing from it. */
 const scripts = ['verify-receipt.ts', 'recompute-ledger.ts'] as const
 const folder = new URL('../../test/support/', import.meta.url)
 
-/** `/docs/<script>`, which is public. */
+/** `/docs/<script>`, a public download. */
 const downloads =
   (logger: Logger): FastifyPluginAsync =>
   async (host) => {
@@ -145,7 +145,7 @@ const downloads =
       const text = await readFile(new URL(name, folder), 'utf8').catch((error: unknown) => {
         logger.warn(
           { err: error, script: name },
-          'a script for partners is not installed and cannot be downloaded',
+          'a script for partners is missing from this installation, so it cannot be downloaded',
         )
         return null
       })

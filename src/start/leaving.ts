@@ -4,25 +4,25 @@ import type { Host } from '../call/route.ts'
 import type { Unready } from '../metrics/routes.ts'
 
 /**
- * How hosts stop accepting requests without interrupting any. A client may send a request at the moment when its connection is closed, and
- * would not know whether the request arrived. So the hosts first report that they are not ready, and end each connection with its next
- * answer. They close the remaining connections once these have been quiet for `quietMs`.
+ * Stops accepting requests without interrupting any. If a client sends a request while its connection is being closed, it cannot know whether
+ * the request arrived. The hosts therefore first report that they are not ready, and close each connection after its next answer. The
+ * remaining connections are closed when they have been idle for `quietMs`.
  */
 
-/** After this time, a load balancer has stopped sending requests if it checks every two seconds and gives up after three failures. */
+/** Long enough for a load balancer that checks every two seconds and stops sending requests after three failures. */
 const pauseMs = 6_000
-/** The process pauses only if readiness was checked within this time. */
+/** If readiness was not checked within this time, there is no load balancer to wait for. */
 const askedMaxMs = 60_000
-/** A client that sends one request after another pauses for a much shorter time. */
+/** Clients that send one request after another pause for much less than this. */
 const quietMs = 1_000
-/** How long finished answers can still be sent before connections are closed. */
+/** How long to wait until finished answers have been sent. */
 const unsentMaxMs = 5_000
 const lookMs = 20
 
 export type Leaving = {
   readonly unready: Unready
   add(host: Host): void
-  /** Resolves when the hosts can be closed. `pause`: waits first, so that load balancers notice. */
+  /** Resolves when the hosts can be closed. `pause`: first gives load balancers time to stop sending requests. */
   leave(options: { readonly pause: boolean }): Promise<void>
 }
 
@@ -46,7 +46,7 @@ export const createLeaving = (): Leaving => {
       ending = true
       for (const { open } of hosts) open.end()
       if (pause && performance.now() - askedAtMs < askedMaxMs) await sleep(pauseMs)
-      // Closing the HTTP server itself would also close its connections.
+      // The HTTP server's own `close` would also close idle connections.
       for (const { server } of hosts) NetServer.prototype.close.call(server)
       await until(() => hosts.every(({ open }) => performance.now() - open.keptAtMs >= quietMs), quietMs)
       await until(() => hosts.every(({ open }) => !open.hasUnsent()), unsentMaxMs)

@@ -5,14 +5,14 @@ import type { OpenRequests } from '../call/connections.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 
-/** Where a host should listen. `variable` names the port in messages. */
+/** Where a host should listen. `variable` is the environment variable with the port, for error messages. */
 export type Place = {
   readonly variable: 'API_PORT' | 'DASHBOARD_PORT' | 'METRICS_PORT'
   readonly address: string
   readonly port: number
 }
 
-/** Returns the URL at which the host answers. Throws `ConfigError` if the port is taken or not allowed. */
+/** Returns the URL of the host. Throws `ConfigError` if the port is taken or not allowed. */
 export const listen = async (host: FastifyInstance, place: Place): Promise<string> => {
   const { address, port } = place
   try {
@@ -25,23 +25,23 @@ export const listen = async (host: FastifyInstance, place: Place): Promise<strin
   return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
 }
 
-/** Returns a `ConfigError` if the variable caused the failure; any other error unchanged. */
+/** Returns a `ConfigError` if the value of the variable caused the error. Returns any other error unchanged. */
 const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'EADDRINUSE')
     return new ConfigError(
-      `${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`,
+      `${variable}: port ${port} on ${address} is taken. Stop the program that uses it, or set ${variable} to another port.`,
       { cause: error },
     )
   if (code === 'EACCES')
     return new ConfigError(
-      `${variable}: this user may not listen on port ${port}. Set a port from 1024 on, or run with the right to bind lower ones.`,
+      `${variable}: this user is not allowed to listen on port ${port}. Set a port of 1024 or higher, or allow this user to bind lower ports.`,
       { cause: error },
     )
   return error
 }
 
-/** Listens on the metrics port. If the default port is taken, uses any free port, because the operator did not choose the default. */
+/** Listens on the metrics port. If no port is configured and the default one is taken, uses any free port. */
 export const listenForMetrics = async (
   host: FastifyInstance,
   { METRICS_HOST, METRICS_PORT }: Config,
@@ -53,20 +53,20 @@ export const listenForMetrics = async (
     return await listen(host, { ...place, port: defaultMetricsPort })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, using another port')
+    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, so a free port is used')
     return listen(host, { ...place, port: 0 })
   }
 }
 
 const idleCheckMs = 50
 
-/** Calls are answered within 12 s. Connections still open after that never sent a whole request, or do not read their answer. */
+/** Calls are answered within 12 s. On connections that are open for longer, a client has not sent a whole request or does not read its answer. */
 const answersMaxMs = 13_000
 
-/** Closes connections that become idle, because kept-alive connections would delay the host's shutdown until they time out. */
+/** Closes idle connections while the host shuts down, because keep-alive connections would delay the shutdown until they time out. */
 export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
   const idle = setInterval(() => {
-    // Node.js counts a connection as idle when its answer is finished, even if the answer has not been sent yet.
+    // Node.js counts a connection as idle when its answer is complete, even if the answer has not been sent yet.
     if (host.open?.hasUnsent() !== true) host.server.closeIdleConnections()
   }, idleCheckMs)
   const late = setTimeout(() => host.server.closeAllConnections(), answersMaxMs)

@@ -5,16 +5,16 @@ import { listenForEnd } from './ending.ts'
 import { checkSurroundings } from './preflight.ts'
 import { runService } from './run.ts'
 
-/** Starts the service, prints how to try it, and ends it in order: drain, flush, stop, exit 0. */
+/** Starts the service, and shuts it down in order. */
 
 const fail = (error: unknown): never => {
-  // The service was ended during the start, which caused the error.
+  // The error was caused by a shutdown during the start.
   if (end.signal.aborted) process.exit(end.code())
   const known = error instanceof ConfigError
   process.stderr.write(
     `${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
   )
-  // A misspelt variable name may be the cause.
+  // A misspelled variable name can be the cause.
   if (known)
     for (const one of misspeltVariables(process.env)) process.stderr.write(`Warning: ${misspeltText(one)}\n`)
   process.exit(known ? 2 : 1)

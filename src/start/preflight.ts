@@ -5,7 +5,7 @@ import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 import { readTls } from './tls.ts'
 
-/** Throws `ConfigError` if a host is not an address of this machine, or if certificates or location files cannot be read. */
+/** Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, or if certificates or location files cannot be read. */
 export const checkSurroundings = async (config: Config): Promise<void> => {
   if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
     await checkHost('HOST', config.HOST)
@@ -22,7 +22,7 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
       })
 }
 
-/** Listens briefly on any free port. */
+/** Checks an address by listening on any free port for a moment. */
 const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
   new Promise((resolve, reject) => {
     const probe = createServer()
@@ -30,7 +30,7 @@ const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<voi
       const unresolved = codeOf(cause) === 'ENOTFOUND' || codeOf(cause) === 'EAI_AGAIN'
       reject(
         new ConfigError(
-          `${variable}: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them.`,
+          `${variable}: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all its addresses.`,
           { cause },
         ),
       )

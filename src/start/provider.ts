@@ -1,7 +1,7 @@
 import type { Config } from '../config.ts'
 import type { ProviderSettings } from '../dashboard/identity-provider.ts'
 
-/** Returns the identity provider for signing in; null: none is configured. */
+/** Returns the settings of the identity provider for sign-ins, or null if none is configured. */
 export const providerOf = ({
   OIDC_ISSUER: issuer,
   OIDC_CLIENT_ID: clientId,

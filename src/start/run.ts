@@ -20,14 +20,14 @@ import { noteAddresses } from './addresses.ts'
 import { type App, startApp } from './app.ts'
 import type { Ending } from './ending.ts'
 
-/** Opens the foundation, starts the configured roles, and prints how to try them. The embedded PostgreSQL is closed last. */
+/** Opens the foundation, starts the configured roles, and prints how to try the service. On shutdown, the embedded PostgreSQL is closed last. */
 export async function runService(
   config: Config,
   { logger, end }: { readonly logger: Logger; readonly end: Ending },
 ): Promise<void> {
-  // Without its database, the process can neither answer nor write anything, so it ends immediately, as after a crash.
+  // Without its database, the process can neither answer nor write anything, so it exits immediately, as after a crash.
   const onLost = (error: Error) => {
-    logger.fatal({ err: error }, 'ending: the embedded PostgreSQL has stopped')
+    logger.fatal({ err: error }, 'shutting down, because the embedded PostgreSQL has stopped')
     process.exit(1)
   }
   const metrics = createMetrics({ service })
@@ -51,9 +51,9 @@ const standardOutput: Output = {
 }
 
 /**
- * Prints that the service is ready and how to try it. The first start of the embedded default seeds a demo organization and stores its key and
- * password in demo.json. Only a first start on a terminal prints them, so that the logs of service managers and containers contain no secret.
- * If there is no user or no organization, prints the commands to create them.
+ * Prints that the service is ready and how to try it. With the embedded PostgreSQL, the first start creates a demo organization and stores its
+ * key and password in demo.json. It prints them only on a terminal, so that the logs of service managers and containers contain no secret. If
+ * there is no user or no organization, prints the commands that create them.
  */
 const announce = async (
   foundation: Foundation,
@@ -95,25 +95,25 @@ const announce = async (
     print(`The key and password are printed only this once; they are also stored in ${path}.\n`)
 }
 
-/** Prints the commands to run before anyone can use the service. Prints nothing if they cannot be determined. */
+/** Prints the commands that are needed before anyone can use the service. Prints nothing if they cannot be determined. */
 const announceFirstSteps = async (foundation: Foundation, print: (line: string) => void): Promise<void> => {
   const steps = await firstSteps(foundation).catch(() => [])
   if (steps.length === 0) return
-  print(`\n${missingSentence(steps)} Type, with the service's environment:\n`)
+  print(`\n${missingSentence(steps)} Run, with the environment variables of the service:\n`)
   for (const { command, note } of steps) print(`${runs.here(command)}    # ${note}`)
   print('\nor, in Docker Compose:\n')
   for (const { command } of steps) print(runs.compose(command))
   print('')
 }
 
-/** `path` is the file with the password; null: the password itself is printed. */
+/** `path` is the file that contains the password. Null: the password itself is printed. */
 const passwordText = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
   { path, isLocal }: { readonly path: string | null; readonly isLocal: boolean },
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
-    return `whose password was changed; "user password ${name}" creates a new one`
+    return `whose password was changed; reset it with "user password ${name}"`
   const next = isLocal ? 'you can keep it on this machine' : 'you choose your own when you sign in'
   return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
@@ -121,13 +121,13 @@ const passwordText = async (
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
-/** The maximum number of spans that wait to be sent. Further spans are dropped, because calls never wait for the collector. */
+/** The maximum number of unsent spans. Further spans are dropped, because calls must never wait for the collector. */
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000
 /** The time limit for sending one batch, including retries. */
 const sendMaxMs = 5_000
-/** When the process ends, remaining spans are sent within this time or dropped. */
+/** On shutdown, spans that cannot be sent within this time are dropped. */
 const closeMaxMs = 3_000
 const attributeCharsMax = 200
 
@@ -137,8 +137,8 @@ type Settings = Pick<
 >
 
 /**
- * Sends spans to a collector by OTLP over HTTP. If no collector is configured, the library is not loaded. Failures are only logged.
- * Resolves with a function that sends the remaining spans and stops.
+ * Sends spans to a collector with OTLP over HTTP. Failures are only logged. If no collector is configured, the library is not loaded. Resolves
+ * with a function that sends the remaining spans and then stops.
  */
 const openTracing = async (settings: Settings, logger: Logger): Promise<() => Promise<void>> => {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
@@ -153,7 +153,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
       'service.version': service.version,
       'service.instance.id': `${hostname()}-${process.pid}`,
     }),
-    // The partner's decision to record a trace also applies to our part of it.
+    // If the partner's request says whether its trace is recorded, that also applies to our spans.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.OTEL_TRACES_SAMPLER_ARG) }),
     spanLimits: { attributeValueLengthLimit: attributeCharsMax },
     spanProcessors: [
@@ -168,7 +168,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
   })
   if (!trace.setGlobalTracerProvider(provider))
     logger.warn(
-      'tracing: OTEL_EXPORTER_OTLP_ENDPOINT is not used, because another SDK of OpenTelemetry was loaded first',
+      'tracing: OTEL_EXPORTER_OTLP_ENDPOINT is ignored, because another OpenTelemetry SDK was loaded first',
     )
   return () =>
     within(
@@ -178,7 +178,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
     )
 }
 
-/** OpenTelemetry's specification of the variable requires percent-encoded values. */
+/** The OpenTelemetry specification requires percent-encoded values in this variable. */
 const headerOf = (part: string): [name: string, value: string] => {
   const at = part.indexOf('=')
   const value = part.slice(at + 1)

@@ -10,12 +10,12 @@ type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
 
 const renewalCheckMs = 60_000
 
-/** Reads TLS_CERT and TLS_KEY; null: neither is set. Throws `ConfigError` if the files cannot be read or do not belong together. */
+/** Reads TLS_CERT and TLS_KEY. Null: neither is set. Throws `ConfigError` if the files cannot be read or do not belong together. */
 export const readTls = async ({ TLS_CERT, TLS_KEY }: Paths): Promise<Tls | null> => {
   if (TLS_CERT === undefined || TLS_KEY === undefined) return null
   const [cert, key] = [await read('TLS_CERT', TLS_CERT), await read('TLS_KEY', TLS_KEY)]
-  blaming('TLS_CERT', `${TLS_CERT} is not a certificate in PEM`, () => new X509Certificate(cert))
-  blaming('TLS_CERT', `${TLS_CERT} cannot be served`, () => createSecureContext({ cert }))
+  blaming('TLS_CERT', `${TLS_CERT} is not a PEM certificate`, () => new X509Certificate(cert))
+  blaming('TLS_CERT', `${TLS_CERT} cannot be used by a server`, () => createSecureContext({ cert }))
   blaming('TLS_KEY', `${TLS_KEY} is not the private key of ${TLS_CERT} in PEM, without a passphrase`, () =>
     createSecureContext({ cert, key }),
   )
@@ -41,7 +41,7 @@ const blaming = (variable: string, fault: string, work: () => unknown): void => 
   }
 }
 
-/** Uses renewed certificate files for new connections. Ignores files that are wrong or half replaced, and logs each fault once. */
+/** Uses renewed certificate files for new connections. Ignores files that are invalid or do not belong together, and logs each fault once. */
 export const serveRenewed = (
   paths: Paths,
   { tls, servers, logger }: { tls: Tls; servers: readonly Server[]; logger: Logger },
@@ -55,12 +55,12 @@ export const serveRenewed = (
     for (const server of servers) if ('setSecureContext' in server) Object(server).setSecureContext(found)
     served = found
     lastFault = ''
-    logger.info({ until: new X509Certificate(found.cert).validTo }, 'TLS: serving the renewed certificate')
+    logger.info({ until: new X509Certificate(found.cert).validTo }, 'TLS: the renewed certificate is in use')
   }
   const look = (): Promise<void> =>
     renew().catch((error: unknown) => {
       const fault = error instanceof Error ? error.message : String(error)
-      if (fault !== lastFault) logger.error({ err: error }, 'TLS: the new files are not served')
+      if (fault !== lastFault) logger.error({ err: error }, 'TLS: the new certificate files cannot be used; the old certificate stays in use')
       lastFault = fault
     })
   const timer = setInterval(look, checkMs)

@@ -14,15 +14,15 @@ import { openOutside } from './capabilities.ts'
 
 type OpenWebhooks = {
   readonly jobs: NonNullable<OpenCapability['jobs']>
-  /** Drops messages that are being sent, because a silent receiver must not delay the end of the jobs. */
+  /** Aborts the attempts in progress, because a receiver that does not answer must not delay the shutdown. */
   leaveOff(): void
-  /** Called after the jobs have ended. */
+  /** Must be called after the jobs have stopped. */
   close(): Promise<void>
 }
 
 const queueName = 'send-webhooks'
 const concurrencyMax = 8
-/** The time limit for a round's job. A round takes up to half of this. */
+/** The time limit for the job of one round, which takes at most half of this. */
 const roundSecondsMax = 60
 const dueMax = 1_000
 
@@ -32,7 +32,7 @@ export const openWebhooks = (
 ): OpenWebhooks => {
   const { pool, eventLog, secrets } = foundation
   const queue = openJobQueue(foundation.url, logger)
-  const outage = createOutage({ logger, what: 'webhooks: requesting jobs that send them' })
+  const outage = createOutage({ logger, what: 'webhooks: requesting the jobs that send messages' })
   const ending = new AbortController()
   const sending: Sending = {
     pool,
@@ -59,7 +59,7 @@ export const openWebhooks = (
     owner: `${process.pid}-${randomUUID()}`,
   })
   void follower.run()
-  // This sends messages left by the previous process now, instead of with the next minute's job.
+  // Sends due messages now, instead of waiting up to a minute for the scheduled job.
   askDue().catch(outage.failed)
   return {
     jobs: {
@@ -89,14 +89,13 @@ export const openWebhooks = (
   }
 }
 
-/** Requests rounds for one webhook, for webhooks with new messages, and for all webhooks with due messages. */
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  // Failing webhooks come last, because the other webhooks would have to wait ten seconds for each one that does not answer.
+  // Failing webhooks have the lowest priority, because each one that does not answer occupies a worker for ten seconds.
   const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
     queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
   return {
     ask,
-    /** Never rejects. If a round cannot be requested now, the next minute's job requests it. */
+    /** Never rejects. If a round cannot be requested, the scheduled job requests it within a minute. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
         for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
@@ -117,7 +116,7 @@ const meterWebhooks = ({ meters }: Metrics): NonNullable<Sending['observe']> =>
   meters.words(
     {
       name: 'webhook_attempts_total',
-      help: 'Attempts to send a message to a webhook: delivered, failed (it is retried), dead (it was the last attempt), disabled (it also disabled the webhook)',
+      help: 'Attempts to send a message to a webhook, by outcome: delivered, failed (will be retried), dead (was the last attempt), disabled (the webhook was disabled)',
     },
     'outcome',
     attemptOutcomes,

@@ -460,7 +460,7 @@ describe('the network', () => {
     answer = 'ready'
     expect(await ask()).toEqual([`warning: ${url} is ready, but degraded: ledger failed`])
     await new Promise((resolve) => server.close(resolve))
-    expect(await ask()).toEqual([`warning: nothing listens at ${url} (API_PORT)`])
+    expect(await ask()).toEqual([`warning: nothing is listening at ${url} (API_PORT)`])
   })
 
   test('an unreachable Redis is a warning, and its password is not shown', async () => {

@@ -79,7 +79,7 @@ test('an event log other than the one from which the rows were folded is a fault
     expect.stringMatching(
       /^fault: the read models were folded from esdb:\/\/\S+, but the event log is PostgreSQL$/,
     ),
-    expect.stringMatching(/^warning: not checked without it: /),
+    expect.stringMatching(/^warning: these checks need it and were skipped: /),
   ])
 })
 
@@ -90,7 +90,7 @@ test('an EventStoreDB that does not answer is a fault on its own lines, within s
   store.speak()
   expect(about(findings, 'event log')).toEqual([
     expect.stringMatching(/^fault: no answer within 4 s$/),
-    expect.stringMatching(/^warning: not checked without it: /),
+    expect.stringMatching(/^warning: these checks need it and were skipped: /),
   ])
   // The settings of the test server, which is not durable, are expected faults.
   const faults = findings.filter(
@@ -113,7 +113,7 @@ test('a certificate is reported with its expiry; files without a certificate are
   await files.replace({ cert: 'none' })
   const broken = await examine({ ...rest, ...files.variables })
   expect(about(broken, 'TLS', 'surroundings')).toEqual([
-    expect.stringMatching(/^fault: TLS_CERT: .* is not a certificate in PEM/),
+    expect.stringMatching(/^fault: TLS_CERT: .* is not a PEM certificate/),
   ])
   await files.remove()
 })

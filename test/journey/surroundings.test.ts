@@ -128,7 +128,7 @@ test('a port on which this user may not listen is reported with the variable tha
   const denied = Object.assign(new Error('listen EACCES'), { code: 'EACCES', port: 80 })
   await expect(listen(failing(denied), place)).rejects.toThrow(ConfigError)
   await expect(listen(failing(denied), place)).rejects.toThrow(
-    'API_PORT: this user may not listen on port 80',
+    'API_PORT: this user is not allowed to listen on port 80',
   )
   const other = new Error('something else')
   await expect(listen(failing(other), place)).rejects.toBe(other)

@@ -130,7 +130,7 @@ describe('a renewed certificate', () => {
     try {
       await files.replace({ cert: renewedCertificate.cert })
       await eventually(async () => (written.length > 0 ? true : undefined))
-      expect(written[0]).toContain('the new files are not served')
+      expect(written[0]).toContain('the new certificate files cannot be used')
       expect(contexts).toEqual([])
       await files.replace({ key: renewedCertificate.key })
       await eventually(async () => (contexts.length > 0 ? true : undefined))
@@ -185,7 +185,7 @@ describe('a start is refused, naming the variable,', () => {
         /^TLS_KEY: .* cannot be read \(EISDIR\)$/,
       )
       expect(await refusal({ TLS_CERT: TLS_KEY, TLS_KEY })).toMatch(
-        /^TLS_CERT: .* is not a certificate in PEM/,
+        /^TLS_CERT: .* is not a PEM certificate/,
       )
       expect(await refusal({ TLS_CERT, TLS_KEY: TLS_CERT })).toMatch(/^TLS_KEY: .* is not the private key of/)
       expect(await refusal({ TLS_CERT, TLS_KEY: other.variables.TLS_KEY })).toMatch(

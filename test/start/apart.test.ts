@@ -38,7 +38,7 @@ test('it is logged once when it begins, and once when it is over', () => {
     ])
     processes = counting('a')
     vi.advanceTimersByTime(60_000)
-    expect(logged.slice(1)).toEqual(['rate limits: processes count together'])
+    expect(logged.slice(1)).toEqual(['rate limits: all processes count together again'])
     end()
     processes = counting('a', 'b')
     vi.advanceTimersByTime(60_000)

@@ -23,7 +23,7 @@ test('nothing is checked without a provider, or without the dashboard', async ()
 test('a provider that answers passes', async () => {
   const opened = await openTestProvider({ redirectUri: 'http://localhost/', claimsOf: () => ({}) })
   try {
-    expect(await found(of(opened.issuer))).toEqual([`ok: ${opened.issuer} answers as a provider`])
+    expect(await found(of(opened.issuer))).toEqual([`ok: the identity provider ${opened.issuer} answers`])
   } finally {
     await opened.close()
   }
