@@ -8,8 +8,8 @@ const fractionDigits = 6
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
 /**
- * Caches parsed prices. There are few prices, and every charge contains some. Long strings are left out, because a slice
- * can keep a large string in memory.
+ * A cache of parsed prices: there are few, and every charge contains at least one. Long strings are not cached, because
+ * a slice can keep a much larger string in memory.
  */
 const parsed = new Map<string, MicroCredits>()
 const parsedMax = 4_096
@@ -31,7 +31,7 @@ const microOf = (text: string): MicroCredits => {
   const match = canonical.exec(text)
   if (match === null || (text.startsWith('-0') && !/[1-9]/.test(text)))
     throw new RangeError(
-      `"${text.slice(0, 40)}" is not a credit amount: a decimal with at most 6 fractional digits, such as 1.5`,
+      `"${text.slice(0, 40)}" is not a credit amount: use a decimal number with at most 6 fractional digits, such as 1.5`,
     )
   const [, sign, whole = '0', fraction = ''] = match
   const micro = BigInt(whole) * microPerCredit + BigInt(fraction.padEnd(fractionDigits, '0'))
@@ -46,12 +46,12 @@ export const creditsText = (amount: string): string =>
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro
   const sign = micro < 0n ? '-' : ''
-  // The remainder of two numbers is exact, and much faster to compute than with bigints.
+  // The remainder of two safe integers is exact, and much faster with numbers than with bigints.
   const small = Number(magnitude)
   const exact = small <= Number.MAX_SAFE_INTEGER
   const rest = exact ? small % microNumber : Number(magnitude % microPerCredit)
   const whole = exact ? (small - rest) / microNumber : magnitude / microPerCredit
   if (rest === 0) return `${sign}${whole}`
-  // recheck: the text has 6 digits.
+  // Safe from slow matching, because the text has only 6 digits.
   return `${sign}${whole}.${rest.toString().padStart(fractionDigits, '0').replace(/0+$/, '')}`
 }

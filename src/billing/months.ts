@@ -1,6 +1,6 @@
 /**
  * A ledger's months are calendar months in UTC. An event belongs to the month of its effective time. If that month was
- * already closed when the event was recorded, it belongs to the first open month, as a correction.
+ * already closed when the event was recorded, the event belongs to the first open month, as a correction.
  */
 
 /** A month in the form `2026-11`. */
@@ -28,16 +28,16 @@ export const monthBefore = (month: Month): Month => {
 
 export const monthStart = (month: Month): string => `${month}-01T00:00:00.000Z`
 
-/** A month can be closed this long after its end, because its last calls are written within this time. */
+/** How long after its end a month can be closed. By then, its last calls have been written. */
 export const closableAfterMs = 15 * 60_000
 
 /**
- * How many events may lie between the last event that a closing counts and the closing itself. A reader who is this
- * many events ahead knows every closing, and never has to read the ledger twice.
+ * The maximum number of events between the last event that a closing counts and the closing itself. A reader that looks
+ * this many events ahead sees every closing in time, and never has to read the ledger twice.
  */
 export const closingGapMax = 4_000
 
-/** The revision up to which events count for a closed month, and for the months before it. */
+/** Events up to the revision `through` count in the closed month, or in a month before it. */
 export type Closing = { readonly month: Month; readonly through: number }
 
 /** The closing that a `MonthClosed` at this revision records. */
@@ -47,8 +47,8 @@ export const closingAt = (
 ): Closing => ({ month, through: Math.max(through_revision, revision - closingGapMax) })
 
 /**
- * Returns a function that finds the month in which an event counts. The function must be called for a ledger's events
- * in order. `closings` must be in order too; closings later than the event may still be missing.
+ * Returns a function that finds the month in which an event counts. It must be called with the events of a ledger in
+ * order. `closings` must be in order too, and must contain every closing before that event.
  */
 export const createBookings = (closings: readonly Closing[]) => {
   let openFrom: Month = ''

@@ -9,7 +9,7 @@ export type PricedRule = {
   readonly amount: MicroCredits
 }
 
-/** A published price book, in a form for rating calls. */
+/** A published price book, in the form that is used to rate calls. */
 export type PriceBook = {
   readonly version: number
   readonly effectiveFromMs: number
@@ -19,7 +19,7 @@ export type PriceBook = {
 }
 
 /**
- * The base64url SHA-256 of a book's content, by which a charge names it. It is calculated over the JSON text
+ * The base64url SHA-256 of a book's content, by which a charge identifies its book. It is calculated over the JSON text
  * `[version,"effective_from",[["rule",rule_version,"sku" or null,"amount"],…]]`, in the order of the rules.
  */
 const bookDigest = ({
@@ -39,7 +39,7 @@ const bookDigest = ({
 
 type BookText = Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>
 
-/** The book with the content that it has now, which may differ from the content that was published. */
+/** Converts a stored book without checking it. Its content can differ from the published content. */
 export const priceBookOf = (published: BookText): PriceBook => ({
   version: published.version,
   effectiveFromMs: Date.parse(published.effective_from),
@@ -56,15 +56,15 @@ export const priceBookOf = (published: BookText): PriceBook => ({
 export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
   const book = priceBookOf(published)
   if (Number.isNaN(book.effectiveFromMs))
-    throw new Error(`price book ${book.version} is dated ${published.effective_from}, which does not exist`)
+    throw new Error(`price book ${book.version} takes effect at ${published.effective_from}, which is not a valid date`)
   if (published.digest !== null && published.digest !== book.digest)
-    throw new Error(`price book ${book.version} is not the one that was published: its digest differs`)
+    throw new Error(`price book ${book.version} was changed after it was published: its content does not match its digest`)
   return book
 }
 
 /**
- * The price book in force at an instant: the one that took effect last. If several took effect at one time, the one
- * with the highest version. Undefined before the first book.
+ * The price book in force at an instant: the one that took effect last. If several took effect at the same time, it is
+ * the one with the highest version. Undefined before the first book.
  */
 export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBook | undefined => {
   let best: PriceBook | undefined
@@ -80,7 +80,7 @@ export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBoo
   return best
 }
 
-/** The price book of a new installation. Prices are custom (Spec §4.1): operators publish their own, or override them for an organization. */
+/** The price book of a new installation. Operators publish their own prices, or override them for an organization (Spec §4.1). */
 export const defaultPriceBook = {
   version: 1,
   effective_from: '2020-01-01T00:00:00.000Z',
@@ -94,6 +94,6 @@ export const defaultPriceBook = {
   ),
   approver: 'default',
   proposal: null,
-  // This book is part of the release, so it needs no digest.
+  // The book is part of the release, so it needs no digest.
   digest: null,
 } satisfies PriceBookPublished

@@ -4,17 +4,17 @@ import { priceBookOf } from './price-book.ts'
 import { rulesDigest } from './price-rules.ts'
 import { nextVersion, type PriceProposal, type Prices, publishedAt, standingBooks } from './prices.ts'
 
-/** Decides whether a price book may be proposed, approved or withdrawn. The time and the actor arrive as arguments. */
+/** Decides whether a price book can be proposed, approved or withdrawn. */
 
 type PriceAct = DomainEventOf<
   'PriceBookProposed' | 'PriceBookPublished' | 'PriceBookWithdrawn' | 'PriceProposalWithdrawn'
 >
-/** `field`: the incorrect field, if that is the reason. */
+/** `field`: the input field that caused the refusal, if any. */
 export type PriceDecision<Act extends PriceAct = PriceAct> =
   | Act
   | { readonly refused: string; readonly field?: string }
 
-/** The least time before a book takes effect. Every process receives the book well within it, so that none still uses the old one afterwards. */
+/** The minimum time between publishing a book and its effect. Every process receives the book well within this time. */
 const priceNoticeMs = 5_000
 
 /** Whether a proposal can still be approved. */
@@ -36,7 +36,7 @@ export const proposeBook = (
   const fromMs = Date.parse(effectiveFrom)
   if (fromMs < nowMs + priceNoticeMs)
     return {
-      refused: `${effectiveFrom} is not at least ${priceNoticeMs / 1000} s ahead; prices never change for the past`,
+      refused: `${effectiveFrom} must be at least ${priceNoticeMs / 1000} s in the future, because prices never change for the past`,
       field: 'from',
     }
   const digest = rulesDigest(rules)
@@ -70,15 +70,15 @@ export const approveProposal = (
   const fromMs = Date.parse(found.effective_from)
   if (fromMs < nowMs + priceNoticeMs)
     return {
-      refused: `p${number} takes effect at ${found.effective_from}, but it must be approved at least ${priceNoticeMs / 1000} s before that: propose it again with a later --from`,
+      refused: `p${number} takes effect at ${found.effective_from}, and it is too late to approve it: that is possible until ${priceNoticeMs / 1000} s before. Propose it again with a later --from`,
     }
   if (rulesDigest(found.rules) !== found.digest)
-    return { refused: `the rules of p${number} are not those that were proposed; see "event-log verify"` }
+    return { refused: `the rules of p${number} were changed after it was proposed; run "event-log verify"` }
   const base = publishedAt(prices, fromMs)
-  // A proposal is a change to its base book, so publishing it would undo the changes in a book that was published in the meantime.
+  // A proposal contains all rules, so publishing it would undo the changes of a book that was published in the meantime.
   if ((base?.version ?? null) !== found.base)
     return {
-      refused: `p${number} was proposed as a change to price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
+      refused: `p${number} was proposed as a change to price book ${found.base ?? 'none'}, but another book (${base?.version ?? 'none'}) will be in force then. Propose it again`,
     }
   const later = standingBooks(prices).find(
     ({ version, effective_from }) =>
@@ -87,7 +87,7 @@ export const approveProposal = (
   // The later book was proposed without this proposal's changes, so it would undo them.
   if (later !== undefined)
     return {
-      refused: `p${number} was proposed before price book ${later.version}, which takes effect at ${later.effective_from} without its changes: withdraw p${number}, and propose it again`,
+      refused: `price book ${later.version}, which takes effect at ${later.effective_from}, does not contain the changes of p${number} and would undo them. Withdraw p${number}, and propose it again`,
     }
   const book = {
     version: nextVersion(prices),
@@ -129,11 +129,11 @@ export const withdrawBook = (
   const leftMs = Date.parse(book.effective_from) - nowMs
   if (leftMs <= 0)
     return {
-      refused: `price book ${version} has been in force since ${book.effective_from}: propose another one`,
+      refused: `price book ${version} has been in force since ${book.effective_from} and can no longer be withdrawn. Propose another one`,
     }
   if (leftMs < priceNoticeMs)
     return {
-      refused: `price book ${version} takes effect in less than ${priceNoticeMs / 1000} s, and some processes would not receive the withdrawal in time: propose another one`,
+      refused: `price book ${version} takes effect in less than ${priceNoticeMs / 1000} s, and some processes would not receive a withdrawal in time. Propose another one`,
     }
   return { type: 'PriceBookWithdrawn', data: { version, reason } }
 }

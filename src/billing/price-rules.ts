@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import type { PriceBookRule } from '../events/prices.ts'
 
-/** Compares the rules of price books, and shows how they differ. */
+/** Compares the rules of price books. */
 
-/** The base64url SHA-256 of rules, in any order. Two books with the same digest price every call in the same way. */
+/** The base64url SHA-256 of rules, regardless of their order. Two books with the same digest price every call in the same way. */
 export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
   hash(
     'sha256',
@@ -15,7 +15,7 @@ export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
     'base64url',
   )
 
-/** The rules of `base` in their order, with some of them replaced, followed by the new rules. */
+/** The rules of `base` in the same order, with the changed ones replaced, followed by the new rules. */
 export const patchedRules = (
   base: readonly PriceBookRule[],
   patch: readonly PriceBookRule[],

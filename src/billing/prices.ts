@@ -1,14 +1,13 @@
 import { checkEventData, currentVersion, type DomainEvent } from '../events/catalogue.ts'
 import type { PriceBookProposed, PriceBookPublished } from '../events/prices.ts'
 
-/** The state of the stream of price books: which books were proposed, published and withdrawn, by whom and when. */
+/** The state folded from the stream of price books: which books were proposed, published and withdrawn, by whom and when. */
 
-/** The actor, the time and, if given, the reason. */
 type Act = { readonly by: string; readonly at: string; readonly reason: string | null }
 
 export type PriceProposal = PriceBookProposed & {
   readonly proposed: Act
-  /** The version under which it was published; null until it is approved. */
+  /** The version under which it was published, or null if it is not approved. */
   readonly version: number | null
   readonly withdrawn: Act | null
 }
@@ -21,7 +20,7 @@ export type PublishedBook = PriceBookPublished & {
 export type Prices = {
   readonly proposals: readonly PriceProposal[]
   readonly books: readonly PublishedBook[]
-  /** For each proposal, the newest version published when it was proposed; 0: none. */
+  /** For each proposal, the newest version that was published when it was proposed; 0 if there was none. */
   readonly newestBefore: ReadonlyMap<number, number>
 }
 
@@ -95,7 +94,7 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
   }
 }
 
-/** The books that price calls now or later, because they were not withdrawn. */
+/** The books that were not withdrawn. */
 export const standingBooks = ({ books }: Prices): readonly PublishedBook[] =>
   books.filter(({ withdrawn }) => withdrawn === null)
 
@@ -111,6 +110,6 @@ export const publishedAt = (prices: Prices, atMs: number): PublishedBook | null 
   )
 }
 
-/** The version for the next book. Versions are never reused, not even that of a withdrawn book. */
+/** The version for the next book. Versions are never reused, not even those of withdrawn books. */
 export const nextVersion = ({ books }: Prices): number =>
   Math.max(0, ...books.map(({ version }) => version)) + 1

@@ -5,7 +5,7 @@ import type { LineContent } from './statement-line.ts'
 
 /**
  * A statement as a file, in JSON Lines or CSV. Both begin with the opening balance and end with the closing balance.
- * The file of a closed month always has the same bytes. They do not depend on the time, the machine or the release that wrote them.
+ * The file of a closed month always has the same bytes, regardless of the time, the machine or the release that wrote it.
  */
 
 export type StatementHead = {
@@ -14,7 +14,7 @@ export type StatementHead = {
   readonly month: Month
 }
 
-/** Writes one form of file. Strings end with a line break. */
+/** Writes one file format. Each string ends with a line break. */
 export type StatementForm = {
   readonly head: (head: StatementHead, opening: bigint) => string
   readonly line: (line: StatementLine) => string
@@ -25,11 +25,11 @@ export type StatementForm = {
 type Cell = string | number | null
 type Column = {
   readonly name: string
-  /** Contains text, which a spreadsheet must not treat as a formula. */
+  /** The column contains text, which a spreadsheet must not treat as a formula. */
   readonly text?: true
 } & (
   | { readonly of: (line: StatementLine) => Cell }
-  /** The text depends only on the content of the line. */
+  /** The cell depends only on the content of the line, so it can be created once for many lines. */
   | { readonly says: (content: LineContent) => Cell }
 )
 
@@ -65,7 +65,7 @@ const columns: readonly Column[] = [
 type OwnColumn = Extract<Column, { readonly of: unknown }>
 type Said = { readonly at: number; readonly columns: readonly Extract<Column, { readonly says: unknown }>[] }
 
-/** The columns in order. Adjacent columns with shared content form a group. A group's text is created once for each content. */
+/** The columns in order. Adjacent columns that depend only on the content form a group, whose text is created once for each content. */
 const runs: readonly (OwnColumn | Said)[] = (() => {
   const found: (OwnColumn | Said)[] = []
   let at = 0
@@ -79,7 +79,7 @@ const runs: readonly (OwnColumn | Said)[] = (() => {
   return found
 })()
 
-/** Returns a function for a line. `cell` returns the text of a cell, with the separator before it. */
+/** Returns a function that writes a line. `cell` returns the text of a cell, with the separator before it. */
 const rowOf = (cell: (column: Column, value: Cell) => string): ((line: StatementLine) => string) => {
   const shared = new WeakMap<LineContent, readonly string[]>()
   const sharedOf = (content: LineContent): readonly string[] => {
@@ -97,7 +97,7 @@ const rowOf = (cell: (column: Column, value: Cell) => string): ((line: Statement
   }
 }
 
-/** Matches strings that need no escaping. Most need none, and checking is cheaper than escaping. */
+/** Matches strings that need no escaping. Most strings need none, and this check is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
@@ -106,7 +106,7 @@ const jsonNames = new Map(
   columns.map((column) => [column, `${column === firstColumn ? '{' : ','}"${column.name}":`]),
 )
 
-/** Empty members are left out. The first member is never empty. Amounts are canonical decimals, as on the wire. */
+/** Omits empty members. The first member is never empty. */
 const jsonRow = rowOf((column, value) =>
   value === null ? '' : `${jsonNames.get(column)}${typeof value === 'number' ? value : jsonText(value)}`,
 )
@@ -156,7 +156,7 @@ export const summaryJson = (summary: StatementSummary) => ({
   corrections: summary.corrections.map((one) => ({ ...one, amount: formatCredits(one.amount) })),
 })
 
-/** The sums of a closed month, from the last line of its JSON Lines. */
+/** The sums of a closed month, read from the last line of its JSON Lines file. */
 export const summaryOf = (foot: string): StatementSummary => {
   const { balance, lines, totals, ...groups } = JSON.parse(foot) as Foot
   const summed = <Group extends { readonly amount: string }>(group: Group) => ({

@@ -4,7 +4,7 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './tariff.ts'
 
-/** A ledger event's lines on a statement: one line for each price of a call, or one line for anything else. */
+/** The statement lines of a ledger event. A charge has one line for each price; any other event has one line. */
 
 export type LedgerRecord = LedgerEvent & {
   readonly revision: number
@@ -13,8 +13,8 @@ export type LedgerRecord = LedgerEvent & {
 }
 
 /**
- * `call`: a free call. `refused_calls` and `rate_limited`: calls that were counted together, not one by one. The kinds
- * from `charge` to `expiry` are movements of credits.
+ * `call`: a free call. `refused_calls` and `rate_limited`: calls that were counted instead of recorded one by one. The
+ * kinds from `charge` to `expiry` are movements of credits.
  */
 export type LineKind =
   | 'call'
@@ -32,7 +32,7 @@ export type LineKind =
 export type LineContent = {
   readonly kind: LineKind
   readonly amount: MicroCredits
-  /** The number of calls in the line; 0 for the second price of a call, and for lines that are not calls. */
+  /** The number of calls in the line. It is 0 for the second price of a call, and for lines that are not calls. */
   readonly calls: number
   readonly keyId: string | null
   readonly capability: string | null
@@ -42,11 +42,11 @@ export type LineContent = {
   readonly rule: string | null
   readonly ruleVersion: number | null
   readonly priceBookVersion: number | null
-  /** The event that set the organization's own price for the line, or null. */
+  /** The id of the event that set the organization's own price for the line, or null. */
   readonly override: string | null
   readonly grantId: string | null
   readonly expiresAt: string | null
-  /** The charge that an adjustment corrects. */
+  /** The id of the charge that an adjustment corrects. */
   readonly adjusts: string | null
   readonly rerateRun: string | null
   readonly reference: string | null
@@ -84,7 +84,7 @@ export const createOwnPrices = () => {
         bySku.set(sku, withoutOverride(bySku.get(sku), override_revision))
       }
     },
-    /** `of`: returns the event that set this price, or null if the price is from the price book. */
+    /** `of` returns the id of the event that set this price, or null if the price is from the price book. */
     none: () => bySku.size === 0,
     of: (sku: string, amount: MicroCredits, effectiveAt: string): string | null => {
       const own = overrideAt(bySku.get(sku), Date.parse(effectiveAt))
@@ -97,7 +97,7 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
-/** Line contents by their members, so that lines with equal content can share one. */
+/** A cache of line contents, so that lines with equal content share one object. */
 const known = new Map<string, readonly LineContent[]>()
 const knownMax = 4_096
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
@@ -110,7 +110,7 @@ const once = (members: readonly unknown[], make: () => readonly LineContent[]): 
   return contents
 }
 
-/** The line contents of a charge and of its call. `call` is null if the previous event is not the call. */
+/** The line contents of a charge and its call. `call` is null if the previous event is not the call. */
 export const chargeContents = (
   charge: Charge,
   call: Call | null,
@@ -152,7 +152,7 @@ const chargedFor = (charge: Charge, call: Call | null): LineContent[] => {
   })
   if (total !== parseCredits(charge.data.amount))
     throw new Error(
-      `the lines of charge ${charge.data.charge_id} at revision ${charge.revision} do not sum to its amount`,
+      `the lines of charge ${charge.data.charge_id} at revision ${charge.revision} do not add up to its amount; run "event-log verify"`,
     )
   return contents
 }
@@ -221,7 +221,7 @@ const freeCall = (call: Call): LineContent | null => {
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
   contentOf(data.kind, {
     amount: parseCredits(data.amount),
-    // For a void, the lot is the one from which the adjustment took credits.
+    // For a void, this is the lot from which the adjustment took credits.
     grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
     adjusts: data.adjusts,
     rerateRun: data.rerate_run,

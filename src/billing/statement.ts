@@ -12,20 +12,20 @@ import {
 } from './statement-line.ts'
 
 /**
- * A month's statement: the opening balance, all lines in ledger order, and their sums. It is folded from the events
- * that count in the month (`months.ts`), so the closing balance is the opening balance of the next month. An expired
+ * A month's statement: the opening balance, all lines in ledger order, and their sums. It contains exactly the events
+ * that count in the month (`months.ts`), so its closing balance is the opening balance of the next month. An expired
  * lot counts in the balance until it is written off.
  */
 
 export type StatementLine = {
   readonly record: LedgerRecord
   readonly content: LineContent
-  /** The earlier month that the line corrects: a closed month, or the month of a refunded call. */
+  /** The earlier month that the line corrects (a closed month, or the month of a refunded call), or null. */
   readonly corrects: Month | null
   readonly balance: MicroCredits
 }
 
-/** The amount charged at one price, or the number of calls that one rule made free. */
+/** The total charged at one price, or the calls that one rule made free. */
 type CallGroup = {
   readonly capability: string | null
   readonly sku: string | null
@@ -33,7 +33,7 @@ type CallGroup = {
   readonly ruleVersion: number | null
   /** Distinguishes the organization's own prices from those of the price book. */
   readonly override: boolean
-  /** The number of lines. For calls that were counted together, the number of calls. */
+  /** The number of lines. A line of calls that were counted together adds its number of calls. */
   readonly count: number
   readonly amount: MicroCredits
 }
@@ -52,11 +52,11 @@ export type StatementSummary = {
   readonly freeCalls: readonly CallGroup[]
   /** Movements of credits by kind, including charges. */
   readonly movements: readonly KindGroup[]
-  /** The part of these sums that belongs to earlier months. */
+  /** The parts of these sums that correct earlier months. */
   readonly corrections: readonly CorrectionGroup[]
 }
 
-/** The change in the balance by an event; 0 for most events. */
+/** The amount by which an event changes the balance. */
 export const movementOf = (event: LedgerEvent): MicroCredits => {
   switch (event.type) {
     case 'CreditGranted':
@@ -77,8 +77,8 @@ const belongsAt = (record: LedgerRecord): string => {
 }
 
 /**
- * Folds the events that count in one month. All events of the ledger must be passed in order, up to the end of the
- * month, because earlier events can set prices. Only those that count in the month are added.
+ * Creates the statement of one month. The caller must pass the events that count in the month to `add`, in ledger
+ * order.
  */
 export const createStatement = (month: Month, opening: MicroCredits, ownPrices: OwnPrices) => {
   let balance = opening
@@ -98,14 +98,14 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
     const content = lineContent(record)
     if (content !== null) into.push(lineOf(record, content))
   }
-  /** Completes the line of a call that no charge follows. */
+  /** Writes the line of a call that is not followed by a charge. */
   const end = (into: StatementLine[]): void => {
     if (waiting !== null) tell(waiting, into)
     waiting = null
   }
 
   return {
-    /** Appends complete lines. A call's lines are complete when it is known whether a charge follows. */
+    /** Appends the lines that are complete. The lines of a call are complete only when the next event shows whether it was charged. */
     add: (record: LedgerRecord, into: StatementLine[]): void => {
       const call =
         record.type === 'CreditCharged' && record.metadata.causation_id === waiting?.eventId ? waiting : null
@@ -116,7 +116,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
       else if (record.type === 'KeyUsed') waiting = record
       else tell(record, into)
     },
-    /** Appends the line for the last event, if that is a call. */
+    /** Must be called after the last event. Appends its line if it is a free call. */
     end,
     summary: (): StatementSummary => ({ opening, closing: balance, lines, ...totals.summary() }),
   }
@@ -124,7 +124,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
 
 type Group<Key> = { readonly key: Key; count: number; amount: MicroCredits }
 
-/** One sum for each key. There are few keys. */
+/** Keeps one sum for each key. */
 const createGroups = <Key extends object>() => {
   const groups = new Map<string, Group<Key>>()
   return {
@@ -187,7 +187,7 @@ const createTotals = () => {
   }
 }
 
-/** The sums that `MonthClosed` records. */
+/** The sums that a `MonthClosed` event records. */
 export const closedTotals = ({
   opening,
   closing,

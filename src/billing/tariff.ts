@@ -3,8 +3,8 @@ import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
 /**
- * An organization's own price for a SKU, starting at an instant. If the price is null, the price book applies again. `revision` is the
- * revision of the event that set the price.
+ * An organization's own price for a SKU from an instant on. If the price is null, the price book applies again from then on. `revision` is
+ * the revision of the event that set the price.
  */
 export type PriceOverrideEntry = {
   readonly revision: number
@@ -13,14 +13,14 @@ export type PriceOverrideEntry = {
 }
 
 /**
- * Adds an override to those of one SKU, which are oldest first. If several apply from the same instant, the one that was set last counts.
+ * Adds an override to those of one SKU, which are sorted, oldest first. If two apply from the same instant, the one that was set last counts.
  */
 export const withOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   entry: Entry,
 ): Entry[] => [...(overrides ?? []), entry].sort((a, b) => a.fromMs - b.fromMs)
 
-/** Removes the override that the event at a revision set. */
+/** Removes the override that was set by the event at a revision. */
 export const withoutOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   revision: number,
@@ -40,25 +40,25 @@ export const overrideAt = <Entry extends PriceOverrideEntry>(
  * there are enough credits.
  *
  * Every rule is a pure function with an id and a version. A released version is never edited, because it has priced
- * past calls. To change a rule, add a version here, and publish a price book that names it from a date on.
+ * past calls. To change a rule, add a version here, and publish a price book that uses this version from some date on.
  */
 
 type Facts<K extends CallFacts['kind']> = Extract<CallFacts, { kind: K }>
 
-/** The rules for a kind of fact, in the order of the charge's lines. Every fact must match at least one rule. */
+/** A rule for a kind of fact. Rules are in the order of a charge's lines, and every fact must match at least one. */
 type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
   readonly versions: readonly RuleVersion<K>[]
   /** The price in credits in the price book of a new installation. Null: the rule makes calls free. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
-  /** Applies in version 1, free of charge, even to price books that do not name it, because they are older than the rule. */
+  /** The rule is free, and applies even if a price book does not contain it. Price books can be older than the rule. */
   readonly unnamed?: true
 }
 
 type RuleVersion<K extends CallFacts['kind']> = {
   readonly applies: (facts: Facts<K>) => boolean
-  /** Why the rule applied, for people who read a bill. This text can be changed after a release, unlike `applies`. */
+  /** The reason shown on bills. Unlike `applies`, this text can be changed after a release. */
   readonly because: string
 }
 
@@ -66,7 +66,7 @@ const freeUnnamed = { ruleVersion: 1, sku: null, amount: 0n } as const
 
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
-/** Decision 10: company data is charged only if the verdict is certain, and never for a disposable address. */
+/** Company data is charged only if the verdict is certain, and never for a disposable address (decision 10). */
 const isCertainEnough = ({ status, sub_status }: Facts<'email_validation'>): boolean =>
   status === 'valid' || (status === 'risky' && sub_status !== 'disposable')
 
@@ -76,8 +76,8 @@ const free = (id: string, because: string) =>
 
 /** The most decisive rule comes first. */
 export const tariff: Tariff = {
-  // Spec §4.1, decisions 9 and 10. Under rule 4 of the specification (requested, not found: no additional charge), the company rule does
-  // not match. Rule 5 of the specification (rate-limited) is `refusal`.
+  // Spec §4.1, decisions 9 and 10. For rule 4 of the specification (company not found: no additional charge), the company rule does not match.
+  // Rule 5 of the specification (rate-limited) is the rule `refusal` below.
   email_validation: [
     {
       id: 'email_validation.valid',
@@ -92,7 +92,7 @@ export const tariff: Tariff = {
           because: 'company data was requested and found',
         },
         {
-          // Otherwise, partners who ask again about unknown addresses would pay for the company each time.
+          // A partner that repeats a call about an unknown address must not pay for the company each time.
           applies: (facts) => facts.company_status === 'found' && isCertainEnough(facts),
           because: 'company data was requested and found, for an address that is valid or risky',
         },
@@ -122,7 +122,7 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: an IP lookup is charged if the address was located.
+  // An IP lookup is charged if the address was located (decision 11).
   ip_lookup: [
     {
       id: 'ip_lookup.located',
@@ -137,7 +137,7 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: a profile is charged if its data is delivered. A person who no longer exists costs nothing.
+  // A profile is charged if its data is delivered. A deleted profile costs nothing (decision 11).
   profile: [
     {
       id: 'profile.cached',
@@ -167,19 +167,19 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: pixel controls and whoami are free.
+  // Pixel controls and whoami are free (decision 11).
   pixel: [free('pixel', 'the pixel controls cost nothing')],
   whoami: [free('whoami', 'whoami costs nothing')],
-  // Reading one's own account and ledger is free under every price book.
+  // Partners can always read their own account and ledger for free, under every price book.
   account: [{ ...free('account', 'reading your own account costs nothing'), unnamed: true }],
   ledger_export: [{ ...free('ledger_export', 'exporting your own ledger costs nothing'), unnamed: true }],
-  // Decision 15: an Idempotency-Key is charged only once, ever.
+  // Calls with the same Idempotency-Key are charged only once (decision 15).
   replay: [free('replay', 'the answer to an earlier call was repeated, which costs nothing')],
-  // Spec §4.1 rule 5, decision 11: refused calls are free.
+  // Refused calls are free (Spec §4.1 rule 5, decision 11).
   refusal: [free('refusal', 'a call that is refused or fails costs nothing')],
 }
 
-/** One line of a charge, before it is paid. */
+/** One line of a charge, before lots are drawn. */
 type RatedLine = {
   readonly sku: string
   readonly amount: MicroCredits
@@ -187,7 +187,7 @@ type RatedLine = {
   readonly ruleVersion: number
 }
 
-/** The cost of a fact, and the rules behind it. No lines and a `total` of 0 mean that `rule` made it free. */
+/** The cost of a fact, and the rules that priced it. If there are no lines, `rule` made it free. */
 export type Rating = {
   readonly total: MicroCredits
   readonly lines: readonly RatedLine[]
@@ -199,12 +199,12 @@ export type Rating = {
 /** An organization's own price for a SKU at the time of the call; undefined if the price book applies. */
 export type PriceOverride = (sku: string) => MicroCredits | undefined
 
-/** The price book does not match the tariff of this release. The call is not charged, and an operator must act. */
+/** The price book does not match the tariff of this release. The call is not charged, and an operator must publish another book or upgrade. */
 export class NoRule extends Error {
   override name = 'NoRule'
 }
 
-/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if the book has no rule of this release that matches. */
+/** Prices a fact. The result depends only on the arguments. Throws `NoRule` if the book contains no matching rule that this release has. */
 export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
   const lines: RatedLine[] = []
   let first: { rule: string; ruleVersion: number } | undefined
@@ -229,23 +229,23 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   return { total, lines, ...first, priceBookVersion: book.version }
 }
 
-/** Whether a price book has a rule for a kind of fact. If not, calls with such facts cannot be rated. */
+/** Whether a price book has a rule for a kind of fact. Without one, calls with such facts cannot be rated. */
 export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
   tariff[kind].some(({ id, unnamed }) => unnamed === true || book.rules.has(id))
 
-/** The rules that a price book needs for rating calls of every kind. */
+/** The rules that a price book must contain so that every kind of call can be rated. */
 export const neededRules = (): readonly string[] =>
   Object.values(tariff).flatMap((rules: readonly { id: string; unnamed?: true }[]) =>
     rules.flatMap(({ id, unnamed }) => (unnamed === true ? [] : [id])),
   )
 
-/** The rules of this release that a price book can name, with their newest versions. */
+/** The rules of this release that a price book can contain, with their newest versions. */
 export const knownRules = (): ReadonlyMap<string, number> =>
   new Map(
     Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)),
   )
 
-/** Why a rule applied, in words. Empty for a rule or a version of another release. */
+/** The reason why a rule applied, as text. Empty if this release does not have the rule or version. */
 export const becauseOf = (rule: string, version: number): string =>
   Object.values(tariff)
     .flat()

@@ -59,7 +59,7 @@ describe('a proposal', () => {
     ['for a date in the past', at(-1)],
   ])('%s is refused', (_, effectiveFrom) => {
     expect(propose(start, priced('2'), { effectiveFrom })).toEqual({
-      refused: `${effectiveFrom} is not at least 5 s ahead; prices never change for the past`,
+      refused: `${effectiveFrom} must be at least 5 s in the future, because prices never change for the past`,
       field: 'from',
     })
   })
@@ -112,7 +112,7 @@ describe('an approval', () => {
   test('must be given at least 5 s before the effective date', () => {
     expect(refusal(approve(prices, 1, nowMs + 3_595_000))).toBeNull()
     expect(refusal(approve(prices, 1, nowMs + 3_595_001))).toBe(
-      `p1 takes effect at ${at(3600)}, but it must be approved at least 5 s before that: propose it again with a later --from`,
+      `p1 takes effect at ${at(3600)}, and it is too late to approve it: that is possible until 5 s before. Propose it again with a later --from`,
     )
   })
 
@@ -128,7 +128,7 @@ describe('an approval', () => {
     const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
     const published = folded(both, done(approve(both, 1)))
     expect(refusal(approve(published, 2))).toBe(
-      'p2 was proposed as a change to price book 1, but the book in force at that time is now 2: propose it again',
+      'p2 was proposed as a change to price book 1, but another book (2) will be in force then. Propose it again',
     )
   })
 
@@ -136,7 +136,7 @@ describe('an approval', () => {
     const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
     const published = folded(both, done(approve(both, 2)))
     expect(refusal(approve(published, 1))).toBe(
-      `p1 was proposed before price book 2, which takes effect at ${at(7200)} without its changes: withdraw p1, and propose it again`,
+      `price book 2, which takes effect at ${at(7200)}, does not contain the changes of p1 and would undo them. Withdraw p1, and propose it again`,
     )
     const again = withProposal(published, priced('4'))
     expect(refusal(approve(again, 3))).toBeNull()
@@ -148,7 +148,7 @@ describe('an approval', () => {
     const [proposal] = prices.proposals
     if (proposal === undefined) throw new Error('no proposal')
     const changed = { ...prices, proposals: [{ ...proposal, rules: priced('0.1') }] }
-    expect(refusal(approve(changed, 1))).toContain('the rules of p1 are not those that were proposed')
+    expect(refusal(approve(changed, 1))).toContain('the rules of p1 were changed after it was proposed')
   })
 })
 
@@ -236,6 +236,6 @@ test('a book that does not match its digest cannot be read', () => {
   const { data } = done(approve(withProposal(start, priced('2')), 1))
   expect(soundPriceBookOf(data)).toEqual(priceBookOf(data))
   expect(() => soundPriceBookOf({ ...data, rules: priced('0.1') })).toThrow(
-    'price book 2 is not the one that was published: its digest differs',
+    'price book 2 was changed after it was published: its content does not match its digest',
   )
 })
