@@ -1,9 +1,8 @@
 import type { DomainEvent, EventType } from './catalogue.ts'
 
 /**
- * Whether "audit list" shows an event type. It shows changes and searches for people, because someone is responsible
- * for them. Calls, their automatic consequences and scheduled jobs are not shown. Every type is named, so that a new
- * one cannot be forgotten.
+ * Whether "audit list" shows an event type. The list shows what people did: changes, and searches for a person. It does
+ * not show calls, their automatic consequences, or scheduled jobs. Every type must be here, so that none is forgotten.
  */
 const audited = {
   OrganizationRegistered: true,
@@ -19,7 +18,7 @@ const audited = {
   LedgerFenced: false,
   CreditCharged: false,
   CreditAdjusted: true,
-  // The event announces a grant or an adjustment, which is listed itself.
+  // The grant or adjustment that follows is listed.
   ReferenceReserved: false,
   ApiKeyIssued: true,
   ApiKeyRotated: true,
@@ -29,7 +28,7 @@ const audited = {
   PriceBookPublished: true,
   PriceBookWithdrawn: true,
   PriceProposalWithdrawn: true,
-  // The plan is listed once, and not for each ledger.
+  // The whole plan is listed once, instead of once for each ledger.
   RerateLedgerPlanned: false,
   RerateProposed: true,
   RerateApproved: true,
@@ -75,7 +74,7 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
-  // This event always comes with the first key, which is listed itself.
+  // The first installation key, which always follows, is listed.
   InstallationCreated: false,
   InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,
@@ -89,7 +88,7 @@ const audited = {
   WebhookSecretRotated: true,
 } as const satisfies Readonly<Record<EventType, boolean>>
 
-/** The types for which at least some events are listed. */
+/** The event types of which some or all events are listed. */
 export type AuditedType = { [T in EventType]: (typeof audited)[T] extends true ? T : never }[EventType]
 export type AuditedEvent = Extract<DomainEvent, { type: AuditedType }>
 
@@ -101,8 +100,8 @@ export const auditedTypes: readonly string[] = Object.keys(audited).filter(isAud
 /** Whether this event is a change that a person made. */
 export const isAudited = (event: DomainEvent): event is AuditedEvent => {
   if (!isAuditedType(event.type)) return false
-  // A reversal is automatic, and a re-rate is listed by ledger.
+  // A reversal is automatic, and the adjustment of a re-rate is listed as `RerateLedgerApplied`.
   if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
-  // An erasure with the reason `retention` happens automatically after 30 days.
+  // An erasure with the reason `retention` is automatic, after 30 days.
   return event.type !== 'ProfileErased' || event.data.reason !== 'retention'
 }

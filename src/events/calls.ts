@@ -4,23 +4,23 @@ import { instant, keyedHmac, keyId } from './primitives.ts'
 
 const refusalCode = z.string().regex(/^[A-Z]+_\d{3}$/)
 
-/** A refused call establishes only the reason for the refusal. The rule `refusal` makes it free. */
+/** A refused call has no facts except the reason for the refusal. The rule `refusal` makes it free. */
 const refusalFacts = z.object({ kind: z.literal('refusal'), code: refusalCode })
 
-/** The first answer for an Idempotency-Key was sent again. */
+/** The call repeated the first answer for an Idempotency-Key. */
 const replayFacts = z.object({ kind: z.literal('replay') })
 
-/** Everything that a call can establish, by kind. The compiler requires a tariff rule for each kind. */
+/** The facts of a call, by kind. The compiler requires a tariff rule for each kind. */
 export const callFacts = z.discriminatedUnion('kind', [replayFacts, refusalFacts, ...capabilityFacts])
 export type CallFacts = z.infer<typeof callFacts>
 
-/** `answered`: a 200 was sent. `refused`: a 4xx was sent. `failed`: a 5xx was sent, but the event log could be written. */
+/** `answered`: the answer was 200. `refused`: it was 4xx. `failed`: it was 5xx, but the call could still be recorded. */
 export const callOutcome = z.enum(['answered', 'refused', 'failed'])
 export type CallOutcome = z.infer<typeof callOutcome>
 
 /**
- * One authenticated call. If it was free, `free_by` names the tariff rule that made it free. Otherwise, the
- * `CreditCharged` right after it names the rules that priced it.
+ * One authenticated call. If it was free, `free_by` is the tariff rule that made it free. Otherwise, a `CreditCharged`
+ * event with the rules that priced the call follows immediately.
  */
 export const keyUsedV1 = z.object({
   key_id: keyId,
@@ -29,13 +29,13 @@ export const keyUsedV1 = z.object({
   code: z.string().optional(),
   facts: callFacts,
   free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }).optional(),
-  /** The caller sent an Idempotency-Key, and the event's id derives from the Idempotency-Key instead of the request id. */
+  /** The caller sent an Idempotency-Key. The event's id is derived from that key instead of the request id. */
   idempotent: z.literal(true).optional(),
-  /** A keyed HMAC of the request that used the Idempotency-Key. The Idempotency-Key belongs to that request forever. */
+  /** A keyed HMAC of the request. The Idempotency-Key can never be used for a different request. */
   request_fingerprint: keyedHmac.optional(),
 })
 
-/** Counts the calls that a rate limit refused, in one event for each key, policy and window (decision 24). */
+/** The number of calls that a rate limit refused. There is one event for each key, policy and window (decision 24). */
 export const rateLimitExceededV1 = z.object({
   key_id: keyId,
   policy: z.enum(['second', 'minute', 'day', 'refused']),
@@ -45,8 +45,8 @@ export const rateLimitExceededV1 = z.object({
 export type RateLimitExceeded = z.infer<typeof rateLimitExceededV1>
 
 /**
- * Counts a key's refused calls in one minute, beyond those that are recorded individually, in one event for each key,
- * code and minute. The rule for refusals makes them free.
+ * The number of refused calls of a key in one minute, in addition to those that are recorded individually. There is one
+ * event for each key, code and minute. The rule for refusals makes the calls free.
  */
 export const callsRefusedV1 = z.object({
   key_id: keyId,
@@ -59,7 +59,7 @@ export const callsRefusedV1 = z.object({
 export type CallsRefused = z.infer<typeof callsRefusedV1>
 
 /**
- * Takes the place of an append with an unknown outcome, so that the append can never be written. Costs nothing.
- * `request_ids` names the requests in that append.
+ * Occupies the revision of an append with an unknown outcome, so that the append can never be written. Costs nothing.
+ * `request_ids` are the requests in that append.
  */
 export const ledgerFencedV1 = z.object({ request_ids: z.array(z.string().min(1).max(64)).max(256) })

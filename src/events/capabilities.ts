@@ -4,7 +4,7 @@ import { pixelFacts } from './pixel.ts'
 import { keyedHmac } from './primitives.ts'
 import { profileFacts } from './profile.ts'
 
-/** Whoami establishes only that the key was used. */
+/** A whoami call has no facts except that the key was used. */
 const whoamiFacts = z.object({ kind: z.literal('whoami') })
 
 /** The facts of an IP lookup. The address itself is never in the event log (decision 21). */
@@ -15,7 +15,7 @@ const ipLookupFacts = z.object({
   address_hmac: keyedHmac,
 })
 
-/** A partner read its own account. The only fact is which part was read. */
+/** A partner read a part of its own account. */
 const accountFacts = z.object({
   kind: z.literal('account'),
   view: z.enum(['balance', 'usage', 'call', 'receipt']),
@@ -28,7 +28,7 @@ const ledgerExportFacts = z.object({
   through_revision: z.int().min(-1),
 })
 
-/** All calls that a partner can make, with the facts of each call and the permission that it needs. */
+/** All calls that a partner can make, with their facts and the permission that each call needs. */
 const callable = [
   { facts: emailValidationFacts, permission: 'email_validation' },
   { facts: ipLookupFacts, permission: 'ip_lookup' },
@@ -41,10 +41,10 @@ const callable = [
 
 export const capabilityFacts = callable.map(({ facts }) => facts)
 
-/** The kind of a capability's facts is also its name for counting and pricing. */
+/** The name of a capability is the kind of its facts. */
 export const capability = z.enum(capabilityFacts.map(({ shape }) => shape.kind.value))
 export type Capability = z.infer<typeof capability>
 
-/** Permissions of a key (Spec §2.2, decision 6). Whoami and reading one's own account need no permission. */
+/** The permissions of a key (Spec §2.2, decision 6). Whoami and reading one's own account need none. */
 export const permission = z.enum(callable.flatMap((one) => one.permission ?? []))
 export type Permission = z.infer<typeof permission>

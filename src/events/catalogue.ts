@@ -77,8 +77,8 @@ import {
 } from './webhooks.ts'
 
 /**
- * Every event type with all versions ever released, oldest first. The last version is the current one. A released
- * schema is never edited: add the next version here, an upcast in `upcast.ts`, and a sample in `test/events/samples`.
+ * Every event type with all its released versions, oldest first. The last version is the current one. Never edit a
+ * released schema: add the next version here, an upcast in `upcast.ts`, and a sample in `test/events/samples`.
  */
 export const catalogue = {
   OrganizationRegistered: [organizationRegisteredV1],
@@ -191,10 +191,10 @@ export const isEventType = (type: string): type is EventType => Object.hasOwn(ca
 /** The version in which new events of this type are written, counted from 1. */
 export const currentVersion = (type: EventType): number => catalogue[type].length
 
-/** Checks data against the released schema of a version. Throws a ZodError that names the invalid member. */
+/** Checks data against the schema of a version. Throws a ZodError that names the invalid member. */
 export const checkEventData = (type: EventType, version: number, data: unknown): unknown => {
   const schema = catalogue[type][version - 1]
   if (schema === undefined)
-    throw new Error(`${type} has no version ${version}; the newest known here is ${currentVersion(type)}`)
+    throw new Error(`${type} has no version ${version} in this release; the newest is ${currentVersion(type)}`)
   return schema.parse(data)
 }

@@ -9,12 +9,12 @@ const position = z.string().regex(/^(0|[1-9]\d{0,19})$/)
 
 export const treeOrigin = z.string().regex(/^[^\s+]{1,200}$/)
 
-/** A whole signed note, including its line breaks, so that it can be stored elsewhere unchanged. */
+/** A whole signed note, with its line breaks, so that it can be copied unchanged. */
 const note = z.string().min(1).max(10_000)
 
 /**
- * From now on, this key signs checkpoints (Ed25519, base64url). `signature` is the previous key's signature of this
- * key. It is null for the first key, and if the previous key is lost.
+ * From now on, this key signs checkpoints (Ed25519, base64url). `signature` is a signature of this key by the previous
+ * key. It is null for the first key, or if the previous key was lost.
  */
 export const signingKeyAnnouncedV1 = z.object({
   key_id: signingKeyId,
@@ -30,13 +30,12 @@ export const signingKeyAnnouncedV1 = z.object({
 export type SigningKeyAnnounced = z.infer<typeof signingKeyAnnouncedV1>
 
 /**
- * Begins a new tree over all events of this log. `previous_note` is the last checkpoint of the log from which this one
- * was copied; the SHA-256 of that checkpoint is the first leaf. Null: there was none, and the first event is the first
- * leaf.
+ * Begins a new tree over all events of this log. If this log was copied from another one, `previous_note` is the last
+ * checkpoint of that log, and its SHA-256 is the first leaf. If it is null, the first event is the first leaf.
  */
 export const logTreeBegunV1 = z.object({ origin: treeOrigin, previous_note: note.nullable() })
 
-/** Signs the tree over the digests of all events up to a position. */
+/** A signed checkpoint: the root of the tree over the digests of all events up to a position. */
 export const logCheckpointedV1 = z.object({
   origin: treeOrigin,
   size: z.int().positive(),

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
 
-/** Opens the ledger. `overdraft_limit` is how far below zero the balance may go (decision 13). */
+/** Opens the ledger. `overdraft_limit` is how far below zero the balance can go (decision 13). */
 export const organizationRegisteredV1 = z.object({
   organization_id: organizationId,
   name: label,
@@ -9,8 +9,8 @@ export const organizationRegisteredV1 = z.object({
 })
 
 /**
- * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age. `overdraft_repaid` is the
- * part that repaid an overdraft and cannot be drawn. `reference` is a name that the operator chose for the grant, and
+ * A lot of credits. Lots are drawn by priority (lower first), then expiry (earliest first), then age. `overdraft_repaid`
+ * is the part that repaid an overdraft, so it cannot be drawn. `reference` is the operator's own name for the grant, and
  * can be used only once.
  */
 export const creditGrantedV1 = z.object({
@@ -24,13 +24,12 @@ export const creditGrantedV1 = z.object({
 })
 export type CreditGranted = z.infer<typeof creditGrantedV1>
 
-/** The refunded call. `whole`: when the reference was reserved, the amount was the call's whole remaining cost. */
+/** The refunded call. `whole`: the amount was the whole remaining cost of the call when the reference was reserved. */
 const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
 
 /**
- * Reserves an organization's reference for one movement of credits, forever. The movement is in the ledger after
- * `ledger_revision`, or has not been written yet. `priority` is null except for a grant, and `refunds` is null except
- * for a refund.
+ * Reserves an organization's reference for one movement of credits, forever. If that movement has been written, it is in
+ * the ledger after `ledger_revision`. `priority` is null except for a grant, and `refunds` is null except for a refund.
  */
 export const referenceReservedV1 = z.object({
   organization_id: organizationId,
@@ -44,12 +43,12 @@ export const referenceReservedV1 = z.object({
 })
 export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
-/** The rest of a lot when it expired. */
+/** A lot has expired. `amount` is its unused rest. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
 
 /**
- * From `effective_from` on, this organization pays `amount` for a SKU. With null, the price book applies again.
- * `override_id` is the event's own id.
+ * From `effective_from` on, this organization pays `amount` for a SKU. If `amount` is null, the price book applies
+ * again. `override_id` is the event's own id.
  */
 export const priceOverrideSetV1 = z.object({
   sku: z.string().min(1).max(64),
@@ -60,7 +59,7 @@ export const priceOverrideSetV1 = z.object({
 })
 export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
 
-/** The override that the event at `override_revision` set no longer applies. Charges that it priced keep their price. */
+/** The override set at `override_revision` no longer applies. Charges that it priced keep their price. */
 export const priceOverrideWithdrawnV1 = z.object({
   override_id: uuid,
   override_revision: z.int().nonnegative(),
@@ -68,7 +67,7 @@ export const priceOverrideWithdrawnV1 = z.object({
   reason: label,
 })
 
-/** The organization is notified if its balance falls below this amount; null: never. */
+/** The organization is notified if its balance falls below this amount. Null: it is never notified. */
 export const balanceThresholdSetV1 = z.object({ amount: creditAmount.nullable() })
 
 const allocation = z.object({ grant_id: uuid, amount: creditAmount })
@@ -82,8 +81,8 @@ const chargeLine = z.object({
 })
 
 /**
- * The credits charged for the fact right before this event. `allocations` name the lots that paid; the rest is overdraft. `rule` is the
- * rule of the first line. `price_book_digest` is the `bookDigest` of the price book.
+ * The credits charged for the call in the previous event. `allocations` lists the lots that paid; the rest is overdraft. `rule` is the rule of
+ * the first line. `price_book_digest` is the `bookDigest` of the price book.
  */
 export const creditChargedV1 = z.object({
   charge_id: uuid,
@@ -97,7 +96,7 @@ export const creditChargedV1 = z.object({
   price_book_digest: z.string().length(43),
 })
 
-/** Credits that return to a lot, with everything needed to reopen an empty lot. `revision` and `granted` come from the lot's grant. */
+/** Credits that return to a lot, with the data needed to reopen an empty lot. `revision` and `granted` are from the lot's grant. */
 const lotFill = z.object({
   grant_id: uuid,
   amount: creditAmount,
@@ -109,14 +108,14 @@ const lotFill = z.object({
 export type LotFill = z.infer<typeof lotFill>
 
 /**
- * Corrects an earlier charge, or the balance. A positive amount is used first for `overdraft_repaid`, then for `fills`.
- * The rest becomes a new lot that never expires and is drawn first. A negative amount is taken from the lots named; the
- * rest is overdraft.
+ * Corrects an earlier charge, or the balance. A positive amount first repays overdraft (`overdraft_repaid`) and then
+ * refills lots (`fills`). The rest becomes a new lot that never expires and is drawn first. A negative amount is taken
+ * from the lots in `allocations`; the rest is overdraft.
  *
  * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known
  * in time. `void`: the rest of a lot was taken back. `rerate`: calls were priced again under other rules. `adjustment`:
- * anything else. `reference` is a name that the operator chose for the correction. `charged_at` is the time of a
- * refunded call, and null for any other correction.
+ * any other correction. `reference` is the operator's own name for the correction. `charged_at` is the time of the
+ * refunded call, and null for other corrections.
  */
 export const creditAdjustedV1 = z.object({
   adjustment_id: uuid,
@@ -134,9 +133,9 @@ export const creditAdjustedV1 = z.object({
 export type CreditAdjusted = z.infer<typeof creditAdjustedV1>
 
 /**
- * The statement of a month is final. It contains the ledger's events up to `through_revision` with an effective time in
- * that month. Later events with a time in that month are corrections. `digest` is the digest of the statement's file.
- * `next` is where the next month begins: its first revision, and the earlier revisions that changed the organization's
+ * The statement of a month is final. It contains the events up to `through_revision` with an effective time in that
+ * month. Later events with such a time are corrections in a later month. `digest` is the digest of the statement's file.
+ * `next` is for reading the next month: its first revision, and the earlier revisions that changed the organization's
  * own prices.
  */
 export const monthClosedV1 = z.object({

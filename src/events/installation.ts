@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { keyedHmac, secretKeyId } from './primitives.ts'
 
-/** The format of event logs that this release writes. A release that cannot read a log's format refuses the log. */
+/** The event log format of this release. A release refuses a log with a format that it cannot read. */
 export const logFormat = 1
 
 /** The first event of every event log. */

@@ -24,27 +24,27 @@ export const apiKeyIssuedV1 = z.object({
 })
 export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV1>
 
-/** The key has a successor, but it keeps working until `grace_until`. */
+/** The key has a successor. The old key works until `grace_until`. */
 export const apiKeyRotatedV1 = z.object({ key_id: keyId, successor_id: keyId, grace_until: instant })
 
 export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits })
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 
-/** A date that exists. The pattern `instant` also accepts the 99th of a month, which cannot be compared with other dates. */
+/** Requires a date that exists. The pattern `instant` would also accept the 99th of a month, which cannot be compared. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
- * The members that must match their schemas before these events give access. Strings for people are not checked, because
- * a key with an invalid name is still valid.
+ * The members that must be valid before these events can give access. Display texts are not checked, because an invalid
+ * name does not make a key invalid.
  */
 export const guardedKeyEvents = {
   ApiKeyIssued: apiKeyIssuedV1.extend({
     organization_name: z.string(),
     name: z.string(),
     last4: z.string(),
-    // A permission that this release does not know allows nothing.
+    // A permission that this release does not have gives no access.
     permissions: z.array(z.string()),
     allowed_cidrs: z.array(z.string()),
     expires_at: realInstant.nullable(),

@@ -12,12 +12,12 @@ const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 /** An operator requested that projections be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
 
-/** The event log accepts appends again. It had refused appends from a process since `failing_since`. */
+/** The event log accepts appends again, after appends by one process had failed since `failing_since`. */
 export const appendsResumedV1 = z.object({ failing_since: instant })
 
 /**
- * An operator has acknowledged that this event, with its current bytes, breaks the chain or the rules. From then on,
- * verification reports it as known. `digest` is the digest of those bytes. A fault with other bytes is a new fault.
+ * An operator has acknowledged that this event, with its current bytes, breaks the chain or the rules. Verification then
+ * reports it as known. `digest` is the digest of those bytes. If the bytes change again, it is a new fault.
  */
 export const ledgerFaultAcknowledgedV1 = z.object({
   organization_id: organizationId,
@@ -27,7 +27,7 @@ export const ledgerFaultAcknowledgedV1 = z.object({
 })
 
 /**
- * A person received a token for the command line. Actions with the token count as that person's. `secret_hmac` is
+ * A user has a token for the command line. Actions with the token are recorded as actions of that user. `secret_hmac` is
  * stored instead of the secret. `user_created_at` distinguishes the user from a later user with the same name.
  */
 export const operatorTokenIssuedV1 = z.object({
@@ -42,7 +42,7 @@ export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
 
 /**
- * Ledgers were compared with their read models and the tariff. `ledgers` contains, for each ledger that has grown, the
+ * Ledgers were compared with their read models and the tariff. For each ledger with new events, `ledgers` contains the
  * revision up to which it was compared; the next run continues there. `whole`: ledgers were compared from their
  * beginning. `named` lists the first differences.
  */
@@ -57,7 +57,7 @@ export const ledgersReconciledV1 = z.object({
 const signature = z.string().regex(/^[A-Za-z0-9_-]{86}$/)
 
 /**
- * Like version 1, with a signature over `ledgers`, so that the next run does not continue after a forged event. It is
+ * Like version 1, with a signature over `ledgers`, so that the next run does not trust a forged event. The signature is
  * null if the signing key was missing.
  */
 export const ledgersReconciledV2 = ledgersReconciledV1.extend({
@@ -65,11 +65,11 @@ export const ledgersReconciledV2 = ledgersReconciledV1.extend({
 })
 
 /**
- * The event log was verified as far as possible. `faults` counts streams whose chain is broken or ends in the wrong
- * place, and signed checkpoints that the log contradicts, up to 100. `named` lists the first faults. `known` counts
- * broken events that an operator has acknowledged. `after` is the number of leaves that were verified earlier and not
- * read again; 0: the log was read from its beginning. `through` is the last checkpoint up to which everything is
- * verified, signed so that it cannot be forged; null: there is none.
+ * The event log was verified. `faults` is the number of streams with a broken or incomplete chain, and of signed
+ * checkpoints that the log contradicts, up to 100. `named` lists the first faults. `known` is the number of broken events
+ * that an operator has acknowledged. `after` is the number of leaves that were verified earlier and not read again; 0:
+ * the log was read from its beginning. `through` is the last checkpoint up to which everything has been verified, or
+ * null. It is signed, so that it cannot be forged.
  */
 export const logVerifiedV1 = z.object({
   events: z.int().nonnegative(),
@@ -95,12 +95,12 @@ export type LogVerified = z.infer<typeof logVerifiedV1>
 export const jobRequestedV1 = z.object({ job, run_id: uuid })
 
 /**
- * Someone searched an organization's calls between two instants for an e-mail address, IP address or profile id.
- * Neither the search text nor a hash of it is stored, because it must not lead to an erased person.
+ * Someone searched an organization's calls between two instants for an e-mail address, IP address or profile id. The
+ * event contains neither the search text nor a hash of it, because these could identify an erased person.
  */
 export const callsSearchedV1 = z.object({ organization_id: organizationId, from: instant, to: instant })
 
-/** An operator retried failed runs. `runs` counts them by job. */
+/** An operator retried failed runs. `runs` contains their number by job. */
 export const deadLettersRetriedV1 = z.object({
   runs: z
     .array(z.object({ job, runs: z.int().positive() }))
@@ -109,8 +109,8 @@ export const deadLettersRetriedV1 = z.object({
 })
 
 /**
- * `rebuild_id` is the id of the event that requested the rebuild. `differences` lists the first money figures that were
- * wrong in the replaced rows.
+ * A rebuild has ended. `rebuild_id` is the id of the event that requested it. `differences` lists the first amounts that
+ * were wrong in the replaced rows.
  */
 export const rebuildEndedV1 = z.object({
   rebuild_id: uuid,
@@ -132,7 +132,7 @@ export const rebuildEndedV1 = z.object({
     .max(20),
 })
 
-/** Someone decided that the projection continues without this event. */
+/** An operator decided that the projection continues without this event. */
 export const parkedEventReleasedV1 = z.object({
   projection,
   position,
@@ -140,7 +140,7 @@ export const parkedEventReleasedV1 = z.object({
   reason: label,
 })
 
-/** `position` is the last position of the event log. */
+/** An operator made a backup. `position` is the last position of the event log in it. */
 export const backupCreatedV1 = z.object({
   backup_id: uuid,
   position,
@@ -148,7 +148,7 @@ export const backupCreatedV1 = z.object({
   sha256,
 })
 
-/** This installation lacks the original's changes after `position`. `files`: the digests of the newest 32 files. */
+/** This installation was restored from a backup, without changes after `position`. `files`: the digests of the newest 32 files. */
 export const backupRestoredV1 = z.object({
   backup_id: uuid,
   made_at: z.iso.datetime(),

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { organizationId } from './primitives.ts'
 
-/** A UTC calendar day or calendar month (decision 22). */
+/** A calendar day or month in UTC (decision 22). */
 export const pixelPeriod = z.enum(['day', 'month'])
 export type PixelPeriod = z.infer<typeof pixelPeriod>
 
-/** A domain in ASCII, lower case, without a trailing dot. A rule on it covers its subdomains. */
+/** A domain in ASCII, lower case, without a trailing dot. A rule for a domain also applies to its subdomains. */
 export const pixelDomain = z.string().min(3).max(253)
 
 /** The facts of a call to the pixel controls. These calls are free (decision 11). */
@@ -20,7 +20,7 @@ export const pixelFacts = z.object({
     'blocks_listed',
     'decided',
   ]),
-  /** Null if the call is not about one domain. */
+  /** Null if the call does not concern a single domain. */
   domain: pixelDomain.nullable(),
   /** Whether the pixel may fire; null unless the call is a decision. */
   fire: z.boolean().nullable(),

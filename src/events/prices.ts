@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { creditAmount, instant, label } from './primitives.ts'
 
 /**
- * One line of a price book: the version of the tariff rule that applies, and the price of its SKU. A rule that makes
- * calls free is listed too, without SKU and amount, so that its version also has a date.
+ * One line of a price book: a version of a tariff rule, and the price of its SKU. Rules that make calls free are also
+ * listed, without SKU and amount, so that their versions have a date too.
  */
 export const priceBookRule = z.object({
   rule: z.string().min(1).max(64),
@@ -31,9 +31,9 @@ export const priceBookPublishedV1 = z.object({
 export type PriceBookPublished = z.infer<typeof priceBookPublishedV1>
 
 /**
- * A proposal for a complete price book. It prices nothing until it is approved and a book with the same rules and the
- * same instant is published. `base` is the book that would otherwise be in force at that instant. `digest` covers only
- * the rules.
+ * A proposal for a complete price book. It prices nothing: when it is approved, a book with the same rules and
+ * `effective_from` is published. `base` is the book that would otherwise be in force at that instant. `digest` covers
+ * only the rules.
  */
 export const priceBookProposedV1 = z.object({
   proposal: z.int().positive(),
@@ -46,7 +46,7 @@ export const priceBookProposedV1 = z.object({
 })
 export type PriceBookProposed = z.infer<typeof priceBookProposedV1>
 
-/** Withdraws a book before it takes effect, so that it never prices a call. A withdrawal after that does not count. */
+/** Withdraws a book before it takes effect, so that it never prices a call. A later withdrawal has no effect. */
 export const priceBookWithdrawnV1 = z.object({ version: z.int().positive(), reason: label })
 
 /** The proposal can no longer be approved. */

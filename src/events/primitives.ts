@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { labelMax } from './text.ts'
 
-/** The few primitives of which events are made: strings, integers, booleans and null. An event never contains a domain object or a float. */
+/** The types from which events are built: strings, integers, booleans and null. An event never contains a domain object or a float. */
 
 /** A non-negative credit amount as a canonical decimal string: at most 6 fractional digits, no sign, no trailing zero. */
 export const creditAmount = z.string().regex(/^(0|[1-9]\d{0,17})(\.\d{0,5}[1-9])?$/)
 
-/** A credit amount that may be negative, as in an adjustment. "-0" is not canonical and is refused. */
+/** Like `creditAmount`, but possibly negative, as in an adjustment. "-0" is not canonical, so it is refused. */
 export const signedCreditAmount = z.string().regex(/^(?!-0$)-?(0|[1-9]\d{0,17})(\.\d{0,5}[1-9])?$/)
 
 /** An instant in UTC with milliseconds, as `Date.prototype.toISOString` writes it. */
@@ -15,7 +15,7 @@ export const instant = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z
 /** A UUID in lower case. Event, charge and grant ids are deterministic UUIDv5s. */
 export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 
-/** The trace-id of W3C Trace Context. A trace-id of zeros means that there is no trace, and is not recorded. */
+/** The trace-id of W3C Trace Context. A trace-id of zeros means that there is no trace, so it is not recorded. */
 export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
 
 /**
@@ -24,7 +24,7 @@ export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
  */
 export const organizationId = z.string().regex(/^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/)
 
-/** `sub_` and a ULID: an id for a person that means nothing outside this installation. It contains no hyphen. */
+/** `sub_` and a ULID: the id of a person, which is meaningless outside this installation. It contains no hyphen. */
 export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 /** The public part of a secret that people copy: 16 base62 characters. */
@@ -36,8 +36,8 @@ export const keyId = publicId
 /** The id of a SECRET_KEY (`src/guard/secrets/installation-key.ts`). */
 export const secretKeyId = z.string().regex(/^[0-9a-f]{12}$/)
 
-/** A keyed HMAC-SHA-256 in base64url. The event log contains it in place of an address. */
+/** A keyed HMAC-SHA-256 in base64url. Events contain it instead of an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
-/** Short text from an operator. New text must also pass the stricter rule in `text.ts`. */
+/** Short text from an operator. New text must also pass the stricter check in `text.ts`. */
 export const label = z.string().min(1).max(labelMax)

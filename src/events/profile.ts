@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { instant, keyedHmac, label, subjectId, uuid } from './primitives.ts'
 
 /**
- * The facts of a profile retrieval: the person, by our own id, and the source of the data. Names, identifiers and
- * addresses of people are never in the event log in the clear (decision 21).
+ * The facts of a profile retrieval: the subject id of the person, and the source of the data. The event log never
+ * contains names, identifiers or addresses of people in plain text (decision 21).
  */
 export const profileFacts = z.object({
   kind: z.literal('profile'),
-  /** `cached`: data up to 30 days old. `fresh`: at most a minute old. `deleted`: the person no longer exists. */
+  /** `cached`: data up to 30 days old. `fresh`: data at most a minute old. `deleted`: the person no longer exists. */
   source: z.enum(['cached', 'fresh', 'deleted']),
   /** The age of the data when it was sent. */
   age_seconds: z.int().min(0),
@@ -17,13 +17,13 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
-/** Keyed HMACs of identifiers, for recognizing requests for the same person. The kind decides which providers' answers are trusted. */
+/** The keyed HMAC of an identifier, which identifies requests for the same person. The kind determines which providers' answers are trusted. */
 const alias = z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac })
 const aliases = z.array(alias).min(1).max(32)
 
 /**
  * A provider answered with a person's data. `sealed` is the payload, encrypted with AES-256-GCM under the key `key_id`.
- * That key is stored outside the event log, and without it the event reveals nothing about anyone.
+ * That key is stored outside the event log. Without it, the event reveals nothing about the person.
  */
 export const profileFetchedV1 = z.object({
   subject_id: subjectId,
@@ -32,7 +32,7 @@ export const profileFetchedV1 = z.object({
   observed_at: instant,
   fetched_at: instant,
   aliases,
-  /** Other identifiers of the same person. A search by them finds no one, but an erasure must include them. */
+  /** Previous identifiers of the same person. Requests for them find no one, but an erasure must include them. */
   former_aliases: z.array(alias).max(64),
   key_id: uuid,
   /** The nonce, ciphertext and tag in base64url. */
@@ -44,8 +44,8 @@ export const profileFetchedV1 = z.object({
 export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
 /**
- * An identifier found no one: the provider does not have the person, does not show the person, or answered with another
- * person (`mismatch`). This result counts until a provider gives another answer.
+ * No one was found for an identifier: the provider does not have the person, does not show the person, or answered with
+ * another person (`mismatch`). This result is valid until a provider gives a different answer.
  */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,
@@ -57,8 +57,8 @@ export const profileMissedV1 = z.object({
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
 /**
- * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. The other reasons mean that the provider
- * no longer finds or shows the person; this is trusted for a day.
+ * A known person no longer exists. `gone`: the provider says so, and cached data is deleted. The other reasons mean that the provider no
+ * longer finds or shows the person. They are trusted for a day.
  */
 export const profileGoneV1 = z.object({
   subject_id: subjectId,
@@ -68,7 +68,7 @@ export const profileGoneV1 = z.object({
 })
 export type ProfileGone = z.infer<typeof profileGoneV1>
 
-/** The keys of everything that was recorded about a subject so far are destroyed. `request` also suppresses the person forever. */
+/** All keys for data about the subject are destroyed. With the reason `request`, the person is also suppressed forever. */
 export const profileErasedV1 = z.object({
   subject_id: subjectId,
   reason: z.enum(['request', 'retention', 'merged']),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { priceBookRule } from './prices.ts'
 import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
 
-/** A re-rate calculates the cost of past calls under other prices, and books the difference as adjustments. */
+/** A re-rate calculates the cost of past calls under other prices, and corrects the difference with adjustments. */
 
 const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
 
@@ -20,7 +20,7 @@ const difference = z.object({
   rerated: signedCreditAmount,
 })
 
-/** An organization's own price at the time of the calls, with the revisions at which it was set and withdrawn. */
+/** An organization's own price at the time of the calls, and the revisions at which it was set and withdrawn. */
 const override = z.object({
   sku: z.string(),
   amount: creditAmount.nullable(),
@@ -29,7 +29,7 @@ const override = z.object({
   withdrawn_revision: count.nullable(),
 })
 
-/** A call with returned credits: its current cost, and its cost under the run's prices (`rerated`). */
+/** A refunded or reversed call: its current cost, and its cost under the run's prices (`rerated`). */
 const refundedCall = z.object({
   request_id: z.string(),
   given_back: creditAmount,
@@ -39,8 +39,8 @@ const refundedCall = z.object({
 
 /**
  * The plan of a run for one ledger, which was read up to `revision`. `given` and `taken` are the totals by which calls
- * become cheaper and dearer. `unaffordable` and `refunded` calls are not changed. The balance could not have paid for
- * the former, and the latter were refunded or reversed.
+ * become cheaper and more expensive. Two groups of calls are not changed: `unaffordable`, for which the balance was too
+ * low, and `refunded`, which were refunded or reversed.
  */
 export const rerateLedgerPlannedV1 = z.object({
   run: rerateRunId,
@@ -62,9 +62,9 @@ export const rerateLedgerPlannedV1 = z.object({
 export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
 
 /**
- * The plan is complete. It consists of all earlier events in the stream, and `plan_digest` covers them all. `book`
- * contains the prices; its `version` is null if the prices were never published. `signed_by` names the key: `hmac` is
- * the installation's secret.
+ * The plan is complete. It consists of all earlier events in the stream, which `plan_digest` covers. `book` contains the
+ * prices; its `version` is null if they were never published. `signed_by` is the id of the signing key, or `hmac` if the
+ * plan was signed with the installation's secret.
  */
 export const rerateProposedV1 = z.object({
   run: rerateRunId,
@@ -88,19 +88,20 @@ export const rerateProposedV1 = z.object({
 })
 export type RerateProposed = z.infer<typeof rerateProposedV1>
 
-/** The plan with this digest may be applied. */
+/** The plan with this digest was approved, so the run can be applied. */
 export const rerateApprovedV1 = z.object({
   run: rerateRunId,
   plan_digest: z.string().length(43),
   approver: label,
 })
 
-/** The run will not be applied, or not to any further ledgers. */
+/** The run will not be applied to any further ledgers. */
 export const rerateAbandonedV1 = z.object({ run: rerateRunId, reason: label })
 
 /**
- * The run's adjustment of one ledger is at `revision`. If the balance could not pay everything, `collected_until` names
- * the last call that was charged more, by revision, and by how much. Later calls were not charged more.
+ * The run has adjusted one ledger, at `revision`. If the balance was too low for all additional charges,
+ * `collected_until` contains the revision of the last call that was charged more, and the amount. Later calls were not
+ * charged more.
  */
 export const rerateLedgerAppliedV1 = z.object({
   run: rerateRunId,
@@ -112,7 +113,7 @@ export const rerateLedgerAppliedV1 = z.object({
   collected_until: z.object({ revision: count, amount: creditAmount }).nullable(),
 })
 
-/** The ledger was not adjusted, because the cost of its calls no longer matches the plan. */
+/** The run did not adjust the ledger, because the cost of its calls no longer matches the plan. */
 export const rerateLedgerLeftOutV1 = z.object({
   run: rerateRunId,
   organization_id: organizationId,

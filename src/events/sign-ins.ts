@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { instant, keyedHmac, label } from './primitives.ts'
 
-/** Successful and refused sign-ins to the dashboard. An address is stored as a keyed hash, which can be recognized but not read. */
+/** Successful and refused sign-ins to the dashboard. An address is stored as a keyed hash: it can be compared, but not read. */
 
-/** A local password, or a trusted identity provider. */
 const signInWay = z.enum(['password', 'identity_provider'])
 export type SignInWay = z.infer<typeof signInWay>
 
@@ -21,8 +20,8 @@ const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
 export type SignInRefusal = z.infer<typeof signInRefusal>
 
 /**
- * Counts attempts that one process has refused since `window`. `user` is null if the user does not exist, because the
- * typed name may be a password. `address_hmac` belongs to the first refusal.
+ * The sign-ins that one process has refused since `window`. `user` is null if no such user exists, because the entered
+ * name could be a password. `address_hmac` is from the first refusal.
  */
 export const signInsRefusedV1 = z.object({
   user: label.nullable(),

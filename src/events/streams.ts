@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 
-/** Stream names consist of a category, a hyphen, and an id without hyphens. Projections and live read models select events by category. */
+/** A stream name consists of a category, a hyphen, and an id without hyphens. Projections and in-memory models select events by category. */
 
 const streamCategories = [
   'installation',
@@ -16,14 +16,14 @@ const streamCategories = [
   'signin',
 ] as const
 
-/** The organization's ledger: grants, calls, charges and adjustments in one order. */
+/** An organization's ledger: its grants, calls, charges and adjustments, in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
 
 export const keyStream = (keyId: string): string => `key-${keyId}`
 
 export const priceBookStream = 'pricebook'
 
-/** Everything about one person: fetches, misses and erasure. */
+/** The events about one person: fetches, misses and the erasure. */
 export const profileStream = (subjectId: string): string => `profile-${subjectId}`
 
 export const pixelStream = (organizationId: string): string => `pixel-${organizationId}`
@@ -33,20 +33,20 @@ export const installationStream = 'installation'
 
 export const operatorStream = 'operator'
 
-/** The dashboard sign-ins of one month (UTC). They have separate streams, because every command reads the operators' stream. */
+/** The dashboard sign-ins of one month (UTC). They are not in the operators' stream, because every command reads that stream. */
 export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
 
-/** The signed checkpoints of the whole log, and the announced signing keys. */
+/** The signed checkpoints of the log, and the announced signing keys. */
 export const checkpointStream = 'checkpoint'
 
 /** One re-rate: its plan, its decisions and its results. */
 export const rerateStream = (run: string): string => `rerate-${run}`
 
-/** The stream of an operator's reference. Its name contains a digest, because a reference can contain any character. */
+/** The stream that reserves an operator's reference. Its name contains a digest, because a reference can contain any character. */
 export const referenceStream = (organizationId: string, reference: string): string =>
   `reference-${hash('sha256', `${organizationId}\n${reference}`, 'hex')}`
 
-/** The organization to which this ledger stream belongs, or null. */
+/** The organization of a ledger stream. Null: it is not a ledger stream. */
 export const organizationOfStream = (stream: string): string | null =>
   stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
 
@@ -56,6 +56,6 @@ const categoryOf = (stream: string): string => {
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }
 
-/** Whether a stream belongs to this service. On a shared server, names of other software's streams can look like ours. */
+/** Whether a stream has a name that this service uses. On a shared server, other software can use similar names. */
 export const isStreamOfOurs = (stream: string): boolean =>
   streamCategories.some((category) => category === categoryOf(stream)) && stream.split('-').length <= 2

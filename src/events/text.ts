@@ -1,6 +1,6 @@
 /**
- * The one rule for text that people write and read. Text that breaks it could not be stored (PostgreSQL accepts no
- * U+0000, and UTF-8 no half of a character) or would look different from what was written.
+ * The rule for all text that people enter. Other text could not be stored, because PostgreSQL does not accept U+0000 and
+ * UTF-8 cannot represent a lone surrogate, or would be displayed differently from how it was entered.
  */
 
 /** The maximum length in UTF-16 units, which browsers and event schemas count too. */
@@ -10,16 +10,16 @@ const faults = [
   [/\p{Cc}/u, 'control characters are not allowed'],
   [/[\p{Zl}\p{Zp}]/u, 'line and paragraph separators are not allowed'],
   [/\p{Bidi_Control}/u, 'characters that change the direction of text are not allowed'],
-  [/\p{Cs}/u, 'it contains half a character'],
+  [/\p{Cs}/u, 'it contains an incomplete character (a lone surrogate)'],
 ] as const
 
-/** The fault of a string, ignoring its length, or null. */
+/** Returns the fault in a text, regardless of its length, or null. */
 export const textFault = (text: string): string | null =>
   faults.find(([pattern]) => pattern.test(text))?.[1] ?? null
 
 const seen = /[^\s\p{Default_Ignorable_Code_Point}]/u
 
-/** The fault of a label, which must not be blank and may have at most `max` characters, or null. */
+/** Returns the fault in a label, or null. A label must not be blank, and can have at most `max` characters. */
 export const labelFault = (text: string, max = labelMax): string | null => {
   if (text.length > max) return `at most ${max} characters; it has ${text.length}`
   const fault = textFault(text)

@@ -2,14 +2,14 @@ import { z } from 'zod'
 import { instant, label, organizationId } from './primitives.ts'
 
 /**
- * People who operate the service: users, roles and invitations. `user_created_at` distinguishes a user from a later
- * user with the same name. Events never contain a password.
+ * Users of the dashboard and the command line: roles, passwords and invitations. `user_created_at` distinguishes a user
+ * from a later user with the same name. Events never contain a password.
  */
 
 const userRole = z.enum(['admin', 'finance', 'operations', 'viewer', 'partner'])
 export type UserRole = z.infer<typeof userRole>
 
-/** `organization_id` is set for a partner, and null for every other role. */
+/** `organization_id` is set for the role `partner`, and null for other roles. */
 const standing = z.object({
   user: label,
   user_created_at: instant,
@@ -21,20 +21,20 @@ export const userCreatedV1 = standing
 
 export const userRoleChangedV1 = standing
 
-/** The user has a new password. Sessions opened with the old one have ended. */
+/** The user has a new password. Sessions that were opened with the old one have ended. */
 export const userPasswordChangedV1 = z.object({ user: label, user_created_at: instant })
 
-/** The user can no longer act. Sessions and tokens have ended permanently. */
+/** The user can no longer sign in or use commands. Open sessions and tokens are revoked permanently. */
 export const userDisabledV1 = standing.extend({ reason: label })
 
-/** The user can sign in again. Tokens stay revoked. */
+/** The user can sign in again. Previously revoked tokens stay revoked. */
 export const userEnabledV1 = standing.extend({ reason: label })
 
 const invitationId = z.string().regex(/^inv_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 /**
- * Until `expires_at`, the holder of the secret with this SHA-256 (base64url) can become this user, once. A later
- * invitation for the same name replaces it.
+ * Until `expires_at`, the secret with this SHA-256 (base64url) can be used once to become this user. A later invitation
+ * for the same name replaces this one.
  */
 export const userInvitedV1 = z.object({
   invitation_id: invitationId,
@@ -45,7 +45,7 @@ export const userInvitedV1 = z.object({
   expires_at: instant,
 })
 
-/** The invited person chose a password. The event before this one created the user. */
+/** The invited person chose a password. The previous event created the user. */
 export const userInvitationAcceptedV1 = z.object({
   invitation_id: invitationId,
   user: label,

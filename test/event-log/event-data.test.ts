@@ -66,7 +66,7 @@ test.each([
   ['reason: line and paragraph separators are not allowed', 'bought\u2028sold'],
   ['reason: characters that change the direction of text are not allowed', 'bought\u202esold'],
   ['reason: characters that change the direction of text are not allowed', '\u2066bought'],
-  ['reason: it contains half a character', 'bought\ud800'],
+  ['reason: it contains an incomplete character (a lone surrogate)', 'bought\ud800'],
 ])('no event is written with a text that is displayed as another text: %s', (sentence, reason) => {
   expect(() => encode({ type: 'CreditGranted', data: { ...granted, reason } })).toThrow(sentence)
 })
