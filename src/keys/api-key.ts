@@ -12,7 +12,7 @@ export const composeApiKey = (
   return { apiKey: token, keyId: id, secret }
 }
 
-/** Splits a well-formed key with a correct checksum; null for any other text. Needs no look-up and no HMAC. */
+/** Splits a well-formed key with a correct checksum. Returns null for any other text. Needs no look-up and no HMAC. */
 export const parseApiKey = (text: string): { keyId: string; secret: string } | null => {
   const parsed = parseToken(apiKeyPrefix, text)
   return parsed === null ? null : { keyId: parsed.id, secret: parsed.secret }

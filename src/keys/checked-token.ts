@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib'
 
 /**
- * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32 characters, at
- * least 190 random bits) is shown once and stored only as an HMAC. The checksum (6 characters, the base62 CRC-32 of everything before it) detects
- * mistyped strings and guesses without a look-up.
+ * The text form of keys and tokens that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public. The secret (32
+ * characters, at least 190 random bits) is shown once and stored only as an HMAC. The checksum (6 characters, the base62 CRC-32 of everything
+ * before it) detects typing errors and guesses without a look-up.
  */
 export const publicIdLength = 16
 const secretLength = 32
@@ -21,7 +21,7 @@ const checksum = (body: string): string => {
   return text
 }
 
-/** Returns base62 text from random bytes, without bias, because bytes from 248 are skipped. The text is shorter if there are too few bytes. */
+/** Converts random bytes to base62. Skips bytes from 248 on, which would bias the result. If too many are skipped, the text is too short. */
 const base62From = (bytes: Uint8Array, length: number): string => {
   let text = ''
   for (const byte of bytes) {
@@ -31,7 +31,7 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/** Composes a string from at least 128 random bytes. `givenId` replaces the random id. Throws if there are too few bytes. */
+/** Composes a token from at least 128 random bytes. `givenId` replaces the random id. Throws if there are too few bytes. */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,
@@ -39,7 +39,7 @@ export const composeToken = (
 ): { token: string; id: string; secret: string } => {
   const text = base62From(random, publicIdLength + secretLength)
   if (text.length < publicIdLength + secretLength)
-    throw new Error(`not enough random bytes for a text that begins with ${prefix}`)
+    throw new Error(`not enough random bytes for a token that begins with ${prefix}`)
   const [id, secret] = [givenId ?? text.slice(0, publicIdLength), text.slice(publicIdLength)]
   const body = `${prefix}${id}_${secret}`
   return { token: body + checksum(body), id, secret }
@@ -47,7 +47,7 @@ export const composeToken = (
 
 const afterPrefix = /^[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/
 
-/** Splits a well-formed text with a correct checksum; null for any other text. */
+/** Splits a well-formed token with a correct checksum. Returns null for any other text. */
 export const parseToken = (prefix: string, text: string): { id: string; secret: string } | null => {
   if (!text.startsWith(prefix) || !afterPrefix.test(text.slice(prefix.length))) return null
   const secretAt = prefix.length + publicIdLength + 1

@@ -16,7 +16,7 @@ export type KeyState = {
   readonly createdAt: string
   readonly expiresAt: string | null
   readonly successorId: string | null
-  /** A rotated key works until this time. */
+  /** For a rotated key: the time until which it still works. */
   readonly graceUntil: string | null
   readonly revokedAt: string | null
 }
@@ -28,8 +28,8 @@ export type KeyEvent = DomainEventOf<
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
 
 /**
- * Folds one event of a key's stream. The state stays undefined until the key is issued. A repeated rotation or revocation can end the key
- * earlier, but never later.
+ * Folds one event of a key's stream. The state is undefined until the key is issued. A repeated rotation or revocation can shorten the life of
+ * the key, but never extend it.
  */
 export const evolveKey = (
   state: KeyState | undefined,
@@ -74,7 +74,7 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
 
 type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
 
-/** Returns when the key stops working, in Unix milliseconds; Infinity: never. */
+/** Returns the time at which the key stops working, in Unix milliseconds, or Infinity if it never does. */
 export const endsAtMs = (key: KeyState): number => {
   const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) =>
     at === null ? [] : [Date.parse(at)],
@@ -82,14 +82,14 @@ export const endsAtMs = (key: KeyState): number => {
   return Math.min(Number.POSITIVE_INFINITY, ...ends)
 }
 
-/** The key's state does not allow an operation. `message` is for the operator. */
+/** The reason why the key's state does not allow an operation. */
 export type KeyRefusal = { refused: string }
 
-/** A grace period is for changing to a new key, not for using two keys. */
+/** Limits grace periods, because they are for changing to a new key, not for using two keys. */
 export const graceDaysMax = 90
 const graceMsMax = graceDaysMax * 86_400_000
 
-/** Gives a live key a successor. The old key works until `graceUntil`. Refuses a key that has ended or was already rotated. */
+/** Gives an active key a successor. The old key works until `graceUntil`. Refuses a key that has expired, or was revoked or rotated. */
 export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },
@@ -97,15 +97,15 @@ export const rotateKey = (
   if (key.successorId !== null)
     return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
   if (Date.parse(graceUntil) - Date.parse(at) > graceMsMax)
-    return { refused: `a rotated key keeps working for ${graceDaysMax} days at most` }
-  if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} has ended: revoked or expired` }
+    return { refused: `a rotated key can work for at most ${graceDaysMax} more days` }
+  if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} was revoked or has expired` }
   return {
     type: 'ApiKeyRotated',
     data: { key_id: key.keyId, successor_id: successorId, grace_until: graceUntil },
   }
 }
 
-/** Gives a revoked key a successor, unless it has one. The successor is not issued yet. */
+/** Gives a revoked key a successor, unless it has one. The caller must issue the successor. */
 export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent | KeyRefusal => {
   if (key.revokedAt === null) return { refused: `key ${key.keyId} is not revoked` }
   if (key.successorId !== null)
@@ -120,4 +120,4 @@ export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent 
 export const revokeKey = (key: KeyState, reason: string): KeyEvent | KeyRefusal =>
   key.revokedAt === null
     ? { type: 'ApiKeyRevoked', data: { key_id: key.keyId, reason } }
-    : { refused: `key ${key.keyId} was revoked at ${key.revokedAt}` }
+    : { refused: `key ${key.keyId} was already revoked at ${key.revokedAt}` }

@@ -1,13 +1,13 @@
 import { evolveKey, type KeyEvent, type KeyState } from './key-state.ts'
 
 export type KeyStream = {
-  /** The revision of the last folded event; −1: none. */
+  /** The revision of the last folded event, or −1 if there is none. */
   readonly revision: number
-  /** Undefined: the stream has no readable event that issues the key. */
+  /** Undefined if the stream contains no readable event that issues the key. */
   readonly state: KeyState | undefined
-  /** Whether a readable event revokes the key. No later event can undo a revocation. */
+  /** Whether the stream contains a readable revocation, which no later event can undo. */
   readonly revoked: boolean
-  /** The revision of the first unreadable event, which may have ended the key. */
+  /** The revision of the first unreadable event, which could be a revocation. */
   readonly unreadableAt: number | null
 }
 
@@ -18,7 +18,7 @@ export const emptyKeyStream: KeyStream = {
   unreadableAt: null,
 }
 
-/** Folds the next event. Null is an unreadable event, which counts as a revision and puts the key in doubt. */
+/** Folds the next event. Null stands for an unreadable event, which makes the key doubtful. */
 export const foldKeyStream = (
   stream: KeyStream,
   event: KeyEvent | null,
@@ -33,5 +33,5 @@ export const foldKeyStream = (
         revoked: stream.revoked || event.type === 'ApiKeyRevoked',
       }
 
-/** Whether it is uncertain that the key still works. A revocation removes the doubt. */
+/** Whether the key may have been revoked by an unreadable event. A readable revocation settles the question. */
 export const isInDoubt = ({ revoked, unreadableAt }: KeyStream): boolean => !revoked && unreadableAt !== null

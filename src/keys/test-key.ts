@@ -1,6 +1,6 @@
 import { composeToken, parseToken } from './checked-token.ts'
 
-/** A test key, `enl_test_<id>_<secret><crc>`: its calls are free and use made-up data (`call/rehearsal.ts`). */
+/** A test key, `enl_test_<id>_<secret><crc>`. Its calls are free and return made-up data (`call/rehearsal.ts`). */
 export const testKeyPrefix = 'enl_test_'
 
 export const composeTestKey = (
@@ -11,7 +11,7 @@ export const composeTestKey = (
   return { apiKey: token, keyId: id, secret }
 }
 
-/** Splits a well-formed test key with a correct checksum; null for any other text. */
+/** Splits a well-formed test key with a correct checksum. Returns null for any other text. */
 export const parseTestKey = (text: string): { keyId: string; secret: string } | null => {
   const parsed = parseToken(testKeyPrefix, text)
   return parsed === null ? null : { keyId: parsed.id, secret: parsed.secret }

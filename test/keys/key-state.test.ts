@@ -120,7 +120,7 @@ describe('a grace period', () => {
 
   test('lasts 90 days at most', () => {
     expect(rotatedFor(90)).toMatchObject({ type: 'ApiKeyRotated' })
-    expect(rotatedFor(90, 1)).toEqual({ refused: 'a rotated key keeps working for 90 days at most' })
+    expect(rotatedFor(90, 1)).toEqual({ refused: 'a rotated key can work for at most 90 more days' })
   })
 })
 
@@ -183,7 +183,7 @@ describe('revoking', () => {
 
   test('a revoked key is refused, with the time of its revocation', () => {
     expect(revokeKey(given(issued(), revoked()), 'again')).toEqual({
-      refused: `key ${keyId} was revoked at ${day(2)}`,
+      refused: `key ${keyId} was already revoked at ${day(2)}`,
     })
   })
 })
