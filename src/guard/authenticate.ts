@@ -4,7 +4,7 @@ import { parseTestKey } from '../keys/test-key.ts'
 import type { DirectoryKey, FoundKey, KeyDirectory } from './key-directory.ts'
 import { type Secrets, sameHmac } from './secrets/secrets.ts'
 
-/** Why a call is not authenticated. The answer only says that the key is invalid or missing (Spec §5.4). */
+/** The reason why a call is not authenticated. The answer says only that the key is invalid or missing (Spec §5.4). */
 export type AuthenticationFailure =
   | 'missing'
   | 'malformed'
@@ -14,8 +14,8 @@ export type AuthenticationFailure =
   | 'in_doubt'
 
 /**
- * The key ids of headers that were already verified, because checking a secret is the costliest part of authentication. A map finds headers by
- * hash, so the time of a look-up reveals nothing about a secret. The key's state is still read for each call.
+ * A cache of verified headers and their key ids, because checking a secret is the most expensive part of authentication. A map looks headers up
+ * by hash, so the time of a look-up reveals nothing about a secret. The key's state is still checked for each call.
  */
 const verifiedIn = new WeakMap<KeyDirectory, Map<string, string>>()
 const verifiedMax = 10_000
@@ -27,9 +27,9 @@ type Authenticating = {
 }
 
 /**
- * Returns the key in an `x-api-key` header, or the reason why there is none. Usually reads only memory; if the key's stream must be read,
- * returns a promise, which rejects with `Unavailable` if the event log does not answer. A header sent twice arrives joined by a comma, so
- * it is malformed.
+ * Returns the key in an `x-api-key` header, or the reason why it is not valid. If the key's stream must be read, returns a promise, which
+ * rejects with `Unavailable` if the event log does not answer. If the header is sent twice, Node.js joins the values with a comma, so the key
+ * is malformed.
  */
 export const authenticate = (
   header: string | string[] | undefined,
@@ -46,7 +46,7 @@ export const authenticate = (
     if (key === undefined) return 'unknown'
     if (key === 'in_doubt') return key
     if (parsed !== null && !sameHmac(secrets.apiKeyHmac(parsed.secret), key.secretHmac)) return 'wrong_secret'
-    // The key's stream shows whether the key is a test key. A key whose prefix contradicts its stream was never issued.
+    // A key with the wrong prefix for its stream (live or test) was never issued.
     if (parsed !== null && isTestOrganization(key.organizationId) !== (test !== null)) return 'wrong_secret'
     if (parsed !== null) remember(directory, header, keyId)
     return key.endsAtMs <= nowMs ? 'ended' : key

@@ -1,21 +1,20 @@
 import { BlockList, isIP, SocketAddress } from 'node:net'
 
-/** Whether to believe the forwarded headers that an address sends. */
+/** Whether the forwarded headers from an address are trusted. */
 export type TrustedProxies = (address: string | undefined) => boolean
 
 /**
- * Stands for the address of a caller if the trusted proxy did not name one. No allow-list contains this text, and all callers without an
- * address share one limit.
+ * Replaces the address of a caller if the trusted proxy did not forward one. It is on no allow-list, and all such callers share one limit.
  */
 const unknownAddress = 'unknown'
 
-/** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
+/** The prefix of an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2), which dual-stack sockets use. */
 const mappedPrefix = '::ffff:'
 const mappedBits = 96
 
 /**
- * Returns the canonical text of an address, without what some senders add: the port that IIS and Azure append to every hop, brackets, a
- * zone, or the IPv6 form of an IPv4 address. Null if the text is not an address.
+ * Returns the canonical text of an address, without the additions of some senders: brackets, a zone, the IPv6 form of an IPv4 address, or the
+ * port that IIS and Azure append to every hop. Returns null if the text is not an address.
  */
 export const plainAddress = (text: string): string | null => {
   const [, bracketed] = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? []
@@ -30,7 +29,7 @@ export const plainAddress = (text: string): string | null => {
 const isMapped = (canonical: string): boolean =>
   canonical.startsWith(mappedPrefix) && isIP(canonical.slice(mappedPrefix.length)) === 4
 
-/** `cidrs` are valid blocks or addresses. A block of IPv6 addresses never matches an IPv4 address. */
+/** `cidrs` must be valid blocks or addresses. A block of IPv6 addresses never matches an IPv4 address. */
 export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   const lists = { 4: new BlockList(), 6: new BlockList() }
   for (const cidr of cidrs) {
@@ -50,12 +49,12 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   }
 }
 
-/** Returns the caller's address: the nearest hop that is not a trusted proxy, because other senders can write any `X-Forwarded-For`. */
+/** Returns the caller's address: the nearest hop that is not a trusted proxy. (Anyone else can send any `X-Forwarded-For`.) */
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
 /**
- * Returns the range by which limits count an address: an IPv4 address, or the first 64 bits of an IPv6 address, because one customer gets 2^64
- * IPv6 addresses.
+ * Returns the range that limits count as one caller: an IPv4 address, or the first 64 bits of an IPv6 address, because providers give each
+ * customer at least 2^64 IPv6 addresses.
  */
 export const addressBlock = (address: string): string => {
   const plain = plainAddress(address)

@@ -2,15 +2,15 @@ import { statfs } from 'node:fs/promises'
 import type { OutageLogger } from '../event-log/outage.ts'
 
 /**
- * Watches the disk that this installation writes to. PostgreSQL stops in the middle of calls if it has no room for its next log segment, so
+ * Watches the disk to which this installation writes. Without room for its next log segment, PostgreSQL would stop in the middle of calls, so
  * new calls are refused before that. Calls in progress are still answered.
  */
 
 export type DiskSpace = {
-  /** Bytes that a process without special rights can still write. */
+  /** The bytes that an unprivileged process can still write. */
   readonly freeBytes: number
   readonly totalBytes: number
-  /** The share of free bytes or of free inodes, the smaller of the two, because a disk without free inodes accepts no new file either. */
+  /** The share of free bytes or of free inodes, whichever is smaller, because a disk without free inodes accepts no new files. */
   readonly freeRatio: number
 }
 
@@ -19,27 +19,27 @@ type DiskState = 'ok' | 'low' | 'full'
 export type DiskWatch = {
   /** Checks now, and then repeatedly until `close`. Never rejects. */
   watch(): Promise<void>
-  /** Whether to refuse new calls. False while nothing is watched. */
+  /** Whether new calls must be refused. False if nothing is watched. */
   isFull(): boolean
-  /** Returns the last reading; null: nothing is watched, or the disk was never read. */
+  /** Returns the last reading, or null if there is none. */
   seen(): { readonly space: DiskSpace; readonly state: DiskState } | null
   close(): void
 }
 
-/** A limit is a share of the disk, but at least this many bytes. A segment of PostgreSQL's log takes 16 MiB. */
+/** Each limit is a share of the disk, but at least a number of bytes. A segment of PostgreSQL's log needs 16 MiB. */
 const limits = {
   low: { ratio: 0.05, bytes: 256 * 1024 * 1024 },
   full: { ratio: 0.01, bytes: 64 * 1024 * 1024 },
 } as const
-/** A state ends only when the free space is this many times its limit; otherwise, near the limit, every file would change the state. */
+/** A state ends only when the free space is this many times its limit. Otherwise, the state would change constantly near the limit. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** A shorter time would make too many callers retry at the same time, and no one frees disk space in a second. */
+/** Freeing disk space takes time, and a shorter time would cause too many retries. */
 export const fullDiskRetrySeconds = 30
 
 /**
- * Returns the reading of the directory whose disk has the least room, because each directory may be on its own disk. Ignores missing
- * directories. Throws the error of `statfs` if it can read none.
+ * Returns the reading of the disk with the least free space, because each directory can be on its own disk. Ignores missing directories. Throws
+ * the error of `statfs` if no directory can be read.
  */
 export const scarcestOf = async (
   dirs: readonly string[],
@@ -51,17 +51,17 @@ export const scarcestOf = async (
     (one, other) => rank[diskStateOf(one)] - rank[diskStateOf(other)] || one.freeBytes - other.freeBytes,
   )
   if (scarcest !== undefined) return scarcest
-  throw readings.find((one) => one.status === 'rejected')?.reason ?? new Error('no directory was named')
+  throw readings.find((one) => one.status === 'rejected')?.reason ?? new Error('no directory was given')
 }
 
 const rank = { full: 0, low: 1, ok: 2 } as const
 
 const readDiskSpace = async (path: string): Promise<DiskSpace> => {
   const { bavail, bfree, blocks, bsize, ffree, files } = await statfs(path)
-  // As in `df`, space reserved for root counts neither as used nor as free.
+  // As in `df`, the space reserved for root counts neither as used nor as free.
   const usable = blocks - bfree + bavail
   const bytesRatio = usable === 0 ? 0 : bavail / usable
-  // Some file systems have no fixed number of files.
+  // Some file systems do not limit the number of files.
   const filesRatio = files === 0 ? 1 : ffree / files
   return {
     freeBytes: bavail * bsize,
@@ -79,7 +79,7 @@ export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskSta
   return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
 }
 
-/** `dirs` are the directories that are written to; the list is empty if their disk cannot be read from this host. */
+/** `dirs` are the directories to which the installation writes. If they are on another host, the list is empty. */
 export const createDiskWatch = ({
   dirs,
   logger,
@@ -104,7 +104,7 @@ export const createDiskWatch = ({
       if (state !== before) tell(logger, dirs[0], seen)
       failed = false
     } catch (error) {
-      // Keeps the last state, because a failed reading does not show how much room there is.
+      // The last state is kept, because the free space is unknown.
       if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: the free space cannot be read')
       failed = true
     }
@@ -131,12 +131,11 @@ const tell = (
   { space, state }: { readonly space: DiskSpace; readonly state: DiskState },
 ): void => {
   const fields = { dir, free_bytes: space.freeBytes, free_ratio: Math.round(space.freeRatio * 1e4) / 1e4 }
-  if (state === 'full') logger.error(fields, 'disk space: full; new calls are refused until there is more')
-  else if (state === 'low') logger.warn(fields, 'disk space: low; see "doctor"')
-  else logger.info(fields, 'disk space: enough again')
+  if (state === 'full') logger.error(fields, 'disk space: the disk is full; new calls are refused until space is freed')
+  else if (state === 'low') logger.warn(fields, 'disk space: the disk is nearly full; see "doctor"')
+  else logger.info(fields, 'disk space: there is enough free space again')
 }
 
-/** Returns the free space as text for logs and pages. */
 export const spaceText = ({ freeBytes, totalBytes, freeRatio }: DiskSpace): string =>
   `${(freeRatio * 100).toFixed(1)} % free, ${bytesText(freeBytes)} of ${bytesText(totalBytes)}`
 

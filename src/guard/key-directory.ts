@@ -10,42 +10,42 @@ import { isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { type AllowList, allowList, isAllowed } from './allow-list.ts'
 import { foldRecorded, readKeyStream } from './key-stream-reader.ts'
 
-/** The state of a key, and values that every call needs, computed once. */
+/** The state of a key, with precomputed values that every call needs. */
 export type DirectoryKey = KeyState & {
   readonly endsAtMs: number
   /** Null: the key can be used from any address. */
   readonly allowed: AllowList | null
 }
 
-/** `in_doubt`: the key's stream contains an event that this release cannot read. The event may have ended the key. */
+/** `in_doubt`: the key's stream contains an event that this release cannot read, which could be a revocation. */
 export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
- * The API keys that this process has needed, in memory. When a key is first used, its stream is read from the event log. From then on, the process
- * subscribes to changes, so a revocation reaches every process well within a second.
+ * The API keys that this process has used, in memory. When a key is first used, its stream is read from the event log. A subscription delivers
+ * later changes, so a revocation reaches every process well within a second.
  *
- * The state of a key never comes from a read model. Late, edited or missing rows can only cost or save a look-up; they never make a key valid. Reading
- * all keys at startup would mean reading the whole log.
+ * The state of a key never comes from a read model. Outdated, changed or missing rows can only affect the number of look-ups; they never make a
+ * key valid. Reading all keys at startup would require reading the whole log.
  */
 export type KeyDirectory = {
-  /** Returns the current key. If the log must be read, returns a promise, which rejects with `Unavailable` if the log does not answer. */
+  /** Returns the current state of a key. If the log must be read, returns a promise, which rejects with `Unavailable` if it does not answer. */
   get(keyId: string): FoundKey | Promise<FoundKey>
   readonly caughtUp: Promise<void>
   stop(): Promise<void>
 }
 
 export type OpenKeyDirectory = KeyDirectory & {
-  /** Returns why a valid key may be refused, or a revocation may take effect late; null while all is well. */
+  /** Returns the reason why valid keys can be refused or revocations delayed, or null if there is none. */
   failure(): Error | null
-  /** Returns keys that are not revoked and whose stream contains an event that this process, or the projector, cannot read. */
+  /** Returns the keys that are not revoked, but have an event that this process or the projector cannot read. */
   doubtful(): readonly string[]
-  /** Called with the streams that have events the projector set aside. Their keys are checked immediately. */
+  /** Must be called with the streams that have parked events. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>
 }
 
-/** Limits the memory for well-formed ids that belong to no key to about 1 MB. */
+/** The maximum number of unknown key ids in memory, about 1 MB. */
 const missingMax = 10_000
-/** Limits look-ups of unknown ids: anyone can invent a million ids, and each look-up is a query to the log. */
+/** Limits the look-ups of unknown ids, because anyone can invent a million ids and each look-up is a query to the log. */
 const strangersBurst = 500
 const strangersPerSecond = 100
 const readMaxMs = 5_000
@@ -53,9 +53,9 @@ const readMaxMs = 5_000
 type Keys = {
   readonly eventLog: EventLog
   readonly logger: Logger
-  /** The keys read so far, by id, with what `get` returns for each. */
+  /** The keys that were read, by id, with the result of `get` for each. */
   readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
-  /** Ids that the read model or the log contains. */
+  /** The ids that the read model or the log contains. */
   readonly named: Set<string>
   readonly missing: LRUCache<string, true>
   readonly loading: Map<string, Loading>
@@ -63,7 +63,7 @@ type Keys = {
 }
 
 /**
- * A read in progress. `heard`: the highest revision that the subscription delivered during the read. `over`: the read took too long, and its
+ * A read in progress. `heard`: the highest revision that the subscription delivered during the read. `over`: the read took too long, so its
  * result is ignored.
  */
 type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
@@ -91,7 +91,7 @@ export const openKeyDirectory = async ({
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
   let parked: ReadonlySet<string> = new Set()
 
-  // The subscription starts before any stream is read, so events recorded in between are delivered twice, but never missed.
+  // The subscription starts before any stream is read, so an event can be delivered twice, but never missed.
   const following = follow({
     eventLog,
     after: await eventLog.head(),
@@ -111,7 +111,7 @@ export const openKeyDirectory = async ({
 
   return {
     get: (keyId) => {
-      // Without the subscription, the known state may be out of date, and a revoked key must stay refused.
+      // If the subscription fails, the state in memory can be out of date, so the log is read. A revoked key must not be accepted.
       const heardOf = following.failure() === null
       const stream = known.get(keyId)
       if (stream !== undefined) return heardOf ? stream.found : look(keys, keyId)
@@ -125,7 +125,7 @@ export const openKeyDirectory = async ({
       const [first] = doubtful()
       if (following.failure() !== null || first === undefined) return following.failure()
       return new Error(
-        `events of ${keyStream(first)} cannot be read; revoke the key, or replace this release`,
+        `events of ${keyStream(first)} cannot be read; revoke the key, or install a release that can read them`,
       )
     },
     parked: async (streams) => {
@@ -135,7 +135,7 @@ export const openKeyDirectory = async ({
   }
 }
 
-/** Returns the key of a stream; null for a stream of another application on a shared log. */
+/** Returns the key id in a stream's name, or null for a stream of another application on a shared log. */
 const keyIdOf = (stream: string): string | null => {
   const id = stream.slice(keyStream('').length)
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
@@ -152,7 +152,7 @@ const hear = (keys: Keys, recorded: RecordedEvent): void => {
   if (loading !== undefined) loading.heard = Math.max(loading.heard, revision)
   const stream = keys.known.get(keyId)
   if (stream === undefined || revision <= stream.revision) return
-  // Events are missing in between, so the stream is read again at the key's next use.
+  // There is a gap, so the stream is read again when the key is next used.
   if (revision > stream.revision + 1) return void keys.known.delete(keyId)
   keep(keys, keyId, foldRecorded(stream, recorded))
 }
@@ -165,13 +165,13 @@ const keep = ({ known, unreadable, logger }: Keys, keyId: string, stream: KeyStr
     unreadable.add(keyId)
     logger.fatal(
       { stream: keyStream(keyId), revision: stream.unreadableAt },
-      "an event of an API key's stream cannot be read: the key is refused until it is revoked or this release is replaced",
+      "an event of an API key's stream cannot be read, so the key is refused; install a release that can read it, or revoke the key",
     )
   }
   return found
 }
 
-/** Reads the key's stream within `readMaxMs`, once for all concurrent callers. */
+/** Reads the key's stream, once for all concurrent callers and for at most `readMaxMs`. */
 const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
   const underWay = keys.loading.get(keyId)
   if (underWay !== undefined) return underWay.found
@@ -184,32 +184,32 @@ const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
   return own.found
 }
 
-/** Reads an unknown key in doubt, so that it is logged before the key is used. */
+/** Reads a key with an unreadable event, so that the fault is logged even if the key is not used. */
 const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
   if (keys.known.has(keyId)) return
   await look(keys, keyId).catch((error: unknown) =>
-    keys.logger.error({ err: error, stream: keyStream(keyId) }, "an API key's stream cannot be read now"),
+    keys.logger.error({ err: error, stream: keyStream(keyId) }, "an API key's stream could not be read; it is read again when the key is used"),
   )
 }
 
 const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> => {
   const { eventLog, known, missing } = keys
   let stream = await readKeyStream(eventLog, keyId, known.get(keyId))
-  // Reads again if events were delivered during the read. Each read starts after the previous one, so the loop ends.
+  // Reads again if events were delivered during the read. Each read continues after the previous one, so the loop ends.
   while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
-  // The read took too long, so it may lack events that were delivered in the meantime.
-  if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
+  // The read took too long, so events may have been delivered since.
+  if (own.over) throw new Unavailable(`reading ${keyStream(keyId)} took too long`)
   if (stream.revision === -1) {
     missing.set(keyId, true)
     return undefined
   }
-  // The subscription may have delivered newer events than this read contains.
+  // The subscription can have delivered newer events than those in this read.
   const now = known.get(keyId)
   return now !== undefined && now.revision >= stream.revision ? now.found : keep(keys, keyId, stream)
 }
 
 const tooLate = (): never => {
-  throw new Unavailable(`the event log did not answer about an API key within ${readMaxMs} ms`)
+  throw new Unavailable(`the stream of an API key could not be read within ${readMaxMs} ms`)
 }
 
 const foundOf = (stream: KeyStream): FoundKey => {
@@ -219,17 +219,17 @@ const foundOf = (stream: KeyStream): FoundKey => {
     ? undefined
     : {
         ...state,
-        // A revocation counts from its delivery, regardless of the clock of the host that revoked the key.
+        // A revocation takes effect when it is delivered, regardless of the clock of the host that revoked the key.
         endsAtMs: revoked ? Number.NEGATIVE_INFINITY : endsAtMs(state),
         allowed: state.allowedCidrs.length === 0 ? null : allowList(state.allowedCidrs),
       }
 }
 
-/** Whether an address may use the key. */
+/** Whether the key can be used from an address. */
 export const mayCallFrom = (key: DirectoryKey, address: string): boolean =>
   key.allowed === null || isAllowed(key.allowed, address)
 
-/** Allows `burst` uses at first, and `perSecond` from then on. */
+/** Allows `burst` uses at once, and `perSecond` uses per second in the long run. */
 const createAllowance = (burst: number, perSecond: number): { take(): boolean } => {
   let left = burst
   let atMs = performance.now()

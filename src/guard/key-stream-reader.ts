@@ -7,7 +7,7 @@ import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
 import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
 import { allowList } from './allow-list.ts'
 
-/** Reads the events after `known`; returns an empty stream if there are none. Throws `Unavailable` if the log does not answer. */
+/** Reads the events after `known`. If there is no stream, returns an empty one. Throws `Unavailable` if the log does not answer. */
 export const readKeyStream = async (
   eventLog: Pick<EventLog, 'read'>,
   keyId: string,
@@ -19,7 +19,7 @@ export const readKeyStream = async (
   return stream
 }
 
-/** Folds one recorded event of the key's stream. A gap or an unreadable event puts the key in doubt. */
+/** Folds one recorded event of the key's stream. A gap or an unreadable event makes the key doubtful. */
 export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStream => {
   const { revision } = recorded
   if (revision > stream.revision + 1) return foldKeyStream(stream, null, { revision, effectiveAt: '' })
@@ -27,7 +27,7 @@ export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStr
   return foldKeyStream(stream, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
 }
 
-/** Null: a member that guards depend on is missing or invalid, which is possible even in valid JSON. */
+/** Returns null if the event cannot be decoded, or if a member that access depends on is missing or invalid. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & KeyEvent) | null => {
   try {
     const event = decodeEvent(recorded)

@@ -3,12 +3,12 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 
 const lookEveryMs = 2_000
-/** If more streams have events set aside, the release is broken, and a longer list would not help. */
+/** If more streams than this have parked events, the release itself is faulty, and a longer list would not help. */
 const streamsMax = 1_000
 
 /**
- * Reports, immediately and every two seconds, the streams with events that the projector has set aside for a projection that guards access.
- * The rows of such a stream do not match its events, so no decision may use them.
+ * Reports, immediately and then every two seconds, the streams with events that the projector has parked for a projection about access. The rows
+ * of such a stream do not match its events, so access must not depend on them.
  */
 export const watchParked = async ({
   pool,
@@ -34,7 +34,7 @@ export const watchParked = async ({
       if (!said.has(stream))
         logger.fatal(
           { projection, stream, error },
-          'an event of a projection that guards access was set aside: its stream is now read from the event log',
+          'an event was parked in a projection about access; its stream is now read from the event log instead',
         )
     said = new Set(rows.map(({ stream }) => stream))
     await tell([...said])
@@ -49,8 +49,8 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // Keeps the last state. The failure is logged only once.
-        if (!away) logger.error({ err: error, projection }, 'parked events cannot be read')
+        // The last state is kept, and the failure is logged only once.
+        if (!away) logger.error({ err: error, projection }, 'the list of parked events cannot be read')
         away = true
       }
     }

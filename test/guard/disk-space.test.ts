@@ -121,9 +121,9 @@ describe('the watch', () => {
     await pass(2_000)
     expect([watch.isFull(), watch.seen()?.state]).toEqual([false, 'ok'])
     expect(logged).toEqual([
-      'warn disk space: low; see "doctor"',
-      'error disk space: full; new calls are refused until there is more',
-      'info disk space: enough again',
+      'warn disk space: the disk is nearly full; see "doctor"',
+      'error disk space: the disk is full; new calls are refused until space is freed',
+      'info disk space: there is enough free space again',
     ])
     watch.close()
   })

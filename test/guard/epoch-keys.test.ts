@@ -238,7 +238,7 @@ describe('at the end of an epoch', () => {
 
 describe('a directory that does not match the data', () => {
   const lost =
-    /^the keys? 716-.{8} that this database's data are sealed under (is|are) missing, and no new key is made next to such data\. Mount or restore/
+    /^the keys? 716-.{8} under which this database's data is sealed (is|are) missing, so no new key is created\. Mount or restore/
 
   test('is refused if it is not mounted, and nothing is created in its place', async () => {
     await seal(process())
@@ -276,7 +276,7 @@ describe('a directory that does not match the data', () => {
     const both = await Promise.allSettled([seal(process()), seal(process({ dir: other }))])
     expect(both.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     expect(String(both.find((one) => one.status === 'rejected')?.reason)).toMatch(
-      /is missing|does not exist|key of epoch 716 is not the one that other processes use/,
+      /is missing|does not exist|a different key of epoch 716 than the directory of other processes/,
     )
     expect(await registered()).toHaveLength(1)
   })
@@ -293,7 +293,7 @@ describe('a directory that does not match the data', () => {
     await expect(seal(process())).rejects.toThrow(/the key 717-.{8} that/)
     nowMs -= epochMs
     await pool.query('delete from epoch_keys where epoch = 717')
-    await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed and exists again`)
+    await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed, but exists again`)
   })
 
   test('that is newer than a restored database is used: destroyed keys stay destroyed', async () => {

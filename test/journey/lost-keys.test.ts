@@ -53,7 +53,7 @@ test('a service without its keys does not start, makes none, and prints the reme
   expect(first).toBe('the service ended with 2 before it answered:')
   expect(lines).toEqual([
     expect.stringMatching(
-      /^Configuration: KEY_DIR: the key \d+-.{8} that this database's data are sealed under is missing.*"epoch-key abandon"/,
+      /^Configuration: KEY_DIR: the key \d+-.{8} under which this database's data is sealed is missing.*"epoch-key abandon"/,
     ),
   ])
   await expect(stat(join(root, 'keys'))).rejects.toThrow('ENOENT')

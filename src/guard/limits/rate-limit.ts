@@ -2,11 +2,11 @@ import type { RateLimitExceeded } from '../../events/calls.ts'
 import type { DirectoryKey } from '../key-directory.ts'
 
 /**
- * Rate limits per key, in fixed windows that open with the first call. A denied call uses up nothing, so a caller who keeps trying gets
- * through when the window ends.
+ * Rate limits for each key, in fixed windows that start with the first call. A denied call does not count, so a caller that keeps trying
+ * succeeds when the window ends.
  *
- * Calls refused because of permission or address have a separate window, so that they neither use up a partner's quota nor fill the event
- * log.
+ * Calls that are refused because of the key's permissions or addresses have a separate window. They do not use up the partner's quota, and they
+ * cannot fill the event log.
  */
 
 export type RatePolicy = RateLimitExceeded['policy']
@@ -20,15 +20,15 @@ type WindowState = {
 }
 
 export type RateVerdict = {
-  /** The full window because of which the call is denied; null: the call is allowed. */
+  /** The full window that caused the denial, or null if the call is allowed. */
   readonly exceeded: WindowState | null
   readonly windows: readonly WindowState[]
 }
 
 export type RateLimiter = {
   /**
-   * Counts a call in the key's windows, or denies it and counts nothing. `perSecond` adds a window that all capabilities with a limit per second
-   * share.
+   * Counts a call in all windows of the key, or denies it and counts nothing. `perSecond` adds a window, which is shared by all capabilities with
+   * a limit per second.
    */
   take(key: DirectoryKey, perSecond?: number): Promise<RateVerdict>
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
@@ -50,7 +50,7 @@ const windowState = (
 
 export type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 
-/** Returns the windows of a call, shortest first. `perSecond` is the limit of the call's capability, if it has one. */
+/** Returns the windows for a call, shortest first. `perSecond` is the limit of the call's capability, if it has one. */
 export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefined): readonly Window[] => {
   const minute: Window = { policy: 'minute', limit: limits.requests_per_minute, windowSeconds: minuteSeconds }
   const day: Window = { policy: 'day', limit: limits.requests_per_day, windowSeconds: daySeconds }
@@ -66,18 +66,18 @@ export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   windowSeconds: minuteSeconds,
 })
 
-/** The first number is 1 if the call is denied, otherwise 0. Two numbers for each window follow: the used count and the remaining milliseconds. */
+/** The first number is 1 if the call is denied, otherwise 0. For each window, the used count and the remaining milliseconds follow. */
 export type Counted = readonly number[]
 
 /** Returns the verdict for these windows. Throws if the number of results does not match. */
 export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length)
-    throw new Error('the counters returned a wrong number of results')
+    throw new Error('the rate limit counters returned a wrong number of results')
   let exceeded: RateVerdict['exceeded'] = null
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0
     const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // If several windows are full, the last is named, which is the longest.
+    // If several windows are full, the longest one is reported.
     if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })
@@ -91,8 +91,8 @@ type Counters = {
 type Counter = { used: number; endsAtMs: number }
 
 /**
- * There is no await between check and count, so no other call is counted in between. `clock` must be monotonic, because a corrected clock would
- * end a window early or late.
+ * There is no await between the check and the count, so no other call is counted in between. `clock` must be monotonic, because adjusting a clock
+ * would end a window too early or too late.
  */
 const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
@@ -126,7 +126,7 @@ const createCounters = (clock: { now(): number } = performance): Counters => {
   }
 }
 
-/** Counts in this process only, which is the embedded default. `redis-rate-limiter.ts` shares counters between processes. */
+/** The default, which counts only in this process. With `redis-rate-limiter.ts`, processes share their counters. */
 export const createRateLimiter = (counters: Counters = createCounters()): RateLimiter => {
   const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict =>
     verdictOf(counters.take(keyId, windows), windows)

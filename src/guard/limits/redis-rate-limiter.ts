@@ -16,20 +16,20 @@ import {
 /**
  * Rate limits with counters in Redis that all processes share.
  *
- * Limits protect capacity, not money, because only the ledger decides what is charged. So a call waits for Redis only briefly, and if Redis fails,
- * the process counts the call itself. While Redis is down, the full limit of a key applies in each process separately.
+ * Rate limits protect capacity, not money: charges depend only on the ledger. So a call waits for Redis only briefly, and if Redis fails, the
+ * process counts the call itself. While Redis is down, the full limit of a key applies in each process separately.
  *
- * One script counts a call in all its windows in one round trip. `rate-limiter-flexible` would count one window at a time and refund denied calls,
- * and other processes would briefly see the points before the refund.
+ * One script counts a call in all its windows in one round trip. The package `rate-limiter-flexible` would count one window at a time and then
+ * undo the counts of denied calls, so other processes would briefly see counts that are too high.
  */
 
-/** A shared counter is not worth a longer delay of the call. */
+/** A longer delay of calls would be worse than separate counters. */
 const answerDefaultMaxMs = 50
 const startMaxMs = 1_000
 
 /**
- * Counts a call in every window, or in none if one of them is full. A window opens with the first call in it. KEYS are the windows; ARGV are the
- * limit and the length in milliseconds of each. Returns `Counted`. Redis runs one script at a time, so no other call is counted in between.
+ * Counts a call in every window, or in none if one of them is full. A window starts with its first call. KEYS are the windows. ARGV are the limit
+ * and the length in milliseconds of each window. Returns `Counted`. Redis runs one script at a time, so no other call is counted in between.
  */
 const takeScript = `
 local denied, used, left = 0, {}, {}
@@ -51,7 +51,7 @@ return answer
 `
 
 export type RateLimiterObserver = {
-  /** Called when Redis stops answering and this process starts to count alone. */
+  /** Called when Redis stops answering, so that this process starts to count on its own. */
   degraded(): void
 }
 
@@ -62,17 +62,17 @@ export type SharedRateLimiter = RateLimiter & {
 }
 
 type Options = {
-  /** Contains a password: never log it. */
+  /** Can contain a password, so it must not be logged. */
   readonly url: string
   /** Counts the calls for which Redis does not answer. */
   readonly local: RateLimiter
   readonly logger: Logger
   readonly observe?: RateLimiterObserver
-  /** How long a call waits for Redis; 50 ms by default. */
+  /** How long a call waits for Redis. */
   readonly answerMaxMs?: number
 }
 
-/** Resolves when Redis is connected, but after at most a second, so that a missing Redis never prevents startup. */
+/** Resolves when Redis is connected, or after a second, so that a missing Redis does not prevent the start. */
 export async function openRedisRateLimiter(options: Options): Promise<SharedRateLimiter> {
   const { url, local, logger, observe, answerMaxMs = answerDefaultMaxMs } = options
   const redis = await openRedis({
@@ -92,23 +92,23 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
     if (closed) return
     if (shared) observe?.degraded()
     shared = false
-    // The client's own error is not logged, because it contains the command, which may include the password.
+    // The client's own error is not logged, because it contains the command and can therefore contain the password.
     outage.failed(new Error(reason))
   }
   redis.on('ready', works)
-  redis.on('close', () => fails('the connection was lost'))
+  redis.on('close', () => fails('the connection to Redis was lost'))
   redis.on('error', (error: unknown) => fails(reasonOf(error)))
   await once(redis, 'ready', { signal: AbortSignal.timeout(startMaxMs) }).catch(() => undefined)
-  if (redis.status !== 'ready') fails('it does not answer')
+  if (redis.status !== 'ready') fails('Redis does not answer')
 
-  /** If Redis answers late, the call may be counted both in Redis and in this process. */
+  /** If Redis answers too late, the call can be counted both in Redis and in this process. */
   const take = async (
     { keyId }: DirectoryKey,
     windows: readonly Window[],
     instead: () => Promise<RateVerdict>,
   ): Promise<RateVerdict> => {
     const args: (string | number)[] = []
-    // The braces keep all windows of a key on one node of a cluster.
+    // The braces keep all windows of a key on the same node of a Redis cluster.
     for (const { policy } of windows) args.push(`enrichment:rate:{${keyId}}:${policy}`)
     for (const { limit, windowSeconds } of windows) args.push(limit, windowSeconds * 1_000)
     try {

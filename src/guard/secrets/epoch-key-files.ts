@@ -9,34 +9,34 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  * Epoch keys as files in a directory that all processes of an installation share.
  *
  *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
- *   716-Zr3kP0aQ.destroyed    that key was destroyed on purpose (empty)
+ *   716-Zr3kP0aQ.destroyed    an empty file that marks the key as destroyed on purpose
  *
- * A key appears once and complete: its file is written and synced under a temporary name, then linked to its final name. The link fails if another
- * process was first. The mark of a destroyed key is written before the key is removed, so a missing key without a mark is lost. The directory
- * may not be mounted, may be the wrong one, or may have been restored from a copy. The file's name is removed before its bytes are overwritten, so no process reads
- * a half-overwritten key.
+ * A key file is always complete: it is written and synced under a temporary name, and then linked to its final name. The link fails if another
+ * process has created the key first. When a key is destroyed, the mark is written before the key is removed. A key that is missing without a mark
+ * is therefore lost: the directory is not mounted, is the wrong one, or was restored from an old copy. A key file is renamed before its bytes are
+ * overwritten, so no process reads a partly overwritten key.
  *
- * The sealing key and the key's id derive from the file's bytes and the installation key together, so neither is enough alone, and a file that is
- * damaged or from another installation is recognized.
+ * The sealing key and the key's id are derived from both the file's bytes and the installation key. Neither is enough on its own, and a file
+ * that is damaged or from another installation is detected.
  */
 export type EpochKeyFiles = {
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
-  /** Null: the key does not exist. Synchronous, because values are opened in synchronous code; a process reads each key once. */
+  /** Returns null if the key does not exist. Synchronous, because values are opened in synchronous code. A process reads each key only once. */
   readSync(epoch: number): EpochKey | null
-  /** Makes a key. If another process was first, that process's key counts. */
+  /** Creates a key, unless another process has already created it. */
   create(epoch: number): Promise<void>
-  /** Can be repeated after an interruption. */
+  /** Destroys a key. Can be repeated after an interruption. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
 }
 
 export type EpochKey = {
-  /** `<epoch>-<eight characters>`. Every value sealed under the key begins with it. */
+  /** `<epoch>-<eight characters>`. Every value sealed under the key begins with this id. */
   readonly id: string
   readonly epoch: number
   sealer(purpose: string): Sealer
 }
 
-/** The keys cannot be used. `message` contains the reason and the remedy, and follows "KEY_DIR: ". */
+/** The epoch keys cannot be used. `message` contains the reason and the remedy, and is printed after "KEY_DIR: ". */
 export class EpochKeyFault extends Error {
   override name = 'EpochKeyFault'
 }
@@ -46,7 +46,7 @@ const idPattern = /^(\d{1,6})-[A-Za-z0-9_-]{8}$/
 const keyFile = /^(\d{1,6})\.key$/
 const destroyedFile = /^(\d{1,6}-[A-Za-z0-9_-]{8})\.destroyed$/
 
-/** Null if the text is not the id of a key. */
+/** Returns null if the text is not the id of a key. */
 export const epochOfKeyId = (id: string): number | null => {
   const found = idPattern.exec(id)?.[1]
   return found === undefined ? null : Number(found)
@@ -54,12 +54,12 @@ export const epochOfKeyId = (id: string): number | null => {
 
 type KeyDirectory = {
   readonly dir: string
-  /** Makes the directory, mode 0700. Called only when a key is made. */
+  /** Creates the directory, mode 0700. Called only before a key is created. */
   readonly makeDir: () => Promise<void>
   readonly salt: Buffer
 }
 
-/** If `secretKey` is a string, a key is derived from it. */
+/** If `secretKey` is a string, the installation key is derived from it. */
 export const createEpochKeyFiles = ({
   secretKey: source,
   ...rest
@@ -85,7 +85,7 @@ const parsed = ({ dir, salt }: KeyDirectory, epoch: number, text: string): Epoch
   const bytes = Buffer.from(encoded, 'base64url')
   if (id === undefined || bytes.length !== keyBytes || id !== idOf(salt, epoch, bytes))
     throw new EpochKeyFault(
-      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Specify this installation's own directory.`,
+      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Set KEY_DIR to this installation's own directory.`,
     )
   const sealers = new Map<string, Sealer>()
   return {
@@ -127,7 +127,7 @@ const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
   try {
     return parsed(directory, epoch, first)
   } catch (error) {
-    // Another process destroyed the key during the read: its name no longer exists.
+    // If the file no longer exists, another process destroyed the key during the read.
     if (text() === null) return null
     throw error
   }
@@ -149,7 +149,7 @@ const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> 
   } catch (cause) {
     await unlink(draft).catch(() => undefined)
     throw new EpochKeyFault(
-      `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Specify a directory that this user can write to, on a file system with hard links.`,
+      `no key can be created in ${dir} (${codeOf(cause) ?? 'unknown'}). Set KEY_DIR to a directory that this user can write to, on a file system with hard links.`,
       { cause },
     )
   }
@@ -164,7 +164,7 @@ const destroyKey = async (
   await syncDirectory(dir)
   const isHere = readKey(directory, epoch)?.id === id
   for (const name of await namesIn(directory)) {
-    // A process that died while making or destroying the key may have left its bytes in such a file.
+    // Such a file can contain the bytes of the key, if a process crashed while it created or destroyed the key.
     if (!(isHere && name === `${epoch}.key`) && !name.startsWith(`.${epoch}-`)) continue
     await overwrite(dir, name, epoch).catch((error: unknown) => {
       // Another process is also destroying the key.
@@ -174,7 +174,7 @@ const destroyKey = async (
   await syncDirectory(dir)
 }
 
-/** Returns a handler for `catch`. It returns a default for a missing file, and reports any other error with the name of the directory. */
+/** Returns a handler for `catch`, which returns a default if the file is missing. Any other error names the directory. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {
@@ -198,7 +198,7 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Removes the name first, then overwrites the bytes, which helps only on disks that write in place. No promise depends on overwriting. */
+/** Renames the file, and then overwrites its bytes. That only helps on disks that write in place, so no guarantee depends on it. */
 const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
   const nameless = join(dir, `.${epoch}-${randomUUID()}`)
   await rename(join(dir, name), nameless)

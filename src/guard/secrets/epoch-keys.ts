@@ -9,35 +9,35 @@ import type { EpochSealer } from './secrets.ts'
  * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end. `epoch-key-files.ts` stores the keys
  * in KEY_DIR.
  *
- * The table `epoch_keys` lists the keys under which data in the database are sealed. A listed key is lost if KEY_DIR contains neither the key nor
- * a mark that it was destroyed. While a key is lost, nothing is sealed and no key is made, because a new key would hide the loss. A database
- * without listed keys is new. If a process dies after it made a key and before it listed the key, the next process uses that key.
+ * The table `epoch_keys` lists the keys under which data in the database is sealed. A listed key is lost if KEY_DIR contains neither the key nor
+ * a mark that it was destroyed. While a key is lost, nothing is sealed and no key is created, because a new key would hide the loss. A database
+ * without listed keys is new. If a process crashes after it created a key and before it listed the key, the next process uses that key.
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
-  /** Returns the key of the current epoch, and makes it if no process has done so. Rejects with `EpochKeyFault`. */
+  /** Returns the key of the current epoch, and creates it if it does not exist. Rejects with `EpochKeyFault`. */
   current(): Promise<EpochKey>
   /** Checks now, and then repeatedly, that the current key is available. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
-  /** For the readiness check: returns why the current key is not available, or null if it is available. */
+  /** For the readiness check: returns the reason why the current key is not available, or null if it is. */
   failure(): Error | null
   /** Returns every key that exists or should exist. */
   list(): Promise<readonly KnownKey[]>
-  /** Destroys a key that is no longer needed, and records that in the database. */
+  /** Destroys a key that is no longer needed, and records the destruction in the database. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** Returns the time after which no one can open a copy of a value that is sealed and deleted today. */
+  /** Returns the time after which no copy of data that is deleted now can be opened. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }
 
-/** `present`: in the directory. `destroyed`: on purpose, but not yet recorded in the database. `lost`: missing for an unknown reason. */
+/** `present`: in the directory. `destroyed`: destroyed on purpose, but not yet recorded in the database. `lost`: missing without a mark. */
 type KnownKey = {
   readonly id: string
   readonly epoch: number
   readonly state: 'present' | 'destroyed' | 'lost'
 }
 
-/** How often a process checks whether the key still exists and whether the next epoch has begun. */
+/** How often a process checks whether the key still exists, and whether the next epoch has begun. */
 const watchMsDefault = 5_000
 const uniqueViolation = '23505'
 
@@ -50,7 +50,7 @@ type Settings = {
 }
 
 type Held = Settings & {
-  /** Keys in memory. The next check removes the keys that were destroyed in the meantime. */
+  /** The keys in memory. Each check removes those that no longer exist. */
   readonly opened: Map<string, EpochKey>
   key: EpochKey | null
   fault: Error | null
@@ -112,22 +112,22 @@ const lostKeys = async (settings: Settings): Promise<readonly KnownKey[]> =>
 
 const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
   const { pool, files, logger } = settings
-  // Checked twice, because a key may be destroyed between the query and the reading of the directory.
+  // Checked twice, because a key can be destroyed between the query and the reading of the directory.
   if ((await lostKeys(settings)).length > 0) {
     const lost = await lostKeys(settings)
     if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
   }
   if (files.readSync(epoch) === null) {
     await files.create(epoch)
-    logger.info({ epoch }, 'epoch keys: a new epoch begins')
+    logger.info({ epoch }, 'epoch keys: created the key of a new epoch')
   }
   const made = files.readSync(epoch)
-  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made, but it does not exist`)
+  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was created, but no longer exists`)
   await register(pool, made)
   return made
 }
 
-/** A value sealed under a key that is only in memory would be lost with the process. */
+/** A key that exists only in memory must not be used, because its data would be lost with the process. */
 const isStillThere = (held: Held, { id, epoch }: EpochKey): boolean => {
   if (performance.now() - held.seenAtMs < held.watchMs) return true
   const there = held.files.readSync(epoch)?.id === id
@@ -162,20 +162,20 @@ const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
 
 const fail = (held: Held, error: unknown): void => {
   const next = error instanceof Error ? error : new Error(String(error))
-  // Logs a fault that the regular check found, once. Callers of `current` receive a fault as an error.
+  // Logged once, and only while the key is watched. Callers of `current` receive the fault as an error.
   if (held.watching !== undefined && held.fault?.message !== next.message)
     held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
   held.fault = next
 }
 
-/** Removes from memory the keys that are no longer in the directory, and checks that the current key exists. */
+/** Checks that the current key exists, and removes from memory the keys that are no longer in the directory. */
 const look = async (held: Held): Promise<void> => {
   const { key, opened, clock } = held
   try {
     const { keys } = await held.files.list()
     const present = new Set(keys.map(({ id }) => id))
     for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
-    // The key of a past epoch is destroyed as planned, so only a missing current key is a fault.
+    // Keys of past epochs are destroyed as planned. Only a missing current key is a fault.
     if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
       fail(held, new EpochKeyFault(lostMessage([key])))
     await current(held)
@@ -218,20 +218,20 @@ const sealerFor = (held: Held, purpose: string): EpochSealer => ({
 const failureOf = (held: Held): Error | null => {
   const { key, fault } = held
   if (key !== null && fault === null && key.epoch !== epochOf(held.clock.now())) void look(held)
-  return held.fault ?? (key === null ? new Error('the current epoch key is not read yet') : null)
+  return held.fault ?? (key === null ? new Error('the current epoch key has not been read yet') : null)
 }
 
 const settleDestroyed = async (
   { pool, files, logger, opened }: Held,
   { id, epoch, state }: KnownKey,
 ): Promise<void> => {
-  // A killed process may have left the bytes of a destroyed key.
+  // The bytes of a destroyed key can still exist if the process was killed.
   if (state !== 'lost') await files.destroy({ id, epoch })
   opened.delete(id)
   await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
     id,
   ])
-  logger.info({ key: id }, 'epoch keys: a key is destroyed')
+  logger.info({ key: id }, 'epoch keys: destroyed a key')
 }
 
 const lastCopyGoneByMs = async (held: Held): Promise<number> => {
@@ -239,7 +239,7 @@ const lastCopyGoneByMs = async (held: Held): Promise<number> => {
   return destroyedByMs(Math.max(epochOf(held.clock.now()), ...epochs))
 }
 
-/** Called before anything is sealed under the key, so that the database lists every key that its data may need. */
+/** Must be called before anything is sealed under the key, so that the database lists every key that its data needs. */
 const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
   let refused: unknown
   try {
@@ -255,22 +255,22 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
-  // If two processes register the same key at the same time, the unique index on epochs may refuse one insert before the other row is visible.
+  // The unique index on epochs refuses a second key. It can also refuse the same key, registered by two processes at the same time.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
-      `its key of epoch ${epoch} is not the one that other processes use. All processes must share one directory: specify that one.`,
+      `it contains a different key of epoch ${epoch} than the directory of other processes. Set KEY_DIR to the same directory for all processes.`,
       { cause: refused },
     )
   if (rows[0]?.destroyed === true)
     throw new EpochKeyFault(
-      `the key ${id} was destroyed and exists again. Correct this host's clock, or put back the current directory instead of an older copy.`,
+      `the key ${id} was destroyed, but exists again. If the directory is an older copy, restore the current one. Otherwise, correct this host's clock.`,
     )
 }
 
 const lostMessage = (lost: readonly { readonly id: string }[]): string => {
   const ids = lost.map(({ id }) => id).join(', ')
   return (
-    `the key${lost.length === 1 ? '' : 's'} ${ids} that this database's data are sealed under ${lost.length === 1 ? 'is' : 'are'} missing, and no new key is made next to such data. ` +
-    'Mount or restore the directory; all processes share one. If it is lost for good, "epoch-key abandon" abandons what is sealed under it.'
+    `the key${lost.length === 1 ? '' : 's'} ${ids} under which this database's data is sealed ${lost.length === 1 ? 'is' : 'are'} missing, so no new key is created. ` +
+    'Mount or restore the directory, which all processes must share. If it is lost permanently, run "epoch-key abandon" to give up the data that is sealed under it.'
   )
 }

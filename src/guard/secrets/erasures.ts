@@ -1,16 +1,16 @@
 /**
- * The erased people, in a file in KEY_DIR. Restoring a backup brings back people who were erased after it was made. No backup contains KEY_DIR,
- * and a restore needs it, so this list is available when the old rows return.
+ * The list of erased people, in a file in KEY_DIR. A backup still contains people who were erased after it was made. KEY_DIR is in no backup, and
+ * every restore needs it, so the list is always available to erase these people again.
  *
- * A line has a time and the keyed hashes of one person's identifiers. The hashes are made with the installation key, so a line identifies no one.
+ * Each line contains a time and the keyed hashes of one person's identifiers. Without the installation key, a line identifies no one.
  */
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export type ErasureFile = {
-  /** Resolves when the entry is on the disk. If it rejects, the erasure is not done. */
+  /** Resolves when the entry is durable. If it rejects, the erasure must fail. */
   add(hmacs: readonly string[], at: Date): Promise<void>
-  /** Returns everyone who was ever erased. If it rejects, data about people must not be used. */
+  /** Returns all people who were ever erased. If it rejects, data about people must not be used. */
   list(): Promise<readonly Erased[]>
 }
 
@@ -33,7 +33,7 @@ export const createErasureFile = ({
       await makeDir()
       const file = await open(path, 'a', 0o600)
       try {
-        // Starts on a new line, because a killed process may have left a line without an end.
+        // Starts a new line, because a killed process can have left an incomplete one.
         await file.write(`\n${at.toISOString()} ${hmacs.join(',')}\n`)
         await file.sync()
       } finally {

@@ -2,14 +2,14 @@ import { createSecretKey, hash, randomBytes } from 'node:crypto'
 import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
- * One random key per installation, from which every HMAC, seal and cookie key derives. It is stored only wrapped with SECRET_KEY, in a slot.
- * While SECRET_KEY is being rotated, a second slot contains it wrapped with the next SECRET_KEY.
+ * The random key of an installation, from which all keys for HMACs, seals and cookies are derived. It is stored only in slots, wrapped with
+ * SECRET_KEY. While SECRET_KEY is being rotated, a second slot contains the same key wrapped with the next SECRET_KEY.
  */
 
-/** `id`: 12 hexadecimal digits that identify a SECRET_KEY to people without revealing it. */
+/** `id`: 12 hexadecimal digits that identify a SECRET_KEY without revealing it. */
 export type SecretKey = InstallationKey & { readonly id: string }
 
-/** The installation key, sealed (AES-256-GCM) with the SECRET_KEY that has this id. Safe to store anywhere. */
+/** The installation key, sealed (AES-256-GCM) with the SECRET_KEY that has the id `secret_key`. It can safely be stored anywhere. */
 export type KeySlot = { readonly secret_key: string; readonly wrapped: string }
 
 /** `text` must have at least 32 characters of high entropy. */
@@ -18,7 +18,7 @@ export const secretKeyOf = (text: string): SecretKey => {
   return { derive, id: hash('sha256', checkOf({ derive }), 'hex').slice(0, 12) }
 }
 
-/** Returns a value that is equal for equal keys and does not help to guess the key. */
+/** Returns a value that is the same for the same key, and reveals nothing about the key. */
 export const checkOf = ({ derive }: InstallationKey): string => derive('check').toString('base64url')
 
 const keyBytes = 32
@@ -31,7 +31,7 @@ const wrap = (key: string, secretKey: SecretKey): KeySlot => ({
   wrapped: wrapperOf(secretKey).seal(key, contextOf(secretKey.id)),
 })
 
-/** Makes an installation key, which exists only in this slot. */
+/** Creates an installation key, which exists only in the returned slot. */
 export const newKeySlot = (secretKey: SecretKey): KeySlot =>
   wrap(randomBytes(keyBytes).toString('base64url'), secretKey)
 
@@ -42,7 +42,7 @@ type OpenSlot = {
   wrapFor(secretKey: SecretKey): KeySlot
 }
 
-/** Returns the installation key, opened with the first SECRET_KEY that matches a slot; null: none matches. */
+/** Opens the installation key with the first SECRET_KEY that matches a slot. Returns null if none matches. */
 export const openSlots = (slots: readonly KeySlot[], secretKeys: readonly SecretKey[]): OpenSlot | null => {
   for (const by of secretKeys)
     for (const slot of slots) {

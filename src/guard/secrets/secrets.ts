@@ -11,7 +11,7 @@ import {
 } from 'node:crypto'
 import type { RowSeal } from '../../../projections/projection.ts'
 
-/** One random key per installation (`installation-key.ts`), which is never exposed. */
+/** The random key of an installation (`installation-key.ts`). The key itself is never exposed. */
 export type InstallationKey = {
   /** Returns a key of 32 bytes for one purpose. */
   derive(purpose: string): Buffer
@@ -19,43 +19,43 @@ export type InstallationKey = {
 
 const purposeSalt = 'enrichment-ledger'
 
-/** `secret` must have at least 32 characters of high entropy. */
+/** `secret` must have high entropy and at least 32 characters. */
 export const derivingFrom = (secret: string): InstallationKey => ({
   derive: (purpose) => Buffer.from(hkdfSync('sha256', secret, purposeSalt, purpose, 32)),
 })
 
 /**
- * Keyed hashes and seals. Each purpose has its own key, derived from the installation key, so the hash of an address reveals nothing about
- * an API key, and the event log cannot be searched for an address without the installation key.
+ * Keyed hashes and seals. Each purpose has its own key, derived from the installation key. The hash of an address therefore reveals nothing
+ * about an API key, and without the installation key no one can search the event log for an address.
  */
 export type Secrets = {
   /** Returns the HMAC-SHA-256 of an API key's secret part, in base64url. It is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** Derives from `text` the secret that signs cookies. */
+  /** Derives the secret that signs cookies from `text`. */
   cookieSecret(text: string): string
-  /** Returns the HMAC-SHA-256 of the secret part of an operator token, base64url. */
+  /** Returns the HMAC-SHA-256 of an operator token's secret part, in base64url. */
   operatorTokenHmac(secret: string): string
-  /** Returns the HMAC-SHA-256 of an address, base64url. The event log contains it instead of the address. */
+  /** Returns the HMAC-SHA-256 of an address, in base64url. The event log contains it instead of the address. */
   addressHmac(address: string): string
-  /** Returns the HMAC-SHA-256 of a mail domain, base64url, for deriving a recipient that does not exist there. */
+  /** Returns the HMAC-SHA-256 of a mail domain, in base64url. A recipient that does not exist in that domain is derived from it. */
   recipientHmac(text: string): string
-  /** Returns the HMAC-SHA-256 of a person's identifier, base64url, by which requests, erasures and the event log identify the person. */
+  /** Returns the HMAC-SHA-256 of a person's identifier, in base64url. Requests, erasures and events use it to identify the person. */
   identifierHmac(identifier: string): string
-  /** Returns the HMAC-SHA-256 of a request's content. It is equal for equal requests, and useless for guessing a request. */
+  /** Returns the HMAC-SHA-256 of a request's content, which shows whether two requests are equal and nothing else. */
   requestHmac(text: string): Buffer
-  /** Computes the HMAC-SHA-256 of a row of a read model, base64url. */
+  /** Computes the HMAC-SHA-256 of a row of a read model, in base64url. */
   readonly rowSeal: RowSeal
   /** Computes the HMAC-SHA-256 of the digest of a re-rate's plan. Used if no signing key is available. */
   readonly planSeal: RowSeal
-  /** Returns a sealer for cookies and stored secrets. Personal data that we store is sealed under epoch keys. */
+  /** Returns a sealer for cookies and stored secrets. Stored personal data is sealed under epoch keys instead. */
   sealer(purpose: string): Sealer
 }
 
-/** Authenticated encryption (AES-256-GCM). `context` is not stored, and `open` needs it again. */
+/** Authenticated encryption (AES-256-GCM). `context` is not stored: `open` needs the same context again. */
 export type Sealer = {
-  /** Returns base64url of nonce, ciphertext and tag, which is different every time. */
+  /** Returns the nonce, ciphertext and tag in base64url. The result is different every time. */
   seal(text: string, context: string): string
-  /** Null for a string that was changed, or not sealed here with this context. */
+  /** Returns null if the string was changed, or was not sealed with this key and context. */
   open(sealed: string, context: string): string | null
 }
 
@@ -63,7 +63,7 @@ export type Sealer = {
 export type EpochSealer = {
   /** Rejects with `Unavailable` while the current key is not available. */
   seal(text: string, context: string): Promise<string>
-  /** Null also for a string whose key was destroyed. */
+  /** Also returns null if the key was destroyed. */
   open(sealed: string, context: string): string | null
 }
 
@@ -102,7 +102,7 @@ const sealOf = (key: Buffer): RowSeal => {
 const nonceBytes = 12
 const tagBytes = 16
 
-/** `key` has 256 bits. */
+/** `key` must have 256 bits. */
 export const sealerOf = (key: KeyObject): Sealer => ({
   seal: (text, context) => {
     const nonce = randomBytes(nonceBytes)
@@ -129,8 +129,8 @@ const blockBytes = 64
 const messageBytesMax = 512
 
 /**
- * Returns the HMAC-SHA-256 (RFC 2104) of short strings in base64url, computed as two hashes over one buffer. Every call needs it, and
- * `createHmac` costs twice as much as the hashing, because it builds two native objects for each string. Longer strings use `createHmac`.
+ * Returns a function that computes the HMAC-SHA-256 (RFC 2104) of a string in base64url, with two hashes over one buffer. Every call needs it,
+ * and `createHmac` takes twice as long, because it creates two native objects for each string. It is used only for long strings.
  */
 export const shortHmac = (key: Buffer): ((text: string) => string) => {
   const secretKey = createSecretKey(key)
@@ -149,7 +149,7 @@ export const shortHmac = (key: Buffer): ((text: string) => string) => {
   }
 }
 
-/** Compares two HMACs in a time that does not depend on where they differ. */
+/** Compares two HMACs in constant time. */
 export const sameHmac = (a: string, b: string): boolean => {
   const [left, right] = [Buffer.from(a, 'latin1'), Buffer.from(b, 'latin1')]
   return left.length === right.length && timingSafeEqual(left, right)
