@@ -1,7 +1,7 @@
-/** Open resources, closed in reverse order. */
+/** Open resources, which are closed in reverse order. */
 export type Closing = {
   add(close: () => unknown): void
-  /** Closes the last resource first. If a resource fails to close, still closes the rest, and then throws `AggregateError`. */
+  /** Closes the last resource first. If some resources cannot be closed, closes the others, and then throws `AggregateError`. */
   close(): Promise<void>
 }
 
@@ -17,12 +17,12 @@ export const createClosing = (): Closing => {
         } catch (error) {
           errors.push(error)
         }
-      if (errors.length > 0) throw new AggregateError(errors, 'not everything could be closed')
+      if (errors.length > 0) throw new AggregateError(errors, 'some resources could not be closed')
     },
   }
 }
 
-/** Returns the result of `open`. If `open` fails, closes the resources it has added, and throws the error of `open`. */
+/** Returns the result of `open`. If `open` fails, closes the resources that it has added, and rethrows the error. */
 export const openingWith = async <Opened>(open: (closing: Closing) => Promise<Opened>): Promise<Opened> => {
   const closing = createClosing()
   try {

@@ -12,17 +12,17 @@ const reasons: Readonly<Record<string, string>> = {
   ENOENT: 'its file system cannot create directories',
   ENOTDIR: 'a part of it is a file',
   EEXIST: 'a part of it is a file',
-  EACCES: 'this user may not write there',
-  EPERM: 'this user may not write there',
+  EACCES: 'this user is not allowed to write there',
+  EPERM: 'this user is not allowed to write there',
   EROFS: 'its file system is read-only',
   ENOSPC: 'its disk is full',
   ENAMETOOLONG: 'it is too long',
-  ELOOP: 'its links form a circle',
+  ELOOP: 'its symbolic links form a loop',
 }
 
 /**
- * Creates the directory that a variable names, with its missing parents (mode 0700), and checks that it is writable. Throws `ConfigError`
- * with the variable and the reason.
+ * Creates the directory in a variable with its missing parents (mode 0700), and checks that it is writable. Throws `ConfigError` with the
+ * variable and the reason.
  */
 export const makeDataDir = async (
   dataDir: string,
@@ -31,26 +31,26 @@ export const makeDataDir = async (
   const path = resolve(dataDir)
   try {
     await makeDirectory(path)
-    // A path below a file does not exist, so this check also distinguishes a directory from a file.
+    // This check also detects a path that is a file, because `path/.` exists only in a directory.
     await access(`${path}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (cause) {
     const code = codeOf(cause) ?? 'unknown'
     throw new ConfigError(
-      `${variable}: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Specify a directory that this user can create or write to.`,
+      `${variable}: ${path} cannot be created or written to: ${reasons[code] ?? code} (${code}). Set ${variable} to a directory that this user can create or write to.`,
       { cause },
     )
   }
 }
 
 /**
- * Creates a directory and its parents. Node's recursive `mkdir` never returns on a file system such as /proc, which answers ENOENT although
- * the parent exists. The length of a path limits the recursion.
+ * Creates a directory and its parents. The recursive `mkdir` of Node.js never returns on a file system such as /proc, which answers ENOENT even
+ * though the parent exists. The recursion is limited by the length of the path.
  */
 const makeDirectory = async (path: string): Promise<void> => {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // The path can be that of a file, which the caller detects.
+    // The path can also be a file, which the caller detects.
     if (codeOf(error) === 'EEXIST') return
     if (codeOf(error) !== 'ENOENT') throw error
     await makeDirectory(dirname(path))

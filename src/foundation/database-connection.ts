@@ -1,19 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 
-/** How long a connection attempt may take. An operator at the command line waits this long for a server that does not answer. */
+/** The time limit for connecting. Someone at the command line has to wait this long if the server does not answer. */
 const connectTimeoutMs = 10_000
-/** Longer than any migration of another process takes, and than any lock that a migration waits for is held. */
+/** Longer than any migration by another process takes, and longer than any other lock that delays a migration. */
 export const lockTimeoutMs = 600_000
 
-/** A server that cannot be reached or used. `message` names the server and the reason, never the password. */
+/** The database server cannot be reached or used. `message` contains the server and the reason, but never the password. */
 export class DatabaseUnfit extends Error {
   override name = 'DatabaseUnfit'
 }
 
 const oldestVersion = 160_000
 
-/** Throws `DatabaseUnfit` for an old server, because statements would otherwise fail one by one, in the middle of calls. */
+/** Throws `DatabaseUnfit` if the server is too old. Otherwise, some statements would fail in the middle of calls. */
 export const refuseOld = async (client: pg.Client): Promise<void> => {
   const { rows } = await client.query<{ number: number; version: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
@@ -21,11 +21,11 @@ export const refuseOld = async (client: pg.Client): Promise<void> => {
   const [{ number, version } = { number: 0, version: 'of an unknown version' }] = rows
   if (number < oldestVersion)
     throw new DatabaseUnfit(
-      `PostgreSQL ${version} at ${client.host}:${client.port} is too old; 16 or newer is needed`,
+      `PostgreSQL ${version} at ${client.host}:${client.port} is too old; use version 16 or newer`,
     )
 }
 
-/** SQLSTATE of a server that is starting, recovering or stopping. No other connection failure is temporary. */
+/** The SQLSTATE of a server that is starting, recovering or stopping, which is the only temporary failure to connect. */
 const cannotConnectNow = '57P03'
 const waitPauseMs = 250
 
@@ -57,22 +57,22 @@ const connected = async (url: string): Promise<pg.Client> => {
       lock_timeout: lockTimeoutMs,
       application_name: 'migrate',
     })
-    // Without a listener, a lost connection would end the process; the pending query rejects anyway.
+    // Without a listener, a lost connection would crash the process. The pending query rejects anyway.
     client.on('error', () => {})
     await client.connect()
     return client
   } catch (cause) {
     await client?.end().catch(() => {})
-    // The unparsable text is not quoted, because it may contain the password.
-    if (client === undefined) throw new DatabaseUnfit('it is not the URL of a database', { cause })
+    // The invalid URL is not quoted, because it can contain the password.
+    if (client === undefined) throw new DatabaseUnfit('it is not a valid database URL', { cause })
     throw new DatabaseUnfit(
-      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
+      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that the server is running, and that the address is correct.`,
       { cause },
     )
   }
 }
 
-/** If a host has several addresses, the error contains one error for each address and no message of its own. */
+/** If a host has several addresses, the error has no message of its own, but contains one error for each address. */
 const reasonOf = (error: unknown): string => {
   const first = error instanceof AggregateError ? error.errors[0] : error
   return first instanceof Error ? first.message : String(first)

@@ -1,26 +1,25 @@
 /**
- * The rights of roles in the database. The role that migrates owns the schema. The service's role reads and writes its tables, owns the
- * schemas of read models and jobs, and can only append to the event log. If the service and the migrations use one role, nothing is
- * separated.
+ * The rights of the database roles. The role that runs migrations owns the schema. The service's role reads and writes the tables, owns the
+ * schemas of read models and jobs, and can only append to the event log. If one role does both, nothing is separated.
  *
- * Every migration grants these rights again, because a restored dump or a recreated role has lost them. If nothing changed, this costs a
- * few queries.
+ * The rights are granted again by every migration, because they are lost when a dump is restored or a role is recreated. If they are already
+ * granted, this takes only a few queries.
  */
 import pg from 'pg'
 
-/** Schemas that the service's role owns, because it creates and drops their tables at run time. */
+/** The schemas that the service's role owns, because the service creates and drops their tables at run time. */
 const serviceSchemas = ['projections', 'pgboss'] as const
-/** Tables that the service's role may only read. `append_batch` writes the event log with its owner's rights. */
+/** The tables that the service's role can only read. The function `append_batch` writes the event log with the rights of its owner. */
 const readOnly = ['log_head', 'log_streams', 'log_segments', 'schema_migrations']
 
 const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
-/** A role lacks rights that it needs. `message` names the role and the remedy. */
+/** A role lacks rights that it needs, or has too many. `message` contains the role and the remedy. */
 export class RoleUnfit extends Error {
   override name = 'RoleUnfit'
 }
 
-/** Returns the role in a connection URL. If there is none, returns pg's default, which may be an environment variable. */
+/** Returns the role in a connection URL. If the URL contains none, returns the default of `pg`, which can be an environment variable. */
 const roleOf = (url: string): { name: string; password: string } => {
   const { user, password } = new pg.Client({ connectionString: url })
   return { name: user ?? '', password: typeof password === 'string' ? password : '' }
@@ -28,7 +27,7 @@ const roleOf = (url: string): { name: string; password: string } => {
 
 type Roles = { readonly owner: string; readonly service: string; readonly schema: string }
 
-/** Runs in one transaction. Needs a connection of the schema's owner, and no other process may migrate. */
+/** Grants the rights in one transaction. `client` must be connected as the schema's owner and hold the migration lock. */
 export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promise<void> => {
   const { name: service, password } = roleOf(serviceUrl)
   await client.query('begin')
@@ -48,7 +47,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
     await client.query('rollback').catch(() => undefined)
     if (!(error instanceof pg.DatabaseError) || error.code !== insufficientPrivilege) throw error
     throw new RoleUnfit(
-      `"${client.user}" may not change the rights of the service's role: ${error.message}. Make it the owner of the database: alter database ${client.database} owner to ${client.user}`,
+      `"${client.user}" is not allowed to change the rights of the service's role: ${error.message}. Make it the owner of the database: alter database ${client.database} owner to ${client.user}`,
       { cause: error },
     )
   }
@@ -56,7 +55,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
 
 const insufficientPrivilege = '42501'
 
-/** Refuses to take over the service's schemas, because a process that has only the owner's URL would stop the running service by doing so. */
+/** Refuses a process with only the owner's URL. It would take over the service's schemas, and so break the running service. */
 const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
   const { rows } = await client.query<{ service: string }>(
     `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
@@ -65,7 +64,7 @@ const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void>
   const service = rows[0]?.service
   if (service !== undefined)
     throw new RoleUnfit(
-      `"${owner}" owns this database, and its service works as "${service}". Name ${service} in DATABASE_URL and ${owner} in DATABASE_MIGRATION_URL, or set DATA_DIR and neither of them for an embedded PostgreSQL`,
+      `"${owner}" owns this database, but the service uses it as "${service}". Use ${service} in DATABASE_URL and ${owner} in DATABASE_MIGRATION_URL. For the embedded PostgreSQL, set DATA_DIR and neither of these`,
     )
 }
 
@@ -79,7 +78,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   if (!(await says(client, 'exists (select from pg_roles where rolname = $1)', [service]))) {
     if (!(await says(client, 'select rolsuper or rolcreaterole from pg_roles where rolname = current_user')))
       throw new RoleUnfit(
-        `there is no role "${service}", and "${owner}" may not create it. As a superuser: create role ${service} login password '…'; grant ${service} to ${owner}`,
+        `there is no role "${service}", and "${owner}" is not allowed to create it. Run as a superuser: create role ${service} login password '…'; grant ${service} to ${owner}`,
       )
     await client.query(
       `create role ${client.escapeIdentifier(service)} login nosuperuser nocreatedb nocreaterole noreplication password ${client.escapeLiteral(password)}`,
@@ -88,18 +87,18 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   const owns = `pg_has_role($1, current_user, 'member') or pg_has_role($1, (select relowner from pg_class where oid = 'log_segments'::regclass), 'member')`
   if (await says(client, owns, [service]))
     throw new RoleUnfit(
-      `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that does. Use a separate role, which is created if it does not exist`,
+      `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that owns it. Use a separate role, which is created if it does not exist`,
     )
   if (await says(client, `pg_has_role(current_user, $1, 'set')`, [service])) return
   await client.query(`grant ${client.escapeIdentifier(service)} to current_user`).catch((cause: unknown) => {
     throw new RoleUnfit(
-      `"${owner}" cannot give the schemas ${serviceSchemas.join(' and ')} to "${service}". As a superuser: grant ${service} to ${owner}`,
+      `"${owner}" cannot make "${service}" the owner of the schemas ${serviceSchemas.join(' and ')}. Run as a superuser: grant ${service} to ${owner}`,
       { cause },
     )
   })
 }
 
-/** Objects in the service's schemas that the service does not own yet. Parts of a table change owner together with the table. */
+/** Selects the objects in the service's schemas that it does not own yet. Indexes and owned sequences get a new owner with their table. */
 const strangers = `
   select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
     from pg_class c
@@ -160,8 +159,8 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
 }
 
 /**
- * Allows statements to omit the schema, also in psql, because the path is stored in the database. Tables that the service creates go into
- * `projections`. In the owner's path, the owner's schema comes first, so that no table of the service can hide one of the owner's tables.
+ * Stores the search paths in the database, so that statements can omit the schema, even in psql. The service creates its tables in
+ * `projections`. The owner's path begins with the owner's schema, so that no table of the service can hide one of the owner's tables.
  */
 const setPaths = async (client: pg.Client, { owner, service, schema }: Roles): Promise<void> => {
   const { rows } = await client.query<{ database: string; mine: boolean }>(

@@ -11,7 +11,7 @@ import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
 
 export type Database = {
   readonly url: string
-  /** The URL of the role that owns the schema, for migrations and for `vacuum`, which only warns about tables of another role. */
+  /** The URL of the role that owns the schema. It is needed for migrations, and for `vacuum`, which skips tables of other roles. */
   readonly migrationUrl: string
   readonly pool: pg.Pool
 }
@@ -21,7 +21,7 @@ type OnLost = ((error: Error) => void) | undefined
 const poolMax = 8
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
-/** A connection is replaced after this time, because after a failover it may still lead to the old server. */
+/** Connections are replaced after this time, because they can still lead to the old server after a failover. */
 const connectionLifetimeSeconds = 60
 
 /** Opens the operator's database or starts the embedded one, and migrates it. Throws `ConfigError`. */
@@ -54,8 +54,8 @@ export const openDatabase = async (
     application_name: 'read-models',
   })
   pool.on('error', (error) => {
-    // The server may end a connection that is being closed.
-    if (!pool.ending) logger.warn({ err: error }, 'idle database connection lost')
+    // While the pool is being closed, lost connections are normal.
+    if (!pool.ending) logger.warn({ err: error }, 'lost an idle database connection')
   })
   closing.add(() => pool.end())
   await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
@@ -63,8 +63,8 @@ export const openDatabase = async (
 }
 
 /**
- * Reads the database as the role that owns its schema. Migrates nothing, and creates no embedded PostgreSQL: if there is no database yet,
- * `look` gets null. Throws the same errors as `openDatabase`.
+ * Reads the database as the role that owns its schema, without migrations. Does not create an embedded PostgreSQL: if there is no database
+ * yet, `look` gets null. Throws the same errors as `openDatabase`.
  */
 export const beforeMigrations = async <Found>(
   config: Config,
@@ -82,7 +82,7 @@ export const beforeMigrations = async <Found>(
   }
 }
 
-/** Returns the names of the migrations that `openDatabase` would apply; applies none. Throws the same errors as `openDatabase`. */
+/** Returns the names of the migrations that `openDatabase` would apply, without applying them. Throws the same errors as `openDatabase`. */
 export const migrationsToApply = (
   config: Config,
   options: { readonly logger: Logger; readonly waitMs: number },
@@ -102,7 +102,7 @@ const locateDatabase = async (
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 
-/** Reports an unsuitable database as an invalid value of the variable that names the database. */
+/** Turns an unsuitable database into a `ConfigError` for the variable with the database URL. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
     await migrate(options)
@@ -119,7 +119,7 @@ const migrateNamed = async (config: Config, options: MigrateOptions): Promise<vo
   }
 }
 
-/** Creates the tables of projections that this release added. */
+/** Creates the tables of projections that are new in this release. */
 export const prepareReadModels = async (pool: pg.Pool): Promise<void> => {
   const client = await pool.connect()
   try {

@@ -27,25 +27,25 @@ import { refuseMarked } from './installation-mark.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
 
-/** The parts that every process needs, server and command line alike. */
+/** The parts that every process needs, both the service and the command line. */
 export type Foundation = Database & {
   readonly embedded: boolean
   readonly eventLog: EventLog
-  /** Shut while the event log or the database does not answer. */
+  /** Circuit breakers, which are shut while the event log or the database does not answer. */
   readonly gates: Gates
   readonly secrets: Secrets
   readonly installationKey: InstallationKey
   readonly secretKeys: readonly SecretKey[]
   readonly epochKeys: EpochKeys
-  /** Erased people, for restores. */
+  /** The list of erased people, for restores. */
   readonly erasures: ErasureFile
   readonly checkpoints: Checkpoints
   readonly treeStore: TreeStore
   readonly ledger: Ledger
   readonly competition: Competition
-  /** Watches the disk of the embedded PostgreSQL, or nothing if the database is the operator's own. */
+  /** Watches the disk of the embedded PostgreSQL. Watches nothing if the operator provides the database. */
   readonly diskSpace: DiskWatch
-  /** The places of calls with Idempotency-Keys that this process has read or appended. */
+  /** The revisions of the calls with Idempotency-Keys that this process has read or appended. */
   readonly keyedEvents: KeyedEvents
   /** The name of the event log, without secrets. */
   readonly eventLogName: string
@@ -53,7 +53,7 @@ export type Foundation = Database & {
   close(): Promise<void>
 }
 
-/** The files in KEY_DIR, which no backup contains. */
+/** Opens the files in KEY_DIR, which is in no backup. */
 const keyDirectory = (config: Config, secretKey: InstallationKey) => {
   const dir = keyDirOf(config)
   const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
@@ -69,7 +69,7 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
-/** Returns a foundation for code that answers requests: it refuses queries immediately while their server is not answering. */
+/** Returns a foundation for code that answers requests. While a server does not answer, its queries are refused immediately. */
 export const gated = (foundation: Foundation): Foundation => ({
   ...foundation,
   pool: gatedPool(foundation.pool, foundation.gates.database),
@@ -82,13 +82,13 @@ type FoundationOptions = {
   /** See `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
-  /** Opens even a closed or partly restored installation, for the commands that close or restore it. */
+  /** Opens even an installation that was closed or is partly restored. Needed by the commands that close or restore it. */
   readonly anyMark?: boolean
-  /** Slots from the backup that is being restored: the installation key is wrapped again with the given SECRET_KEYs. */
+  /** The slots from the backup that is being restored. Their installation key is wrapped again with the configured SECRET_KEYs. */
   readonly restored?: readonly KeySlot[]
-  /** How long to wait for a database that another process starts or that is recovering; a minute by default. */
+  /** How long to wait for a database that is recovering or being started by another process. The default is a minute. */
   readonly waitMs?: number
-  /** Set only by the service. Called once if the embedded PostgreSQL ends by itself. */
+  /** Set only by the service. Called once if the embedded PostgreSQL stops unexpectedly. */
   readonly onLost?: (error: Error) => void
 }
 
@@ -110,7 +110,7 @@ export const openFoundation = (
     const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, onLost, closing })
     const { pool } = database
-    // The mark is checked before anything is written, so that a continued restore finds the database unchanged.
+    // The mark is checked before anything is written, so that an interrupted restore can continue with an unchanged database.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, {
@@ -163,10 +163,10 @@ export const openFoundation = (
     }
   })
 
-/** One gate for each server that calls depend on. If the event log is in the database, both are the same gate. */
+/** A gate (a circuit breaker) for each server that calls depend on. If the event log is in the database, both are the same gate. */
 type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
-/** Limits the connection attempt and the query separately. Longer than the gate waits, because a late answer still counts. */
+/** The time limit for connecting, and again for the query. It is longer than the gate waits, because a late answer still counts. */
 const askedMs = 3_000
 
 type GatesOptions = {
@@ -192,7 +192,7 @@ const openGates = (
   return { database, eventLog: log, close }
 }
 
-/** Uses a separate connection, because one from before an outage may never answer again. */
+/** Uses a new connection, because a connection from before an outage may never answer again. */
 const askDatabase = async (url: string): Promise<void> => {
   const client = new pg.Client({
     connectionString: url,
@@ -205,14 +205,14 @@ const askDatabase = async (url: string): Promise<void> => {
     await client.connect()
     await client.query('select 1')
   } catch (error) {
-    // Any error from the server, such as "too many connections", is an answer, unless the server is starting or stopping.
+    // An error from the server, such as "too many connections", is also an answer, unless the server is starting or stopping.
     if (!(error instanceof pg.DatabaseError) || error.code?.startsWith('57P') === true) throw error
   } finally {
     client.end().catch(() => undefined)
   }
 }
 
-/** Returns a pool that refuses queries while the database does not answer. Closing it closes the given pool, and vice versa. */
+/** Returns a pool that refuses queries while the database does not answer. It shares its connections with the given pool. */
 const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>
@@ -220,12 +220,12 @@ const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
       gate.refuses() === null ? ask(...given) : Promise.reject(new GateShut('the database does not answer'))
   return Object.create(pool, {
     query: { value: gated((...given: [pg.QueryConfig]) => gate.watch(pool.query(...given))) },
-    // Getting an idle connection sends nothing to the server, so it does not show that the server answers.
+    // Not watched, because getting an idle connection sends nothing to the server.
     connect: { value: gated(() => pool.connect()) },
   })
 }
 
-/** Reports the log's answers to the gate. Appends are sent even if the gate is shut: see `ledger/write/commit.ts`. */
+/** Reports the log's answers to the gate. Appends are sent even while the gate is shut (see `ledger/write/commit.ts`). */
 const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   ...eventLog,
   append: (...given) => gate.watch(eventLog.append(...given)),
@@ -234,7 +234,7 @@ const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   at: (...given) => gate.watch(eventLog.at(...given)),
 })
 
-/** Returns a log for code that answers requests: it refuses reads while the event log does not answer. */
+/** Returns a log for code that answers requests, which refuses reads while the event log does not answer. */
 const gatedLog = (eventLog: EventLog, gate: Gate): EventLog => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

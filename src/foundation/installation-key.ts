@@ -17,8 +17,8 @@ import {
 import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 /**
- * The installation key in the event log. The newest event of its stream contains the slots, so the log alone is enough to restore the key.
- * If two rotations run at the same time, the expected revision allows only one.
+ * The installation key in the event log. The newest event of its stream contains the slots, so the key can be restored from the log alone. If two
+ * rotations run at the same time, only one of them can append at the expected revision.
  */
 
 type Log = Pick<EventLog, 'append' | 'read'>
@@ -27,7 +27,7 @@ type WrappedKey = InstallationKeyWrapped & { readonly revision: number }
 
 const pageMax = 10
 
-/** Returns the wrapped installation key. Null: the log has none. */
+/** Returns the wrapped installation key, or null if the log contains none. */
 export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey | null> => {
   const page = await readIfAny(eventLog, installationStream, { direction: 'backwards', max: pageMax })
   for (const recorded of page) {
@@ -44,7 +44,7 @@ export const standingKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<W
   return wrapped
 }
 
-/** Appends the slots; in an empty log, after the first event. Throws `AppendConflict` if another process changed the slots. */
+/** Appends the slots. In an empty log, first appends `InstallationCreated`. Throws `AppendConflict` if another process changed the slots. */
 export const appendSlots = async (
   eventLog: Log,
   {
@@ -75,32 +75,32 @@ export const appendSlots = async (
 }
 
 /**
- * Whether the log has its first event; false if the log is empty. Throws `ConfigError` if the log is older than 1.0 or has another format.
- * `variable` names the log.
+ * Whether the log has its first event. Returns false if the log is empty. Throws `ConfigError` if the log is older than 1.0 or has another
+ * format. `variable` is the variable with the log's URL.
  */
 export const isBegun = async (
   eventLog: Pick<EventLog, 'read'>,
   variable = 'EVENT_LOG_URL',
 ): Promise<boolean> => {
-  // Prices are read first. Every log gets its first event before prices, so a log that has only prices is from before 1.0.
+  // Prices must be read before the first event. Every log gets prices later, so a log that has only prices is from before 1.0.
   const isUsed = (await readIfAny(eventLog, priceBookStream, { max: 1 })).length > 0
   const [first] = await readIfAny(eventLog, installationStream, { max: 1 })
   if (first === undefined && !isUsed) return false
   const event = first === undefined ? null : decodeEvent(first)
   if (event?.type !== 'InstallationCreated')
     throw new ConfigError(
-      `${variable}: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.`,
+      `${variable}: this event log was written by a release before 1.0 and cannot be used with this release. Nothing was changed.`,
     )
   if (event.data.format !== logFormat)
     throw new ConfigError(
-      `${variable}: this event log has format ${event.data.format}, and this release reads format ${logFormat}: start a later release; nothing was changed.`,
+      `${variable}: this event log has format ${event.data.format}, but this release reads only format ${logFormat}. Use a later release. Nothing was changed.`,
     )
   return true
 }
 
 /**
- * Unwraps the installation key of this event log. An empty log gets a new key, even if several processes start together. `restored` are slots
- * from a backup of the same installation: the key is then wrapped again with the given SECRET_KEYs. Throws `ConfigError`.
+ * Unwraps the installation key of this event log. An empty log gets a single new key, even if several processes start at the same time.
+ * `restored` are slots from a backup of the same installation. Their key is wrapped again with the given SECRET_KEYs. Throws `ConfigError`.
  */
 export const openInstallationKey = async (
   eventLog: Log,
@@ -125,15 +125,15 @@ export const openInstallationKey = async (
 export const slotsMax = 2
 
 export const wrongKeyText = ({ slots }: WrappedKey): string =>
-  `this installation was set up with another key (${slots.map(({ secret_key }) => secret_key).join(' or ')}), and no issued API key would work with this one. Start with that key`
+  `this installation was set up with another key (id ${slots.map(({ secret_key }) => secret_key).join(' or ')}), and no issued API key would work with this one. Start with that key`
 
 const wrappedOrMade = async (eventLog: Log, secretKeys: readonly SecretKey[]): Promise<WrappedKey> => {
   if (await isBegun(eventLog)) return standingKeyIn(eventLog)
   const [secretKey] = secretKeys
-  if (secretKey === undefined) throw new ConfigError('SECRET_KEY: there is none')
+  if (secretKey === undefined) throw new ConfigError('SECRET_KEY: not set')
   const slot = newKeySlot(secretKey)
   const made = openSlots([slot], [secretKey])
-  if (made === null) throw new Error('a new slot does not open')
+  if (made === null) throw new Error('a new slot cannot be opened')
   const wrapped = { key_check: checkOf(made.key), slots: [slot] }
   try {
     await appendSlots(eventLog, { expected: 'none', actor: 'system', ...wrapped })

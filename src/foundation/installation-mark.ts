@@ -2,21 +2,21 @@ import type pg from 'pg'
 import { ConfigError } from '../config.ts'
 
 /**
- * A mark that prevents every start on a database, because a final backup closed the installation, or because a restore is not complete.
- * Calls charged on this database would be missing in the installation that continues, and no one could decide later which ledger is right.
+ * A mark in the database that prevents every start, because a final backup closed the installation, or because a restore is not complete. Calls
+ * charged here would be missing in the installation that continues, and no one could decide later which ledger is right.
  */
 export type InstallationMark = {
-  /** The id of the final backup. Any id if it is not made yet. */
+  /** The id of the final backup, or any id if that backup does not exist yet. */
   readonly backupId: string
   readonly state: 'left' | 'arriving'
   /** For a final backup, its file. For a restore, the name of the target event log without secrets. */
   readonly elsewhere: string
-  /** For a restore: whether the database already contains the rows. */
+  /** For a restore: whether the rows were already loaded into the database. */
   readonly loaded: boolean
   readonly since: Date
 }
 
-/** Returns the mark. Null: there is none, so the installation can start. */
+/** Returns the mark, or null if the installation can start. */
 export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<InstallationMark | null> => {
   const { rows } = await pool.query<InstallationMark>(
     'select backup_id as "backupId", state, elsewhere, loaded, since from installation_mark',
@@ -39,7 +39,7 @@ export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> 
   await client.query('delete from installation_mark')
 }
 
-/** Returns why nothing starts on this database, and the remedy. */
+/** Returns the reason why the service cannot start on this database, and the remedy. */
 export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
   state === 'arriving'
     ? [
@@ -48,9 +48,9 @@ export const markSentences = ({ state, elsewhere, since }: InstallationMark): re
       ]
     : [
         `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
-        'Continue with the installation into which that backup was restored. If the file does not exist, run the same "backup create --final" again. ' +
-          'To cancel the move before the restored installation has answered a call, restore the file into an empty DATA_DIR or database; ' +
-          'in a PostgreSQL of your own "delete from installation_mark", run by the owner of the tables, opens this one again.',
+        'Use the installation into which that backup was restored. If the file does not exist, run the same "backup create --final" again. ' +
+          'You can cancel the move before the restored installation has answered a call: restore the file into an empty DATA_DIR or database. ' +
+          'With your own PostgreSQL, you can instead open this installation again: run "delete from installation_mark" as the owner of the tables.',
       ]
 
 /** Throws `ConfigError` if the database is marked. */

@@ -3,12 +3,12 @@ import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** The application name on connections of processes that run jobs. */
+/** The application name of the connections that run jobs. */
 export const jobsApplication = 'jobs'
 
 const stopTimeoutMs = 2_000
 
-/** Opens a connection that requests jobs and runs none. The queue's schema must exist. A migration creates it. */
+/** Opens a connection that can request jobs, but runs none. A migration must have created the queue's schema. */
 export const openBoss = async (
   url: string,
   logger: Logger,
@@ -27,8 +27,7 @@ export const openBoss = async (
 }
 
 /**
- * Makes the processes that run these jobs look for them now instead of within 30 s. pg-boss wakes processes for a new job, but not for one
- * that is retried.
+ * Lets workers look for these jobs now instead of within 30 s. pg-boss notifies workers of a new job, but not of a retried one.
  */
 export const wakeWorkers = async (pool: Pick<pg.Pool, 'query'>, jobs: readonly string[]): Promise<void> => {
   await pool.query(

@@ -3,7 +3,7 @@ import pino, { type DestinationStream, type Logger } from 'pino'
 import { prettyFactory } from 'pino-pretty'
 import { codeOf } from '../event-log/directory.ts'
 
-/** Logs to standard error: readable lines on a terminal, otherwise one JSON object per line. Standard output is for results. */
+/** Logs to standard error, because standard output is for results. Lines are readable text on a terminal, and otherwise JSON. */
 export const createLogger = (level: string): Logger =>
   pino({ level, serializers: { err: loggedError } }, process.stderr.isTTY ? onTerminal() : toDescriptor(2))
 
@@ -11,8 +11,8 @@ const waitingBytesMax = 4 * 1024 * 1024
 const retryMs = 100
 
 /**
- * Writes lines to a pipe or file, and never waits for its reader. If the reader is slow, up to `waitingBytesMax` wait and further lines are
- * dropped. If the reader is gone, all lines are dropped. (pino's own destination repeats a failed write forever when it is flushed.)
+ * Writes lines to a pipe or file, without ever waiting for its reader. If the reader is slow, up to `waitingBytesMax` bytes are kept, and further
+ * lines are dropped. If the reader is gone, all lines are dropped. (When flushed, pino's own destination would repeat a failed write forever.)
  */
 const toDescriptor = (fd: number): DestinationStream => {
   let waiting: Buffer[] = []
@@ -45,10 +45,10 @@ const onTerminal = (): DestinationStream => {
   return { write: (line) => void process.stderr.write(pretty(line)) }
 }
 
-/** Matches characters in JSON text that would move the terminal's cursor. Line breaks in a stack are kept. */
+/** Matches characters in JSON text that would move the terminal's cursor, except for line breaks, which stack traces need. */
 const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
 
-/** Turns a line of JSON into readable lines. Untrusted text in it cannot control the terminal. */
+/** Converts a line of JSON to readable lines. Untrusted text in the line cannot control the terminal. */
 export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: string) => string) => {
   const pretty = prettyFactory({
     colorize: colours,
@@ -60,11 +60,11 @@ export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: 
 }
 
 /**
- * Members that pg adds to its errors and that must not be logged: the client, which contains the key that cancels its queries, and server
- * strings that quote rows, which may contain personal data.
+ * The members of errors from pg that must not be logged: the client, which contains the key for cancelling its queries, and texts that quote
+ * rows and can therefore contain personal data.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
-/** Nested errors below this depth are not logged. */
+/** Errors that are nested more deeply are not logged. */
 const depthMax = 4
 
 export const loggedError = (error: unknown, depth = 0): unknown => {
@@ -81,7 +81,7 @@ export const loggedError = (error: unknown, depth = 0): unknown => {
   )
 }
 
-/** Describes values that libraries pass instead of an error, such as pg-boss's copies. Keeps only members that describe the error. */
+/** Describes a value that a library passes instead of an error, such as the copies of pg-boss. Keeps only members that describe the error. */
 function plainError(thrown: unknown): unknown {
   if (typeof thrown !== 'object' || thrown === null) return String(thrown)
   const said = Object.entries(thrown).filter(

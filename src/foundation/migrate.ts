@@ -1,7 +1,7 @@
 /**
- * Applies numbered SQL files, once and in order, to bring a database to the schema of this version.
+ * Applies numbered SQL files, once and in order, to update a database to the schema of this version.
  *
- * There are no down migrations: the next migration corrects a mistake. Events are not migrated, but upcast when they are read.
+ * There are no down migrations: a mistake is corrected by the next migration. Events are not migrated, but upcast when they are read.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -13,30 +13,30 @@ import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
 
-/** An arbitrary constant, which must be the same in all versions. */
+/** An arbitrary number, which must be the same in all versions. */
 const ADVISORY_LOCK = 7_220_186_521n
 
 export type MigrateOptions = {
-  /** The connection URL. Its user must own the schema, unless there is nothing to apply. */
+  /** The connection URL. Its role must own the schema, unless there is nothing to apply. */
   url: string
-  /** The URL for the service's role, which gets the rights it needs. Without it, roles are not checked. */
+  /** The URL of the service's role, which is granted the rights that it needs. Without it, roles are not checked. */
   serviceUrl?: string
-  /** The directory of `0001_name.sql` files; by default the repository's `migrations`. */
+  /** The directory of `0001_name.sql` files. The default is `migrations` in the repository. */
   dir?: string
   logger?: { info(fields: object, message: string): void }
   /** How long to wait for a server that is starting or recovering. */
   waitMs?: number
-  /** Applies only the files up to this number. A backup of an earlier release is loaded before the later files are applied. */
+  /** Applies only the files up to this number, so that a backup of an earlier release can be loaded before the later files are applied. */
   upTo?: number
 }
 
 /**
- * Applies the missing files in order, each in a transaction, and returns their names. If several processes do this at the same time, one applies the
- * files and the others wait. A failed file changes nothing. Files must not contain `begin`, `commit` or anything that cannot run in a
+ * Applies the missing files in order, each in a transaction, and returns their names. If several processes do this at the same time, one applies
+ * the files while the others wait. A failed file changes nothing. Files must not contain `begin`, `commit`, or anything that cannot run in a
  * transaction.
  *
- * Throws an Error with the file and the remedy if the numbers have a gap or a duplicate, if an applied file was edited, if a newer version
- * migrated the database, or if a file fails. Throws `DatabaseUnfit` if it cannot connect, or if a release before 1.0 migrated the database.
+ * Throws an Error with the file and the remedy if a number is missing or occurs twice, if an applied file was edited, if a newer version migrated
+ * the database, or if a file fails. Throws `DatabaseUnfit` if it cannot connect, or if a release before 1.0 migrated the database.
  */
 export const migrate = async ({
   url,
@@ -73,7 +73,7 @@ export const migrate = async ({
   }
 }
 
-/** Returns the files that `migrate` would apply; applies none. `client` is null if there is no database yet. Throws the same errors as `migrate`. */
+/** Returns the files that `migrate` would apply, without applying them. `client` is null if there is no database yet. Throws the same errors. */
 export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
   const files = await readMigrations(MIGRATIONS_DIR)
   if (client === null) return files.map(({ fileName }) => fileName)
@@ -93,7 +93,7 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
   return rows
 }
 
-/** Returns the schema of the tables, even if they do not exist yet. The search path may begin with another schema (see `arrangeRoles`). */
+/** Returns the schema of the tables, even if they do not exist yet. The search path can begin with another schema (see `arrangeRoles`). */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
@@ -102,8 +102,8 @@ const schemaOf = async (client: pg.Client): Promise<string> => {
 }
 
 /**
- * Whether there is nothing to do: everything is applied, and this is the service's own role. Always false for the owner's role, because
- * roles may have lost their rights.
+ * Whether there is nothing to do, because everything was applied and this is the service's role. Always false for the owner's role, because the
+ * service's role may have lost its rights.
  */
 const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
@@ -116,17 +116,17 @@ const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): P
   const pending = made ? judge({ files, applied: await appliedTo(client), dir }) : files
   if (pending.length === 0) return true
   throw new DatabaseUnfit(
-    `the database lacks ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} and "${client.user}" may not apply them. Run "migrate" with DATABASE_MIGRATION_URL naming the role that owns the schema`,
+    `the database lacks ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} and "${client.user}" is not allowed to apply them. Set DATABASE_MIGRATION_URL to the URL of the role that owns the schema, and run "migrate"`,
   )
 }
 
-/** Takes a session lock, which covers the transactions of all files and always ends with the connection. */
+/** Takes a session lock, which is held during the transactions of all files and released when the connection ends. */
 const lock = async (client: pg.Client): Promise<void> => {
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
   } catch (cause) {
     throw new Error(
-      `Another process has been migrating this database for ${lockTimeoutMs / 60_000} minutes. Look for it in pg_stat_activity (application_name "migrate").`,
+      `Another process has been migrating this database for ${lockTimeoutMs / 60_000} minutes. Find it in pg_stat_activity (application_name "migrate"), and wait for it or end it.`,
       { cause },
     )
   }
@@ -143,10 +143,10 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
     const digits = /^(\d{4})_[a-z0-9_-]+\.sql$/.exec(fileName)?.[1]
     if (digits === undefined) {
       throw new Error(
-        `${path} is not named like a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
+        `${path} does not have the name of a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
       )
     }
-    // A file from a checkout on Windows may have other line ends, but counts as unchanged.
+    // A checkout on Windows can change line breaks. Such a file counts as unchanged.
     const sql = (await readFile(path, 'utf8')).replaceAll('\r\n', '\n')
     const sha256 = createHash('sha256').update(sql).digest('hex')
     files.push({ number: Number(digits), fileName, path, sql, sha256 })
@@ -160,7 +160,7 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
     }
     if (file.number !== index + 1) {
       throw new Error(
-        `${file.path}: number ${numbered(index + 1)} is missing before it. Restore the missing file, or renumber if this one was not released.`,
+        `${file.path}: number ${numbered(index + 1)} is missing before it. Restore the missing file, or renumber this one if it was not released.`,
       )
     }
   }
@@ -169,9 +169,9 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
 
 /** The first release is 1.0, and its migrations start at 0001 again. */
 const beforeFirstRelease =
-  'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
+  'it was migrated by a release before 1.0 and cannot be used with this release. Use an empty database or DATA_DIR. Nothing was changed.'
 
-/** Returns the files to apply. Throws if the applied migrations are not the first ones of this release. */
+/** Returns the files that are not applied yet. Throws if the applied migrations are not the first ones of this release. */
 const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))
@@ -181,13 +181,13 @@ const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): 
     const file = known.get(row.number)
     if (file === undefined) {
       throw new Error(
-        `The database has migration ${row.name}, which ${found.dir} does not contain: it was migrated by a newer version. ` +
-          'Start that version or a later one, or restore a backup taken before the upgrade.',
+        `The database has the migration ${row.name}, which is not in ${found.dir}, so it was migrated by a newer version. ` +
+          'Start that version or a later one, or restore a backup from before the upgrade.',
       )
     }
     if (file.sha256 !== row.sha256) {
       throw new Error(
-        `${file.path} differs from the ${row.name} that was applied to this database. Restore the file as it was and put the change into a new migration.`,
+        `${file.path} differs from the ${row.name} that was applied to this database. Restore the original file, and put the change into a new migration.`,
       )
     }
   }
@@ -195,15 +195,15 @@ const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): 
   const first = pending[0]
   if (first !== undefined && first.number <= found.applied.length) {
     throw new Error(
-      `${first.path} was never applied to this database, though later migrations were. Its schema_migrations was edited: restore the missing row or a backup.`,
+      `${first.path} was never applied to this database, but later migrations were, so its table schema_migrations was edited. Restore the missing row, or a backup.`,
     )
   }
   return pending
 }
 
 /**
- * A deferred foreign key, which is violated until `KEEP` and checked at commit. A file that contains a commit therefore fails as a whole,
- * instead of leaving its first half in the database.
+ * A deferred foreign key, which is violated until `KEEP` runs, and checked at commit. A file that contains a commit therefore fails as a whole,
+ * instead of leaving a part of its changes in the database.
  */
 const PROMISE = `
   create temp table migration_end (number int primary key) on commit drop;
@@ -211,7 +211,7 @@ const PROMISE = `
   insert into pg_temp.migration_start values (1)`
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
-/** Applies the file and inserts its row in one transaction. Settings that a file changes do not affect the next file. */
+/** Applies a file and inserts its row in one transaction. Settings that the file changes do not affect the next file. */
 const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
     await client.query('reset all')
@@ -223,7 +223,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
       file.fileName,
       file.sha256,
     ])
-    // The query has no parameters, because only the simple protocol accepts several statements.
+    // Without parameters, pg uses the simple protocol, which is the only one that accepts several statements.
     await client.query(file.sql)
     await client.query(KEEP)
     await client.query('commit')
@@ -231,7 +231,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
     await client.query('rollback').catch(() => {})
     if (cause instanceof pg.DatabaseError && cause.constraint === 'migration_is_whole') {
       throw new Error(
-        `${file.path} was undone: it must not contain begin, commit or rollback, because it already runs in a transaction.`,
+        `${file.path} was rolled back. It must not contain begin, commit or rollback, because it already runs in a transaction.`,
         {
           cause,
         },
@@ -239,7 +239,7 @@ const apply = async (client: pg.Client, file: Migration, schema: string): Promis
     }
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new Error(
-      `${file.path} failed${lineOf(cause, file.sql)}: ${reason}. Nothing of it was kept; correct it and start again.`,
+      `${file.path} failed${lineOf(cause, file.sql)}: ${reason}. It was rolled back. Correct it and start again.`,
       {
         cause,
       },

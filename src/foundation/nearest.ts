@@ -1,11 +1,11 @@
-/** Words up to this length allow fewer changes, because every word is close to a short word. */
+/** In words up to this length, fewer changes are allowed, because most short words are similar to each other. */
 const shortLengthMax = 6
-/** Longer strings are not compared. They are not a misspelling of ours, and the cost of comparing is the product of both lengths. */
+/** Longer words are not compared: no known word is that long, and the cost grows with the product of both lengths. */
 const wordLengthMax = 100
 
 /**
- * Returns the known word that was probably meant: at most two characters inserted, removed, changed or swapped, or one such change in a
- * short word. Null if no word is that close.
+ * Returns the known word that was probably meant, or null. It differs by at most two inserted, removed, changed or swapped characters, or by at
+ * most one in a short word.
  */
 export const nearest = (word: string, known: readonly string[]): string | null => {
   if (word.length > wordLengthMax) return null

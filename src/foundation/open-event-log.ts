@@ -3,7 +3,7 @@ import { ConfigError } from '../config.ts'
 import { type EventLog, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres/index.ts'
 
-/** An event log that an operator specified. `variable` names the setting in error messages. */
+/** An event log in a setting. `variable` is the name of that setting, for error messages. */
 export type NamedEventLog = {
   readonly variable: string
   readonly url: string
@@ -12,14 +12,14 @@ export type NamedEventLog = {
 
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
-/** Opens the log at a URL (`esdb://…` or `postgres://…`), but does not send a request yet. Throws `ConfigError` for an invalid URL. */
+/** Opens the log at a URL (`esdb://…` or `postgres://…`), without sending a request yet. Throws `ConfigError` for an invalid URL. */
 export const openNamed = async (
   { variable, url, prefix }: NamedEventLog,
   logger: Logger,
 ): Promise<EventLog> => {
   try {
     if (isPostgres(url)) return openPostgresEventLog({ url, logger })
-    // The client is loaded only if needed, because it and its protocol take memory and a quarter of a second.
+    // The client is loaded only if needed, because loading it takes memory and a quarter of a second.
     const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
     return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
   } catch (error) {
@@ -29,7 +29,7 @@ export const openNamed = async (
   }
 }
 
-/** Runs work that needs the operator's event log. If the log cannot be used, throws a `ConfigError` of one line. */
+/** Runs work on the log. If the log cannot be used, throws a `ConfigError` with a message of one line. */
 export const telling = async <Value>(
   { variable, url }: NamedEventLog,
   work: () => Promise<Value>,

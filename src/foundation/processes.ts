@@ -5,26 +5,26 @@ import type { Config } from '../config.ts'
 import { createOutage, type OutageLogger } from '../event-log/outage.ts'
 
 /**
- * The table of the installation's api processes. Each writes its row every second, and only the database's clock decides which are live. The
- * table only informs people, for example that processes count rate limits separately or that their clocks differ.
+ * The table of the installation's api processes. Each process updates its row every second. Only the database's clock determines which processes
+ * are live. The table is only for information, such as that processes count rate limits separately, or that their clocks differ.
  */
 
 export type Process = {
-  /** A ULID for one run of one process. */
+  /** A ULID, new for every start of a process. */
   readonly id: string
   readonly roles: readonly string[]
-  /** `redis`, or the process's own id if it counts rate limits by itself. */
+  /** `redis`, or the process's own id if it counts rate limits on its own. */
   readonly counters: string
   readonly host: string
   readonly pid: number
-  /** How far the process's clock was ahead of the database's at its last heartbeat. */
+  /** How far the process's clock was ahead of the database's clock at the last heartbeat. */
   readonly clockAheadMs: number
 }
 
 const heartbeatMs = 1_000
-/** A process is live for five missed heartbeats, because a busy process is not dead. */
+/** A process counts as live until it misses five heartbeats, because a busy process can miss some. */
 const liveMs = 5_000
-/** A row that is further in the future was written before the clock was set back. */
+/** A row from further in the future was written before the database's clock was set back. */
 const aheadMs = 1_000
 const rowsMax = 256
 const forgottenMs = 600_000
@@ -49,7 +49,7 @@ const heartbeat = `
   values ($1, $2, $3, $4, $5, $6::float8 - extract(epoch from clock_timestamp()) * 1000)
   on conflict (process_id) do update set heartbeat_at = now(), clock_ahead_ms = excluded.clock_ahead_ms`
 
-/** Returns the api processes whose heartbeat is recent. */
+/** Returns the api processes with a recent heartbeat. */
 export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Process[]> {
   return (await pool.query<Process>(live)).rows
 }
@@ -66,7 +66,7 @@ type JoinOptions = {
   readonly logger: OutageLogger
 }
 
-/** Adds this process to the table and keeps its row current. Never fails or waits for an unavailable database. */
+/** Adds this process to the table, and keeps its row up to date. Never fails, and never waits for an unavailable database. */
 export async function joinProcesses({ pool, config, logger }: JoinOptions): Promise<OwnProcess> {
   const id = ulid()
   const counters = config.REDIS_URL === undefined ? id : 'redis'

@@ -7,7 +7,7 @@ import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.t
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 
-/** Returns the files in DATA_DIR that contain the SECRET_KEY and, during a rotation, the next key. Null if SECRET_KEY is set. */
+/** Returns the files in DATA_DIR for the SECRET_KEY and, during a rotation, for the next key. Returns null if SECRET_KEY is set. */
 export const secretKeyFiles = ({
   SECRET_KEY,
   DATA_DIR,
@@ -17,8 +17,8 @@ export const secretKeyFiles = ({
     : null
 
 /**
- * SECRET_KEY and, if it is set, SECRET_KEY_NEW. If SECRET_KEY is not set, the keys in files of DATA_DIR. The embedded default makes a key
- * on its first start, but never in a DATA_DIR that contains data made with another key. Throws `ConfigError`.
+ * Returns SECRET_KEY and, if it is set, SECRET_KEY_NEW. If SECRET_KEY is not set, returns the keys in the files of DATA_DIR. With the embedded
+ * PostgreSQL, the first start creates a key, unless DATA_DIR contains data that needs another key. Throws `ConfigError`.
  */
 export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
@@ -26,13 +26,13 @@ export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]
   return given ?? [secretKeyOf(await firstKey(config))]
 }
 
-/** Like `secretKeysOf`, but makes no key. Null: there is none. */
+/** Like `secretKeysOf`, but never creates a key. Returns null if there is none. */
 export const knownSecretKeysOf = async (config: Config): Promise<readonly SecretKey[] | null> => {
   const files = secretKeyFiles(config)
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)
   const next = config.SECRET_KEY_NEW ?? (files === null ? null : await keyInFile(files.next))
   const texts = [current, next].filter((text) => text !== undefined && text !== null)
-  // An empty file counts as a wrong key, not as a missing one.
+  // An empty file is treated as a wrong key, not as a missing one.
   return current === undefined || current === null ? null : [...new Set(texts)].map(secretKeyOf)
 }
 
@@ -40,32 +40,32 @@ const firstKey = async (config: Config): Promise<string> => {
   const path = join(config.DATA_DIR, 'secret_key')
   if (config.DATABASE_URL !== undefined)
     throw new ConfigError(
-      'SECRET_KEY: required with DATABASE_URL, at least 32 characters. Every process and the CLI need the same one: without it issued keys do not work',
+      'SECRET_KEY: required with DATABASE_URL, at least 32 characters. All processes and the command line must use the same value; otherwise, issued API keys do not work',
     )
   if (await holdsData(config.DATA_DIR))
     throw new ConfigError(
-      `SECRET_KEY: it is not set and ${path} is missing, but ${config.DATA_DIR} contains data made with a key. Restore that file or set SECRET_KEY to the old key; nothing was changed.`,
+      `SECRET_KEY: it is not set and ${path} is missing, but the data in ${config.DATA_DIR} needs the key. Restore that file, or set SECRET_KEY to the old key. Nothing was changed.`,
     )
   return keyMadeIn(path)
 }
 
-/** Null: the file does not exist. */
+/** Returns null if the file does not exist. */
 const keyInFile = async (path: string): Promise<string | null> => {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
-    throw new ConfigError(`DATA_DIR: ${path} cannot be read: run as the user that runs the service`, {
+    throw new ConfigError(`DATA_DIR: ${path} cannot be read. Run the command as the user that runs the service`, {
       cause,
     })
   })
   return text?.trim() ?? null
 }
 
-/** Stores a new key in a file, durably. If another process made one first, returns that key. */
+/** Creates a key and stores it durably in a file. If another process has already created one, returns that key. */
 export const keyMadeIn = async (path: string): Promise<string> => {
   const fresh = randomBytes(32).toString('base64url')
   await createDurably(path, `${fresh}\n`)
   const made = await keyInFile(path)
-  // A key that no file contains must not be used, because it would be lost when the process ends.
+  // A key that is not in a file must not be used, because it would be lost when the process exits.
   if (made === null) throw new ConfigError(`${path} was removed while it was being created`)
   return made
 }
@@ -76,7 +76,7 @@ export const useNextKeyFile = async ({ current, next }: { current: string; next:
   await syncDirectory(dirname(current))
 }
 
-/** Whether DATA_DIR contains a database. The key is written before the database is created, so a database without a key means that the key is lost. */
+/** Whether DATA_DIR contains a database. The key is stored before the database is created, so if there is a database but no key, the key is lost. */
 const holdsData = (dataDir: string): Promise<boolean> =>
   access(join(placeIn(dataDir).cluster, 'PG_VERSION')).then(
     () => true,

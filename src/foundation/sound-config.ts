@@ -1,9 +1,9 @@
 import { type Config, ConfigError, parseConfig } from '../config.ts'
 
-/** Pairs of variables. If only one variable of a pair is set, it is invalid. */
+/** Variables that must be set together. */
 const pairs: Readonly<Record<string, string>> = { TLS_CERT: 'TLS_KEY', TLS_KEY: 'TLS_CERT' }
 
-/** Returns the configuration without its invalid variables, and a line for each fault. Used to examine an installation that does not start. */
+/** Returns the configuration without its invalid variables, and a line for each of them. With this, "doctor" can check an installation that does not start. */
 export const parseSoundConfig = (
   environment: Readonly<Record<string, string | undefined>>,
 ): { readonly config: Config; readonly faults: ReadonlyMap<string, string> } => {
@@ -20,7 +20,7 @@ export const parseSoundConfig = (
         const isSet = (environment[name] ?? '') !== '' && !faults.has(name)
         faults.set(isSet ? name : (pairs[name] ?? name), line)
       }
-      // Every round leaves out another variable, so the loop ends.
+      // Every round removes another variable, so the loop ends.
       if (faults.size === before) throw error
     }
   }

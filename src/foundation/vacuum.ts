@@ -1,11 +1,11 @@
 import pg from 'pg'
 
-/** Limits the wait for a lock. Longer than vacuuming takes. */
+/** How long to wait for a lock. Vacuuming by another process takes less time. */
 const lockTimeoutMs = 60_000
 
 /**
- * Removes deleted rows from tables now instead of at the next autovacuum. Their bytes may remain in free space and in the write-ahead log.
- * Returns the reason if a table could not be vacuumed, otherwise null.
+ * Removes deleted rows from tables now instead of at the next autovacuum. Their bytes can remain in free space and in the write-ahead log.
+ * Returns null, or the reason why a table could not be vacuumed.
  */
 export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promise<string | null> => {
   const client = new pg.Client({
@@ -14,7 +14,7 @@ export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promi
     lock_timeout: lockTimeoutMs,
   })
   const skipped: string[] = []
-  // If a role does not own a table, the statement succeeds with only a notice.
+  // If the role does not own a table, the statement skips it with a warning and succeeds.
   client.on('notice', ({ severity, message }) => {
     if (severity === 'WARNING') skipped.push(message ?? 'a table was skipped')
   })

@@ -129,6 +129,6 @@ test('with a prefix, foreign events have no effect; earlier events can be copied
     expect(rows.map(({ organization_id }) => organization_id).sort()).toEqual([organizationId, other].sort())
   })
   await expect(withFoundation({ database: 1 }, async () => undefined)).rejects.toThrow(
-    /folded from .*#enrichment-/,
+    /built from .*#enrichment-/,
   )
 })

@@ -64,7 +64,7 @@ describe('an event log', () => {
   test('does not open with another SECRET_KEY, and the attempt reveals and changes nothing', async () => {
     await open(old)
     await expect(open(next)).rejects.toThrow(ConfigError)
-    await expect(open(next)).rejects.toThrow(`set up with another key (${old.id})`)
+    await expect(open(next)).rejects.toThrow(`set up with another key (id ${old.id})`)
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
@@ -86,7 +86,7 @@ describe('an event log', () => {
       const [, stream, event] = held
       await holding(stream, event)
       await expect(open(old)).rejects.toThrow(
-        'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
+        'EVENT_LOG_URL: this event log was written by a release before 1.0 and cannot be used with this release. Nothing was changed.',
       )
       expect(memory.eventsOf(stream)).toHaveLength(1)
     },
@@ -94,7 +94,7 @@ describe('an event log', () => {
 
   test('in another format is refused with a sentence', async () => {
     await holding(installationStream, { type: 'InstallationCreated', data: { format: 2 } })
-    await expect(open(old)).rejects.toThrow('this event log has format 2, and this release reads format 1')
+    await expect(open(old)).rejects.toThrow('this event log has format 2, but this release reads only format 1')
   })
 
   test('with slots of another key is refused', async () => {

@@ -56,7 +56,7 @@ describe('applying', () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_broken.sql', 'create table b (n int);\n\ninsert into nowhere values (1);')
     await expect(run()).rejects.toThrow(
-      /0002_broken\.sql failed at line 3: relation "nowhere" does not exist\. Nothing of it was kept/,
+      /0002_broken\.sql failed at line 3: relation "nowhere" does not exist\. It was rolled back/,
     )
     expect(await rows(`select to_regclass('b') as b`)).toEqual([{ b: null }])
     expect(await rows('select name from schema_migrations')).toEqual([{ name: '0001_create.sql' }])
@@ -88,7 +88,7 @@ describe('a database with another history is refused', () => {
   test('an applied file was edited', async () => {
     await run()
     await file('0001_create.sql', 'create table a (n bigint)')
-    await expect(run()).rejects.toThrow(/0001_create\.sql differs from .* Restore the file as it was/)
+    await expect(run()).rejects.toThrow(/0001_create\.sql differs from .* Restore the original file/)
   })
 
   test('a release before 1.0 migrated the database', async () => {
@@ -96,7 +96,7 @@ describe('a database with another history is refused', () => {
     await file('0002_another.sql', 'create table c (n int)')
     await rm(join(dir, '0002_more.sql'))
     await expect(run()).rejects.toThrow(
-      'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.',
+      'it was migrated by a release before 1.0 and cannot be used with this release. Use an empty database or DATA_DIR. Nothing was changed.',
     )
     expect(await rows(`select to_regclass('c') as c`)).toEqual([{ c: null }])
   })
@@ -121,14 +121,14 @@ describe('a database with another history is refused', () => {
 
   test('a name does not have the form of a migration', async () => {
     await file('3-late.sql', 'select 1')
-    await expect(run()).rejects.toThrow(/3-late\.sql is not named like a migration/)
+    await expect(run()).rejects.toThrow(/3-late\.sql does not have the name of a migration/)
   })
 
   test('a row was deleted from the middle of the record', async () => {
     await run()
     await rows('delete from schema_migrations where number = 1')
     await expect(run()).rejects.toThrow(
-      /0001_create\.sql was never applied to this database, though later migrations were/,
+      /0001_create\.sql was never applied to this database, but later migrations were/,
     )
   })
 

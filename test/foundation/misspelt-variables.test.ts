@@ -24,7 +24,7 @@ describe('a variable similar to one of ours', () => {
     const [one] = misspeltVariables({ SECRET_KEYS: 'geheimnis' })
     expect(one).toEqual({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })
     expect(misspeltText({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })).toBe(
-      'SECRET_KEYS is not a variable of this service, and nothing reads it; did you mean SECRET_KEY?',
+      'SECRET_KEYS is not a variable of this service, so it is ignored; did you mean SECRET_KEY?',
     )
   })
 

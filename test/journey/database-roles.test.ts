@@ -139,7 +139,7 @@ describe('a service with its own role', () => {
     [
       'in a database that was not migrated',
       ({ service }: Urls) => ({ DATABASE_URL: service }),
-      /^DATABASE_URL: the database lacks \d+ migrations and "service_\w+" may not apply them\. Run "migrate" with DATABASE_MIGRATION_URL/,
+      /^DATABASE_URL: the database lacks \d+ migrations and "service_\w+" is not allowed to apply them\. Set DATABASE_MIGRATION_URL/,
     ],
     [
       'that could still change the log',
@@ -152,7 +152,7 @@ describe('a service with its own role', () => {
         DATABASE_URL: service.replace('service_', 'nobody_'),
         DATABASE_MIGRATION_URL: owner,
       }),
-      /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" may not create it\. As a superuser: create role/,
+      /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" is not allowed to create it\. Run as a superuser: create role/,
     ],
   ])(
     'a role %s is refused in one line',

@@ -70,7 +70,7 @@ test('after kill -9 under load, the service exits with 1; after a restart, every
   process.kill(await postmaster(), 'SIGKILL')
   expect(await exited).toBe(1)
   await load.calling
-  expect(service.output()).toContain(`The embedded PostgreSQL in ${dataDir}/postgres ended by itself`)
+  expect(service.output()).toContain(`The embedded PostgreSQL in ${dataDir}/postgres stopped unexpectedly`)
   expect(service.output()).not.toMatch(/secretKey|connectionParameters/)
   await start()
   const events = await exportLedger(demo.organization_id, environment)

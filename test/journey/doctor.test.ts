@@ -70,7 +70,7 @@ test('a healthy installation has no fault and no warning, and every line states 
   expect((await lookup(service?.apiUrl ?? '', apiKey, '8.8.8.8')).status).toBe(200)
   const { findings, code } = await doctor()
   // The service was started with a variable that this command does not get.
-  expect(service?.output()).toContain('METRICS_PROT is not a variable of this service, and nothing reads it')
+  expect(service?.output()).toContain('METRICS_PROT is not a variable of this service, so it is ignored')
   expect(service?.output()).not.toContain('geheimnis')
   expect(wrong(findings)).toEqual([])
   expect(code).toBe(0)

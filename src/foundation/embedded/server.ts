@@ -1,9 +1,9 @@
 /**
  * The embedded PostgreSQL: one server for each data directory, owned by one process at a time.
  *
- * The service owns the server while it runs, and a second service is refused. The command line is a guest of a running service. If no
- * service is running, the command line owns the server until the command ends, and a service that starts in the meantime waits. `pg_ctl`
- * gives the server its own session, so that the server survives signals sent to our process, and outlives the process itself.
+ * A running service owns the server, and a second service is refused. Commands use the server of a running service as guests. If no service is
+ * running, a command owns the server until the command ends, and a service that starts in the meantime waits. `pg_ctl` gives the server its
+ * own session, so the server does not receive the signals of this process, and can outlive it.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash, randomInt } from 'node:crypto'
@@ -32,27 +32,27 @@ import {
   writeSecret,
 } from './cluster.ts'
 
-/** The limit for a start. Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
+/** The time limit for a start. Recovery after a crash takes seconds, because it replays at most `max_wal_size` of log. */
 export const startTimeoutMs = 60_000
-/** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but the child processes have five seconds to exit. */
+/** A fast shutdown writes up to 128 MB of buffers. An immediate one writes nothing, but gives the child processes five seconds to exit. */
 const stopSeconds = { fast: 30, immediate: 10 } as const
 const databaseName = 'enrichment'
 const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
-/** The limit for copying a database, which takes seconds on a slow disk. */
+/** The time limit for creating a database, which takes seconds on a slow disk. */
 const setUpTimeoutMs = 30_000
 const watchMs = 500
 const pollMs = 50
-/** How often to look for remaining processes of a predecessor. Each check is a failed start, so checks are not frequent. */
+/** The pause between attempts to start while child processes of the previous server remain. */
 const predecessorPollMs = 200
-/** If five ports picked from 16,384 are all taken, that is not chance, and another attempt would not help. */
+/** If five random ports out of 16,384 are all taken, that is not by chance, so another attempt would not help. */
 const portAttemptsMax = 5
-/** IANA registers no service in this range. */
+/** IANA does not assign ports in this range to services. */
 const dynamicPort = () => randomInt(49_152, 65_536)
 
 /**
- * Settings that differ from PostgreSQL's defaults. `log_error_verbosity` is terse because the DETAIL line of a failed statement quotes
- * values, which may be personal data.
+ * The settings that differ from PostgreSQL's defaults. `log_error_verbosity` is terse because the DETAIL line of a failed statement quotes
+ * values, which can be personal data.
  */
 const serverSettings: Readonly<Record<string, string>> = {
   listen_addresses: '127.0.0.1',
@@ -69,8 +69,8 @@ const serverSettings: Readonly<Record<string, string>> = {
 type Server = { readonly pid: number; readonly port: number }
 
 /**
- * Returns the server process of this cluster, ready or not; null if none runs. `pg_ctl status` would accept any process with the recorded
- * pid, such as a zombie, or another program that got the pid after a kill.
+ * Returns the server process of this cluster, ready or not, or null if there is none. `pg_ctl status` would accept any process with the
+ * recorded pid, such as a zombie, or another program that got the pid after a crash.
  */
 const findServer = (place: Place): Server | null => {
   const [pid, , , port] = postmasterLines(place).map(Number)
@@ -89,13 +89,13 @@ const postmasterLines = (place: Place): string[] => {
   }
 }
 
-/** Marks the server's command line. Derived from the directory itself, so that a copy of a data directory does not find our server. */
+/** Identifies the server in its command line. The name depends on the directory, so a copy of the data directory has a different one. */
 const nameOf = (place: Place): string => {
   const { dev, ino } = statSync(place.cluster, { bigint: true })
   return `enrichment-${dev}-${ino}`
 }
 
-/** Returns the words of a process's command line; none if the process has ended. Throws if the command line cannot be read. */
+/** Returns the words of a process's command line, or none if the process has exited. Throws if the command line cannot be read. */
 const commandLine = (pid: number): string[] => {
   try {
     const text =
@@ -115,17 +115,17 @@ type ServerOptions = {
     warn(fields: object, message: string): void
   }
   /**
-   * Server settings that override ours, for tests that trade durability for speed. Must be plain words, because `pg_ctl` passes them through
-   * a shell. With `fsync: 'off'`, the cluster is also created without waiting for the disk.
+   * Overrides server settings, for tests that trade durability for speed. Must be plain words, because `pg_ctl` passes them through a shell.
+   * With `fsync: 'off'`, the cluster is also created without waiting for the disk.
    */
   readonly settings?: Readonly<Record<string, string>>
-  /** Picks a port; by default, any unregistered one. Called again, at most five times, if the port is taken. */
+  /** Picks a port, by default any in the dynamic range. Called again, at most five times in total, if the port is taken. */
   readonly pickPort?: () => number
 }
 
 /**
- * Resolves when the cluster's server accepts connections, whether the server is new or was left by a killed owner. Throws after
- * `startTimeoutMs`, with the remedy and the end of the log. A server that is then still recovering continues, and the next start finds it.
+ * Resolves when the cluster's server accepts connections, whether the server is new or was left by a killed owner. Throws an Error with the
+ * remedy and the end of the log after `startTimeoutMs`. A server that is still recovering then continues, and the next start finds it.
  */
 const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
   const { place } = cluster
@@ -136,7 +136,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     if (performance.now() > deadline)
       throw new Error(
         `PostgreSQL in ${place.cluster} (pid ${found?.pid ?? 'gone'}) has not answered for ${startTimeoutMs / 1_000} s. ` +
-          `If it is recovering, start again later. Otherwise stop it: kill -QUIT ${found?.pid ?? 'PID'}. ${await logTail(place)}`,
+          `If it is recovering, start the service again later. Otherwise, stop it: kill -QUIT ${found?.pid ?? 'PID'}. ${await logTail(place)}`,
       )
     if (found !== null) {
       await delay(pollMs)
@@ -146,10 +146,10 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     if (failure === null || findServer(place) !== null) continue
     if (/could not bind|could not create any TCP\/IP sockets/.test(failure) && ++portsTaken < portAttemptsMax)
       continue
-    // Children of a killed server end soon. Until they end, they use the shared memory.
+    // The children of a killed server soon exit. Until then, they use its shared memory.
     if (!/pre-existing shared memory block/.test(failure) || performance.now() > deadline)
       throw new Error(
-        `PostgreSQL could not be started in ${place.cluster}. Its log says why; restore the cluster from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own. ${failure}`,
+        `PostgreSQL could not be started in ${place.cluster}. The reason is in its log. Restore the cluster from a backup, move it away to start with an empty one, or set DATABASE_URL to a server of your own. ${failure}`,
       )
     await delay(predecessorPollMs)
   }
@@ -172,15 +172,15 @@ const launch = async (
   const { code, output } = await runProgram(
     'pg_ctl',
     ['start', '--silent', '--wait', `--timeout=${seconds}`, `--options=${flags.join(' ')}`],
-    // A file is used instead of a pipe, because the server outlives this process.
+    // The output goes to a file instead of a pipe, because the server can outlive this process.
     { ...cluster, directory: place.cluster, stdout: log.fd },
   )
   return code === 0 ? null : `${output.trim()} ${await logTail(place, since)}`
 }
 
 /**
- * Another program may have the pid of a killed server, and PostgreSQL would then take that program for a running server. So the file gets a
- * pid that cannot exist. The file stays, because its line on shared memory helps PostgreSQL to detect the killed server's children.
+ * If another program has the pid of a killed server, PostgreSQL would mistake that program for a running server. Therefore, the pid in the
+ * file is replaced by one that cannot exist. The file is kept, because PostgreSQL detects the killed server's children by its other lines.
  */
 const disarmPidFile = async (place: Place): Promise<void> => {
   const [pid, ...lines] = postmasterLines(place)
@@ -198,7 +198,7 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
   const survivor = findServer(place)
   if (survivor !== null)
     throw new Error(
-      `PostgreSQL (pid ${survivor.pid}) in ${place.cluster} survived both attempts to shut it down. End it with kill -KILL ${survivor.pid}. The next start recovers the data.`,
+      `PostgreSQL (pid ${survivor.pid}) in ${place.cluster} did not stop after two attempts to shut it down. Stop it with kill -KILL ${survivor.pid}. The next start recovers the data.`,
     )
 }
 
@@ -223,14 +223,14 @@ const query = async (url: string, statement: string, timeoutMs: number) => {
   }
 }
 
-/** Whether a server accepts the password in the URL. False for another server on this port. */
+/** Whether the server accepts the password in the URL. Returns false for any other server on this port. */
 const answers = (url: string): Promise<boolean> =>
   query(url, 'select 1', answerTimeoutMs).then(
     () => true,
     () => false,
   )
 
-/** The URL for the service's role. Its password derives from the owner's password without revealing it, so that no other secret must be stored. */
+/** The URL for the service's role. Its password is derived from the owner's password, without revealing it, so no other secret has to be stored. */
 export const serviceUrlOf = (url: string): string => {
   const service = new URL(url)
   service.username = serviceRole
@@ -241,8 +241,8 @@ export const serviceUrlOf = (url: string): string => {
 }
 
 /**
- * Whether there is a cluster whose server process runs; the server may not be ready. Starts nothing and connects to nothing. The URL
- * contains the password. Throws if this user may not read the password.
+ * Whether there is a cluster and its server process is running, even if the server is not ready. Starts nothing and connects to nothing. The
+ * URL contains the password. Throws if this user cannot read the password.
  */
 export const runningPostgres = async (
   dataDir: string,
@@ -260,9 +260,9 @@ export const runningPostgres = async (
 type EmbeddedPostgresOptions = ServerOptions & {
   /** The directory of the cluster and its files, created (mode 0700) if it is missing. */
   readonly dataDir: string
-  /** How long to wait until the process that owns the server is ready or ends. */
+  /** How long to wait until the process that owns the server is ready or exits. */
   readonly waitMs?: number
-  /** Set only by the service. Called once if the server ends by itself. */
+  /** Set only by the service. Called once if the server stops unexpectedly. */
   readonly onLost?: ((error: Error) => void) | undefined
 }
 
@@ -271,10 +271,10 @@ export type EmbeddedPostgres = {
   readonly url: string
   /** Like `url`, but for the service's role, which is created when the owner migrates. */
   readonly serviceUrl: string
-  /** A guest does not stop the server. */
+  /** Only the owner stops the server. */
   readonly role: 'owner' | 'guest'
   /**
-   * For the owner, resolves when the server has ended; throws with its pid if it survives both shutdowns. May be called repeatedly.
+   * For the owner, resolves when the server has stopped, and throws an Error with its pid if it does not stop. Can be called repeatedly.
    */
   stop(): Promise<void>
 }
@@ -284,10 +284,10 @@ const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.n
 
 /**
  * Provides a running PostgreSQL 18 for this data directory: a new server, a server left by a killed owner, or, for a guest, the server of a
- * running service. When it resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
+ * running service. When this resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service. For any other failure, throws an Error with the directory, the remedy and, if the server failed,
- * the end of its log.
+ * Throws `ConfigError` for a second service. For any other failure, throws an Error with the directory and the remedy. If the server failed,
+ * the error also contains the end of its log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { waitMs = startTimeoutMs, onLost } = options
@@ -299,7 +299,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
     const holder = await holderOf(place)
     if (onLost !== undefined && holder?.owner === 'service')
       throw new ConfigError(
-        `DATA_DIR: another service (pid ${holder.owner_pid}) runs on ${place.dataDir}. Stop it, or give this one a DATA_DIR of its own; several processes need DATABASE_URL.`,
+        `DATA_DIR: another service (pid ${holder.owner_pid}) uses ${place.dataDir}. Stop it, or use a different DATA_DIR for this one. To run several processes, set DATABASE_URL.`,
       )
     const joins = onLost === undefined && (holder?.owner === 'service' || holder?.owner_pid === process.pid)
     const running = joins ? await runningPostgres(place.dataDir) : null
@@ -312,8 +312,8 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
       }
     if (performance.now() > deadline)
       throw new Error(
-        `Another process has held ${place.lock} for ${Math.round(waitMs / 1_000)} s. Wait for it to end, or stop it ` +
-          `(lsof ${place.lock} names it), or use a DATA_DIR other than ${place.dataDir}. The server's log is ${place.log}.`,
+        `Another process has held ${place.lock} for ${Math.round(waitMs / 1_000)} s. Wait for it to exit, stop it ` +
+          `(find it with "lsof ${place.lock}"), or use a DATA_DIR other than ${place.dataDir}. The server's log is ${place.log}.`,
       )
   }
 }
@@ -335,7 +335,7 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
     const cluster = await prepareCluster(place, { synced: settings?.fsync !== 'off' })
     const left = findServer(place)
     if (left === null) logger?.info({ dataDir }, 'starting the embedded PostgreSQL')
-    else logger?.warn({ pid: left.pid, dataDir }, 'taking over the PostgreSQL that another process left')
+    else logger?.warn({ pid: left.pid, dataDir }, 'taking over the embedded PostgreSQL that another process left running')
     const { pid, port } = await startServer(cluster, options)
     const url = urlOf(cluster, port, databaseName)
     try {
@@ -349,7 +349,7 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
     } catch (cause) {
       await stopServer(cluster)
       throw new Error(
-        `PostgreSQL in ${place.cluster} started but could not be set up. ${await logTail(place)}`,
+        `PostgreSQL in ${place.cluster} started, but its database could not be created. ${await logTail(place)}`,
         { cause },
       )
     }
@@ -373,14 +373,14 @@ const owned = (
 ): EmbeddedPostgres => {
   const { place } = cluster
   const unwatch = onLost === undefined ? () => undefined : watch(place, onLost)
-  // Runs if the process exits without `stop`. Does not run if a signal ends the process.
+  // Runs if the process exits without calling `stop`, unless a signal kills the process.
   const atExit = () => {
     rmSync(place.json, { force: true })
     try {
       const server = findServer(place)
       if (server !== null) process.kill(server.pid, 'SIGINT')
     } catch {
-      // The server has just ended by itself.
+      // The server has already stopped.
     }
   }
   process.once('exit', atExit)
@@ -407,7 +407,7 @@ const owned = (
   }
 }
 
-/** Checks that the server runs, and limits the size of its log. Returns a function that stops the checks. */
+/** Repeatedly checks that the server is running, and limits the size of its log. Returns a function that stops the checks. */
 const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
   const look = async () => {
     await boundLog(place).catch(() => undefined)
@@ -415,11 +415,11 @@ const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
     try {
       runs = findServer(place) !== null
     } catch {
-      // This attempt failed. The next check tries again.
+      // The next check tries again.
     }
     if (runs || !watching) return
     unwatch()
-    onLost(new Error(`The embedded PostgreSQL in ${place.cluster} ended by itself. ${await logTail(place)}`))
+    onLost(new Error(`The embedded PostgreSQL in ${place.cluster} stopped unexpectedly. ${await logTail(place)}`))
   }
   let watching = true
   const timer = setInterval(look, watchMs).unref()
