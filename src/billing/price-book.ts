@@ -56,9 +56,13 @@ export const priceBookOf = (published: BookText): PriceBook => ({
 export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
   const book = priceBookOf(published)
   if (Number.isNaN(book.effectiveFromMs))
-    throw new Error(`price book ${book.version} takes effect at ${published.effective_from}, which is not a valid date`)
+    throw new Error(
+      `price book ${book.version} takes effect at ${published.effective_from}, which is not a valid date`,
+    )
   if (published.digest !== null && published.digest !== book.digest)
-    throw new Error(`price book ${book.version} was changed after it was published: its content does not match its digest`)
+    throw new Error(
+      `price book ${book.version} was changed after it was published: its content does not match its digest`,
+    )
   return book
 }
 

@@ -238,7 +238,9 @@ export const checkAppend = (
       throw new TypeError(`${event.type} for ${stream} is not serialised: data and metadata are JSON texts`)
     if (!isEventTypeName(event.type)) throw new TypeError(`"${event.type.slice(0, 80)}" is not an event type`)
     if (!event.data.isWellFormed() || !event.metadata.isWellFormed())
-      throw new TypeError(`${event.type} for ${stream} contains an incomplete character (a lone surrogate), which UTF-8 cannot encode`)
+      throw new TypeError(
+        `${event.type} for ${stream} contains an incomplete character (a lone surrogate), which UTF-8 cannot encode`,
+      )
     if (!uuidText.test(event.id))
       throw new TypeError(`event id ${event.id} for ${stream} is not a lower-case UUID`)
     ids.add(event.id)

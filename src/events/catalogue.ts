@@ -195,6 +195,8 @@ export const currentVersion = (type: EventType): number => catalogue[type].lengt
 export const checkEventData = (type: EventType, version: number, data: unknown): unknown => {
   const schema = catalogue[type][version - 1]
   if (schema === undefined)
-    throw new Error(`${type} has no version ${version} in this release; the newest is ${currentVersion(type)}`)
+    throw new Error(
+      `${type} has no version ${version} in this release; the newest is ${currentVersion(type)}`,
+    )
   return schema.parse(data)
 }

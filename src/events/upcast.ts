@@ -19,11 +19,15 @@ export class UnknownEventType extends Error {
  */
 export const upcast = (type: string, version: number, data: unknown, steps = upcasts): DomainEvent => {
   if (!isEventType(type))
-    throw new UnknownEventType(`event type ${type} is unknown to this release; a newer release or other software wrote it`)
+    throw new UnknownEventType(
+      `event type ${type} is unknown to this release; a newer release or other software wrote it`,
+    )
   const target = (steps[type]?.length ?? 0) + 1
   if (version === target && target === currentVersion(type)) return { type, data } as DomainEvent
   if (!(version >= 1 && version < target))
-    throw new UnknownEventType(`${type} version ${version} is unknown to this release, which has versions up to ${target}`)
+    throw new UnknownEventType(
+      `${type} version ${version} is unknown to this release, which has versions up to ${target}`,
+    )
   const path = steps[type] ?? []
   return { type, data: path.slice(version - 1).reduce((older, step) => step(older), data) } as DomainEvent
 }

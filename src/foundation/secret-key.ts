@@ -53,9 +53,12 @@ const firstKey = async (config: Config): Promise<string> => {
 const keyInFile = async (path: string): Promise<string | null> => {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
-    throw new ConfigError(`DATA_DIR: ${path} cannot be read. Run the command as the user that runs the service`, {
-      cause,
-    })
+    throw new ConfigError(
+      `DATA_DIR: ${path} cannot be read. Run the command as the user that runs the service`,
+      {
+        cause,
+      },
+    )
   })
   return text?.trim() ?? null
 }

@@ -131,7 +131,8 @@ const tell = (
   { space, state }: { readonly space: DiskSpace; readonly state: DiskState },
 ): void => {
   const fields = { dir, free_bytes: space.freeBytes, free_ratio: Math.round(space.freeRatio * 1e4) / 1e4 }
-  if (state === 'full') logger.error(fields, 'disk space: the disk is full; new calls are refused until space is freed')
+  if (state === 'full')
+    logger.error(fields, 'disk space: the disk is full; new calls are refused until space is freed')
   else if (state === 'low') logger.warn(fields, 'disk space: the disk is nearly full; see "doctor"')
   else logger.info(fields, 'disk space: there is enough free space again')
 }

@@ -188,7 +188,10 @@ const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
 const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
   if (keys.known.has(keyId)) return
   await look(keys, keyId).catch((error: unknown) =>
-    keys.logger.error({ err: error, stream: keyStream(keyId) }, "an API key's stream could not be read; it is read again when the key is used"),
+    keys.logger.error(
+      { err: error, stream: keyStream(keyId) },
+      "an API key's stream could not be read; it is read again when the key is used",
+    ),
   )
 }
 

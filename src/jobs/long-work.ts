@@ -130,7 +130,9 @@ const textOf = (outcome: LongWorkOutcome): string => {
   const tooLarge = {
     ...outcome.answer,
     json: { answer: 'too large to store' },
-    lines: ['The command succeeded, but its answer is too large to store. The command line shows answers of any size.'],
+    lines: [
+      'The command succeeded, but its answer is too large to store. The command line shows answers of any size.',
+    ],
   }
   delete tooLarge.sections
   return JSON.stringify({ kind: 'done', answer: tooLarge } satisfies LongWorkOutcome)

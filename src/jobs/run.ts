@@ -238,7 +238,10 @@ export const expireCredits = async (
   }
   if (failed.size === 0) return rows.length
   const [cause] = failed.values()
-  throw new Error(`the expired lots of ${[...failed.keys()].join(', ')} could not be written off; the next run tries again`, { cause })
+  throw new Error(
+    `the expired lots of ${[...failed.keys()].join(', ')} could not be written off; the next run tries again`,
+    { cause },
+  )
 }
 
 /** How long the answer to an Idempotency-Key is stored (src/guides/idempotency.md). The key itself stays reserved forever. */

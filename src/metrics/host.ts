@@ -66,7 +66,8 @@ export const createMetricsHost = ({
   )
   host.setErrorHandler((error: { statusCode?: number }, request, reply) => {
     const status = error.statusCode ?? 500
-    if (status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a request to the metrics host failed')
+    if (status >= 500)
+      logger.error({ err: error, path: request.routeOptions.url }, 'a request to the metrics host failed')
     reply.code(status).type('text/plain; charset=utf-8').send('The request failed.\n')
   })
   return host

@@ -42,7 +42,11 @@ export const listenForEnd = (): Ending => {
   let pause = false
 
   const close = async (now: Running): Promise<void> => {
-    await now.leave({ pause }).catch((error: unknown) => now.logger.error({ err: error }, 'shutdown: could not stop accepting requests'))
+    await now
+      .leave({ pause })
+      .catch((error: unknown) =>
+        now.logger.error({ err: error }, 'shutdown: could not stop accepting requests'),
+      )
     setTimeout(() => {
       now.logger.fatal({ drainMs }, 'shutdown took too long; remaining requests are dropped')
       process.exit(1)
@@ -70,7 +74,9 @@ export const listenForEnd = (): Ending => {
     if (running === undefined || ending.signal.aborted) return
     const { reload, logger } = running
     logger.info('SIGHUP: reloading location files and lists')
-    reload().catch((error: unknown) => logger.error({ err: error }, 'location files or lists could not be reloaded; the old ones stay in use'))
+    reload().catch((error: unknown) =>
+      logger.error({ err: error }, 'location files or lists could not be reloaded; the old ones stay in use'),
+    )
   })
   const failed = (error: unknown): void => {
     code = 1

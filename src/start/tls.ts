@@ -60,7 +60,11 @@ export const serveRenewed = (
   const look = (): Promise<void> =>
     renew().catch((error: unknown) => {
       const fault = error instanceof Error ? error.message : String(error)
-      if (fault !== lastFault) logger.error({ err: error }, 'TLS: the new certificate files cannot be used; the old certificate stays in use')
+      if (fault !== lastFault)
+        logger.error(
+          { err: error },
+          'TLS: the new certificate files cannot be used; the old certificate stays in use',
+        )
       lastFault = fault
     })
   const timer = setInterval(look, checkMs)

@@ -81,10 +81,7 @@ const followLog = async (settings: Settings, signal: AbortSignal, works: () => v
     if (!(error instanceof LogRewritten)) throw error
     await forgetPlace(pool)
     // Messages that were already sent are recognized by their ids and not sent again.
-    logger.warn(
-      { err: error },
-      'webhooks: the event log was replaced, so it is read from its beginning',
-    )
+    logger.warn({ err: error }, 'webhooks: the event log was replaced, so it is read from its beginning')
   }
 }
 

@@ -92,7 +92,9 @@ describe('an unknown event is refused', () => {
     const metadata = '{"schema_version":1,"actor":"cli","effective_at":"2027-01-01T00:00:00.000Z"}'
     expect(() => decodeEvent({ ...recorded, data: '{', metadata })).toThrow(SyntaxError)
     expect(() => decodeEvent({ ...recorded, type: 'Unheard', data, metadata })).toThrow(
-      new UnknownEventType('event type Unheard is unknown to this release; a newer release or other software wrote it'),
+      new UnknownEventType(
+        'event type Unheard is unknown to this release; a newer release or other software wrote it',
+      ),
     )
     // Events that no release of ours writes belong to other software. The error names the stream, the type and the remedy.
     for (const foreign of ['', '{', '{}', 'null'])

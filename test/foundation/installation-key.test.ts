@@ -94,7 +94,9 @@ describe('an event log', () => {
 
   test('in another format is refused with a sentence', async () => {
     await holding(installationStream, { type: 'InstallationCreated', data: { format: 2 } })
-    await expect(open(old)).rejects.toThrow('this event log has format 2, but this release reads only format 1')
+    await expect(open(old)).rejects.toThrow(
+      'this event log has format 2, but this release reads only format 1',
+    )
   })
 
   test('with slots of another key is refused', async () => {

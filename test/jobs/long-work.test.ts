@@ -81,7 +81,9 @@ test('is done with the rights that the person has when it begins', async () => {
     for (const refused of [disabled, demoted])
       expect(refused).toMatchObject({
         state: 'refused',
-        outcome: { message: expect.stringContaining('no longer has permission to do this, so nothing was done') },
+        outcome: {
+          message: expect.stringContaining('no longer has permission to do this, so nothing was done'),
+        },
       })
     expect(allowed?.state).toBe('done')
   })

@@ -244,7 +244,9 @@ describe('a server that dies while the service runs', () => {
       process.kill(await serverPid(dataDir), 'SIGKILL')
       await until(async () => (lost.length > 0 ? true : null))
       expect(lost.map(({ message }) => message)).toEqual([
-        expect.stringContaining(`The embedded PostgreSQL in ${dataDir}/postgres stopped unexpectedly. End of`),
+        expect.stringContaining(
+          `The embedded PostgreSQL in ${dataDir}/postgres stopped unexpectedly. End of`,
+        ),
       ])
       await service.stop()
       expect(lost).toHaveLength(1)

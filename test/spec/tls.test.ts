@@ -184,9 +184,7 @@ describe('a start is refused, naming the variable,', () => {
       expect(await refusal({ TLS_CERT, TLS_KEY: tmpdir() })).toMatch(
         /^TLS_KEY: .* cannot be read \(EISDIR\)$/,
       )
-      expect(await refusal({ TLS_CERT: TLS_KEY, TLS_KEY })).toMatch(
-        /^TLS_CERT: .* is not a PEM certificate/,
-      )
+      expect(await refusal({ TLS_CERT: TLS_KEY, TLS_KEY })).toMatch(/^TLS_CERT: .* is not a PEM certificate/)
       expect(await refusal({ TLS_CERT, TLS_KEY: TLS_CERT })).toMatch(/^TLS_KEY: .* is not the private key of/)
       expect(await refusal({ TLS_CERT, TLS_KEY: other.variables.TLS_KEY })).toMatch(
         /^TLS_KEY: .* is not the private key of/,

@@ -156,7 +156,9 @@ const removeUnfinished = async (place: Place): Promise<void> => {
 const clusterExists = async (place: Place): Promise<boolean> => {
   const names = await readdir(place.cluster).catch((cause: unknown) => {
     if (codeOf(cause) === 'ENOENT') return null
-    throw new Error(`Cannot read ${place.cluster}. It must be a directory that this user can read.`, { cause })
+    throw new Error(`Cannot read ${place.cluster}. It must be a directory that this user can read.`, {
+      cause,
+    })
   })
   if (names === null) return false
   if (names.includes('PG_VERSION') && names.includes('global')) return true

@@ -335,7 +335,11 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
     const cluster = await prepareCluster(place, { synced: settings?.fsync !== 'off' })
     const left = findServer(place)
     if (left === null) logger?.info({ dataDir }, 'starting the embedded PostgreSQL')
-    else logger?.warn({ pid: left.pid, dataDir }, 'taking over the embedded PostgreSQL that another process left running')
+    else
+      logger?.warn(
+        { pid: left.pid, dataDir },
+        'taking over the embedded PostgreSQL that another process left running',
+      )
     const { pid, port } = await startServer(cluster, options)
     const url = urlOf(cluster, port, databaseName)
     try {
@@ -419,7 +423,9 @@ const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
     }
     if (runs || !watching) return
     unwatch()
-    onLost(new Error(`The embedded PostgreSQL in ${place.cluster} stopped unexpectedly. ${await logTail(place)}`))
+    onLost(
+      new Error(`The embedded PostgreSQL in ${place.cluster} stopped unexpectedly. ${await logTail(place)}`),
+    )
   }
   let watching = true
   const timer = setInterval(look, watchMs).unref()
