@@ -1,7 +1,7 @@
 import { microOf } from './micro.ts'
 import type { ProjectedEvent } from './projection.ts'
 
-/** An account with its totals, and with the changes that are not in its rows yet. Times are milliseconds since the epoch. */
+/** An account with its totals, and with the changes that are not yet written to its rows. Times are in milliseconds since the epoch. */
 export type AccountState = {
   readonly organizationId: string
   name: string | null
@@ -16,7 +16,7 @@ export type AccountState = {
   adjusted: bigint
   readonly lots: Map<string, LotState>
   overrides: OverrideState[]
-  /** If false, the existing rows of the account may be wrong, and are replaced as a whole. */
+  /** If false, the existing rows of the account are replaced as a whole, because they can be wrong. */
   written: boolean
   readonly changed: {
     readonly lots: Map<string, LotState>
@@ -62,7 +62,7 @@ export const initialState = (organizationId: string): AccountState => ({
 
 /**
  * Folds the ledger's next event into the account, in place. Throws if the ledger breaks its own rules, for example if a
- * revision is missing or credits are taken from a lot with too few.
+ * revision is missing, or if more credits are taken from a lot than it contains.
  */
 export const evolve = (state: AccountState, event: ProjectedEvent): void => {
   if (event.revision !== state.revision + 1)
@@ -139,11 +139,11 @@ const grant = (
 ): void => {
   const { grantId, priority, expiresAt, event } = granted
   const repaid = microOf(granted.overdraft_repaid)
-  if (repaid > state.overdrawn) throw new Error(`grant ${grantId} repays more than was overdrawn`)
-  if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
+  if (repaid > state.overdrawn) throw new Error(`grant ${grantId} repays more than the overdraft`)
+  if (state.lots.has(grantId)) throw new Error(`lot ${grantId} was granted twice`)
   state.overdrawn -= repaid
   const { amount } = granted
-  // Nothing is left for a new lot, because the whole amount was returned to other lots.
+  // The whole amount was returned to other lots, so there is no new lot.
   if (amount === 0n) return
   setLot(state, {
     grantId,
@@ -180,7 +180,7 @@ const take = (state: AccountState, allocations: readonly { grant_id: string; amo
     const lot = state.lots.get(grant_id)
     const part = microOf(amount)
     if (lot === undefined || lot.remaining < part)
-      throw new Error(`${amount} credits are taken from lot ${grant_id}, which contains less`)
+      throw new Error(`${amount} credits are taken from lot ${grant_id}, which contains fewer`)
     setLot(state, { ...lot, remaining: lot.remaining - part })
     taken += part
   }

@@ -56,11 +56,11 @@ const overridesTable = {
 } as const satisfies Table
 
 /**
- * Each organization's account at a revision of its ledger. Processes start from this account instead of reading the ledger from its
- * beginning. Pages also read balances from it.
+ * Each organization's account at a revision of its ledger. Processes load this account instead of reading the whole ledger, and pages
+ * show its balance.
  *
- * A wrong row only makes reading slower. The projector always writes whole rows from the account in its memory, with a seal over
- * all values. If a row does not match its seal, the reader folds the ledger from the start.
+ * A wrong row can only make loading slower. The projector always writes whole rows from the account in its memory, with a seal over
+ * all values. If a row does not match its seal, the reader folds the ledger from its start.
  */
 export const accounts: StatefulProjection<AccountState, AccountRow> = {
   name: 'accounts',
@@ -189,13 +189,13 @@ const overrideRow = (
   effective_from: instant(fromMs),
 })
 
-/** Organizations that have, or had, their own prices. */
+/** The organizations that have or had their own prices. */
 export const allOverridden = (): Query<{ organization_id: string }> => ({
   text: 'select distinct organization_id from account_price_overrides order by organization_id',
   values: [],
 })
 
-/** Every ledger with a row, whether its organization is registered or not. */
+/** Every ledger with a row, whether or not its organization is registered. */
 export const allAccounts = (): Query<{ organization_id: string }> => ({
   text: 'select organization_id from accounts',
   values: [],
@@ -204,8 +204,8 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
 /**
- * Lots that have expired at `nowMs` and are not empty. The expiry job writes these lots off. Every organization's oldest lot comes
- * first, in random order, so that organizations whose ledgers cannot be written do not keep the others waiting.
+ * The lots that have expired by `nowMs` and are not empty, for the job that writes them off. The oldest lot of each organization comes
+ * first, in random order, so that organizations whose ledgers cannot be written do not delay the others.
  */
 export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
   text: `select organization_id, grant_id, expires_at from (

@@ -27,7 +27,7 @@ const keysTable = {
 } as const satisfies Table
 type KeyRow = RowOf<typeof keysTable>
 
-/** The current state of every API key ever issued, to show to people. Decisions about access use the keys' streams instead. */
+/** The current state of every API key ever issued, for lists and pages. Access is decided by the keys' streams instead. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
@@ -37,7 +37,7 @@ export const apiKeys: StatelessProjection = {
   tables: [keysTable],
   fold: (events) => {
     const issued: KeyRow[] = []
-    // A key is rotated and revoked only once. If an event is repeated, the earlier end counts.
+    // A key is rotated and revoked only once. If an event is repeated, the earlier time counts.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
@@ -52,7 +52,7 @@ export const apiKeys: StatelessProjection = {
         rotated.set(key_id, {
           key_id,
           successor_id: before.successor_id ?? successor_id,
-          // Both times are in UTC and have the same format, so they can be compared as text.
+          // Both times are in UTC and in the same format, so they can be compared as text.
           grace_until: before.grace_until < grace_until ? before.grace_until : grace_until,
         })
       } else if (event.type === 'ApiKeyLimitsChanged') {
@@ -63,8 +63,8 @@ export const apiKeys: StatelessProjection = {
         if (!revoked.has(key_id)) revoked.set(key_id, { key_id, revoked_at: at, revoke_reason: reason })
       }
     }
-    // The first event of a key issues it, so rows are inserted first. The updates affect different columns, so their order does not
-    // matter.
+    // Rows are inserted first, because a key is issued before anything else. The updates affect different columns, so their order
+    // does not matter.
     return [
       insert(keysTable, issued),
       update(keysTable, [...rotated.values()], {
@@ -80,7 +80,7 @@ export const apiKeys: StatelessProjection = {
   },
 }
 
-/** The members are listed one by one, because an event can have members that are not columns. */
+/** The members are copied one by one, because an event can have members that are not columns. */
 const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
   key_id: data.key_id,
   organization_id: data.organization_id,
@@ -99,7 +99,7 @@ const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): 
   revoke_reason: null,
 })
 
-/** Throws if an event names a different key than its stream, because the event would change the row of that other key. */
+/** Throws if an event contains a different key than its stream's, because it would change the row of that other key. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
@@ -126,7 +126,7 @@ export type ApiKeyRow = {
   revoked_at: Date | null
 }
 
-/** The keys of one organization or, with null, of all organizations, oldest first. */
+/** The keys of an organization, oldest first. Null: the keys of all organizations. */
 export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
   text: 'select * from api_keys where $1::text is null or organization_id = $1 order by created_at, key_id',
   values: [organizationId],
@@ -134,7 +134,7 @@ export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
 
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })
 
-/** Facts that rows folded from a shorter log would lack: `revoked` keys would be accepted again, and `issued` keys would be unknown. */
+/** The facts that are missing in rows folded from a shorter log: `revoked` keys would be accepted again, and `issued` keys would be unknown. */
 export const keysOnlyInRows = (
   live: TableName,
   next: TableName,

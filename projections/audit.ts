@@ -11,7 +11,7 @@ const entriesTable = {
     actor: 'text not null',
     type: 'text not null',
     stream: 'text not null',
-    // The ids and names that the event is about, for example of keys and users.
+    // The ids and names in the event, for example of keys and users.
     about: 'text[] not null',
   },
   key: ['position'],
@@ -24,8 +24,8 @@ const entriesTable = {
 } as const satisfies Table
 
 /**
- * The positions of changes that people made. The content of the changes is read from the event log. API calls are not included, so
- * that changes are found quickly.
+ * The positions of changes that people made. The changes themselves are read from the event log. API calls are not included, so that
+ * changes are found quickly.
  */
 export const audit: StatelessProjection = {
   name: 'audit',
@@ -48,7 +48,7 @@ export const audit: StatelessProjection = {
   },
 }
 
-/** The members of events whose values are copied into `about`. */
+/** The names of the event members whose values are copied into `about`. */
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
@@ -80,14 +80,14 @@ export type AuditRow = {
 
 export type AuditFilter = {
   readonly since: string | null
-  /** Selects the entries of these actors; null selects all actors. */
+  /** Selects the entries of these actors. Null selects all actors. */
   readonly actors: readonly string[] | null
   readonly about: string | null
   readonly type: string | null
   readonly oldestFirst: boolean
 }
 
-/** The next entries after a position, in the requested order; the first entries if the position is null. */
+/** The next entries after a position, in the requested order. Null: the first entries. */
 export const auditPage = (
   { since, actors, about, type, oldestFirst }: AuditFilter,
   { after, max }: { after: string | null; max: number },
@@ -113,14 +113,14 @@ export const auditPage = (
   }
 }
 
-/** Positions of the events that closed an organization's months, newest first. */
+/** The positions of the events that closed an organization's months, newest first. */
 export const monthClosings = (organizationId: string): Query<{ readonly position: string }> => ({
   text: `select position::text from audit_entries
           where type = 'MonthClosed' and about @> array[$1::text] order by audit_entries.position desc`,
   values: [organizationId],
 })
 
-/** Events of these types about a user, newest first. */
+/** The events of these types about a user, newest first. */
 export const accountChanges = (
   user: string,
   { types, since, max }: { types: readonly string[]; since: string; max: number },
@@ -131,7 +131,7 @@ export const accountChanges = (
   values: [user, types, since, max],
 })
 
-/** The last sign-in of each of these users; null if a user has never signed in. Needs one index lookup per user. */
+/** The last sign-in of each of these users, or null if a user has never signed in. Needs one index look-up for each user. */
 export const lastSignIns = (
   names: readonly string[],
 ): Query<{ readonly name: string; readonly at: Date | null }> => ({

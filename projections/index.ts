@@ -9,7 +9,7 @@ import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
 import { usageBuckets } from './usage-buckets.ts'
 
-/** Every read model, in the order shown to operators. */
+/** Every projection, in the order in which operators see them. */
 export const projections: readonly Projection[] = [
   accounts,
   ledgerLines,

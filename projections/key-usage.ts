@@ -19,7 +19,7 @@ const lastUsedTable = {
   key: ['key_id'],
 } as const satisfies Table
 
-/** The usage of each key: its last use, and its number of calls by UTC day, capability and outcome. */
+/** The usage of each key: its last use, and its calls by UTC day, capability and outcome. */
 export const keyUsage: StatelessProjection = {
   name: 'key_usage',
   version: 1,
@@ -71,7 +71,7 @@ const add = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   else sum.calls += row.calls
 }
 
-/** When a key was last used. Returns no row for an unused key. */
+/** The time at which a key was last used. Returns no row for an unused key. */
 export const lastUsedOf = (keyId: string): Query<{ last_used_at: Date }> => ({
   text: 'select last_used_at from key_last_used where key_id = $1',
   values: [keyId],

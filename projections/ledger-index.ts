@@ -6,8 +6,7 @@ import { insert, type RowOf, type Table, upsert } from './rows.ts'
 import { addUsage, organizationOf, type UsageRow, usageOf, usageTable } from './usage.ts'
 
 /**
- * Movements of credits are summed in blocks of this many revisions, so that the balance at any revision can be calculated from few
- * rows.
+ * Movements of credits are added up in blocks of this many revisions, so that the balance at any revision can be calculated from few rows.
  */
 const blockRevisions = 1_024
 const blocksTable = {
@@ -25,7 +24,7 @@ const correctionsTable = {
   columns: {
     organization_id: 'text not null',
     revision: 'bigint not null',
-    // The corrected charge; null if the balance or many charges are corrected.
+    // The corrected charge. Null: the event corrects the balance, or many charges.
     adjusts: 'uuid',
     rerate_run: 'text',
   },
@@ -46,7 +45,7 @@ const replaysTable = {
   key: ['organization_id', 'repeats', 'revision'],
 } as const satisfies Table
 
-/** The revision up to which these tables contain each ledger. */
+/** The revision up to which each ledger is in these tables. */
 const indexedTable = {
   name: 'indexed_ledgers',
   columns: { organization_id: 'text not null', revision: 'bigint not null' },
@@ -60,8 +59,8 @@ const thresholdsTable = {
 } as const satisfies Table
 
 /**
- * Revisions and sums with which a question about a call, a day or an instant can be answered without reading the whole ledger.
- * Readers verify each revision in the ledger itself.
+ * Revisions and sums for answering questions about a call, a day or an instant without reading the whole ledger. Readers verify each
+ * revision in the ledger itself.
  */
 export const ledgerIndex: StatelessProjection = {
   name: 'ledger_index',
@@ -125,7 +124,7 @@ export const movementOf = (event: DomainEvent): bigint => {
 
 const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved: bigint): void => {
   const organization_id = organizationOf(event)
-  // A charge belongs to the statement line of its call, which has the revision before.
+  // A charge is on the statement line of its call, which is the previous revision.
   const line = event.type === 'CreditCharged' ? event.revision - 1 : event.revision
   const block = Math.floor(line / blockRevisions)
   const cell = `${organization_id} ${block}`
@@ -147,7 +146,7 @@ export const movedBefore = (
   }
 }
 
-/** Corrections of a charge, and re-rates, after a revision. */
+/** The corrections of a charge, and the re-rates, after a revision. */
 export const correctionsAfter = (
   organizationId: string,
   { revision, chargeId, max }: { revision: number; chargeId: string | null; max: number },
@@ -163,9 +162,9 @@ export const correctionsAfter = (
 export type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
- * The revisions of a request's calls in a ledger, and the revision up to which the rows contain the ledger (−1 if not at all).
- * Returns at least one row; its `revision` is null if the request has no call. The request's lines are selected first, because a
- * planner without statistics would read all lines of the organization.
+ * The revisions of a request's calls in a ledger, and the revision up to which the rows contain the ledger (−1 if not at all). If the
+ * request has no call, returns one row whose `revision` is null. The request's lines are selected first, because a planner without
+ * statistics would read all lines of the organization.
  */
 export const placesOfRequest = (
   organizationId: string,
@@ -181,7 +180,7 @@ export const placesOfRequest = (
   values: [organizationId, requestId, max],
 })
 
-/** The organizations that have a call with this request id. Normally, there is at most one, because request ids are unique. */
+/** The organizations with a call that has this request id. Normally, there is at most one, because request ids are unique. */
 export const organizationsOfRequest = (
   requestId: string,
   max: number,
@@ -199,7 +198,7 @@ export const placesOfLots = (
   values: [organizationId, lotIds],
 })
 
-/** The revisions before a given one at which an organization's own prices for SKUs were set. Withdrawn prices are left out. */
+/** The revisions before a given one at which an organization's own prices for SKUs were set, without withdrawn prices. */
 export const placesOfOverrides = (
   organizationId: string,
   { skus, before, max }: { skus: readonly string[]; before: number; max: number },
@@ -218,7 +217,7 @@ export const replaysOf = (
   values: [organizationId, repeats, max],
 })
 
-/** The balance below which the organization is notified; null if it is never notified. */
+/** The balance below which an organization is notified. Null: it is never notified. */
 export const thresholdOf = (organizationId: string): Query<{ amount_micro: string | null }> => ({
   text: 'select amount_micro::text from balance_thresholds where organization_id = $1',
   values: [organizationId],

@@ -4,8 +4,8 @@ import type { ProjectedEvent, Query, StatelessProjection, TableName } from './pr
 import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
- * The ledgers that have lines. A line identifies its ledger by an eight-byte number, because PostgreSQL packs index pages fully
- * only if a key is not longer than two such numbers. If two ledgers have the same number, the rows of the later one are halted.
+ * The ledgers that have lines. A line refers to its ledger by an eight-byte number, because PostgreSQL fills index pages completely only
+ * if a key is not longer than two such numbers. If two ledgers have the same number, the later one is halted.
  */
 const ledgersTable = {
   name: 'statement_ledgers',
@@ -16,21 +16,20 @@ const ledgersTable = {
 
 const linesTable = {
   name: 'ledger_lines',
-  // There is a row for every call, so rows must be small. Columns with a fixed width come first, so that no bytes are lost between
-  // columns.
+  // There is a row for every call, so rows must be small. Columns with a fixed width come first, so that there is no padding between them.
   columns: {
     ledger: 'bigint not null',
     revision: 'bigint not null',
     amount_micro: 'bigint not null',
     effective_at: 'timestamptz not null',
-    // The number of calls in the line; null for a movement of credits.
+    // The number of calls in the line. Null: the line is a movement of credits.
     calls: 'bigint',
     rule_version: 'integer',
     price_book_version: 'integer',
     idempotent: 'boolean not null',
-    // Null for a call without an Idempotency-Key. In this case, the event's id can be derived from the request id.
+    // Null for a call without an Idempotency-Key, because its event's id can be derived from the request id.
     event_id: 'uuid',
-    // The charge for an idempotent call. For other calls, the id of the charge can be derived from the request id.
+    // The charge for a call with an Idempotency-Key. For other calls, the charge's id can be derived from the request id.
     charge_id: 'uuid',
     // The lot that was granted or has expired.
     grant_id: 'uuid',
@@ -50,14 +49,14 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
-    // For lists of calls of all organizations by time, and of refused or failed calls.
+    // For lists of the calls of all organizations by time, and of refused or failed calls.
     'create index on $table (effective_at, ledger, revision) where calls is not null',
     `create index on $table (effective_at, ledger, revision) where calls is not null and outcome <> 'answered'`,
   ],
 } as const satisfies Table
 type Line = RowOf<typeof linesTable>
 
-/** Views and functions for readers. `where ledger = ledger_key(…)` finds the lines of an organization. */
+/** Views and functions for readers. The condition `ledger = ledger_key(…)` selects the lines of an organization. */
 const readers = (table: TableName): string[] => [
   `create or replace function ledger_key(organization_id text) returns bigint language sql immutable parallel safe
      return ('x' || left(encode(sha256(convert_to(organization_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint`,
@@ -66,8 +65,8 @@ const readers = (table: TableName): string[] => [
 ]
 
 /**
- * The statement: one row per call or movement of credits, in ledger order. A call and its charge share one row.
- * `amount_micro` is the change in the balance: negative for charges and expiries.
+ * The lines of statements: one row for each call or movement of credits, in ledger order. A call and its charge share one row.
+ * `amount_micro` is the change in the balance, so it is negative for charges and expiries.
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
@@ -106,7 +105,7 @@ export const ledgerLines: StatelessProjection = {
         const call = lines.at(-1)
         if (call !== undefined && event.metadata.causation_id === last)
           lines[lines.length - 1] = { ...call, ...chargeOf(event, call) }
-        // The call was in the previous batch, so its row is updated.
+        // The call was in the previous batch, so its row already exists.
         else
           chargedLater.push({
             ...placeOf(event),
@@ -146,7 +145,7 @@ const chargeOf = (
   lines: data.lines.length > 1 ? data.lines : null,
 })
 
-/** The line that an event starts, or null. */
+/** The line that begins with this event, or null. */
 const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place): Line | null => {
   const blank = (kind: string): Line => blankLine(event, placeOf(event), kind)
   switch (event.type) {
@@ -187,7 +186,7 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
   }
 }
 
-/** A line of zero credits in which only the place, the time and the kind are set. */
+/** A line of zero credits that contains only the place, the time and the kind. */
 const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
   ...place,
   event_id: event.id,
@@ -211,8 +210,8 @@ const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => (
 })
 
 /**
- * The last revision of organization `$1` that has a line. With `max(revision)`, PostgreSQL would read every line of the
- * ledger, because the view is a join.
+ * The last revision of organization `$1` that has a line. With `max(revision)`, PostgreSQL would read every line of the ledger, because
+ * the view is a join.
  */
 export const lastRevision =
   'select revision from ledger_lines where ledger = ledger_key($1) order by revision desc limit 1'
@@ -220,15 +219,15 @@ export const lastRevision =
 export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventId: string }
 
 export type IdempotentCallRow = {
-  /** The index in `asks` of the request that this row answers. */
+  /** The index in `asks` to which this row belongs. */
   ask: number
   last_revision: string
   revision: string | null
 }
 
 /**
- * One row for each request. It contains the revision of an idempotent call, found by the id of its event, and the last revision
- * with a line. `revision` is null if the call does not exist.
+ * One row for each item of `asks`, with the revision of the call (found by the id of its event) and the last revision with a line.
+ * `revision` is null if the call does not exist.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision
@@ -241,7 +240,7 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
-/** Accounts whose balance is not the sum of their movements. There should be no such accounts. */
+/** The accounts whose balance is not the sum of their movements. There must be none. */
 export const unbalancedAccounts = (): Query<{
   organization_id: string
   movements_micro: string
@@ -257,7 +256,7 @@ export const unbalancedAccounts = (): Query<{
   values: [],
 })
 
-/** The lines that rows folded from a shorter log would lack: their number and sum, by organization and kind. */
+/** The lines that are missing in rows folded from a shorter log: their number and sum, by organization and kind. */
 export const linesOnlyInRows = (
   live: TableName,
   next: TableName,
@@ -272,6 +271,6 @@ export const linesOnlyInRows = (
   values: [],
 })
 
-/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. `ledger_key` computes it in the database. */
+/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. In SQL, `ledger_key` returns the same number. */
 export const ledgerKeyOf = (organizationId: string): bigint =>
   Buffer.from(hash('sha256', organizationId, 'hex').slice(0, 16), 'hex').readBigInt64BE()

@@ -1,4 +1,4 @@
-/** An event's amount in micro-credits, for columns that are summed. Events contain only canonical decimals. */
+/** Converts an event's amount to micro-credits, for columns that are added up. Events contain only canonical decimals. */
 export const microOf = (amount: string): bigint => {
   const point = amount.indexOf('.')
   if (point === -1) return BigInt(amount) * 1_000_000n

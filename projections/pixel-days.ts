@@ -6,7 +6,7 @@ const daysTable = {
   columns: {
     organization_id: 'text not null',
     day: 'date not null',
-    // The domain of the rule that decided; empty if no rule did.
+    // The domain of the rule that decided. Empty: no rule applied.
     domain: 'text not null',
     fired: 'bigint not null',
     refused: 'bigint not null',
@@ -15,8 +15,8 @@ const daysTable = {
 } as const satisfies Table
 
 /**
- * Counts pixel hits that fired or were refused, by UTC day and by the domain of the rule that decided. The limits of the pixel do
- * not use these counts.
+ * The number of pixel hits that fired or were refused, by UTC day and by the domain of the rule that decided. Pixel limits do not use
+ * these numbers.
  */
 export const pixelDays: StatelessProjection = {
   name: 'pixel_days',
@@ -54,7 +54,7 @@ export type PixelDayRow = {
   readonly refused: string
 }
 
-/** An organization's hits by day, newest first, and by domain. `domain` selects a single domain. */
+/** An organization's hits by day, newest first, and by domain. `domain` limits them to a single domain. */
 export const pixelDaysOf = (
   organizationId: string,
   { domain, max }: { readonly domain: string | null; readonly max: number },
@@ -65,7 +65,7 @@ export const pixelDaysOf = (
   values: [organizationId, domain, max],
 })
 
-/** The number of hits that have fired, and of hits that were refused, since a day. Returns one row. */
+/** The number of hits that fired, and of those that were refused, since a day. Returns one row. */
 export const pixelHitsSince = (
   organizationId: string,
   day: string,

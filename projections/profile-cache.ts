@@ -33,8 +33,8 @@ const aliasesTable = {
 type Alias = RowOf<typeof aliasesTable>
 
 /**
- * The newest sealed payload of each person, and the identifiers that lead to the person. The payload cannot be read without its
- * key, which is stored outside the event log.
+ * The newest sealed payload of each person, and the identifiers of the person. The payload cannot be read without its key, which is
+ * stored outside the event log.
  */
 export const profileCache: StatelessProjection = {
   name: 'profile_cache',
@@ -54,16 +54,16 @@ export const profileCache: StatelessProjection = {
   },
 }
 
-/** The result of a batch for a subject: the newest data, and whether the subject was reported gone afterwards. */
+/** The result of a batch for a subject: its newest data, and whether it was reported as gone afterwards. */
 type Row = {
   readonly data: ProfileFetched | null
-  /** If the person was reported gone after the data: the first and the last of these events, and whether the data must be deleted. */
+  /** If the person was reported as gone after the data: the first and the last report, and whether the data must be deleted. */
   readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
 /**
- * The result of a batch for every subject and alias. The last event counts, and an erasure discards the results of earlier events
- * in the batch.
+ * Calculates the result of a batch for every subject and alias. The last event counts. An erasure discards the results of earlier
+ * events in the batch.
  */
 class Folding {
   readonly #erased = new Set<string>()
@@ -102,7 +102,7 @@ class Folding {
 
   #alias(alias: Alias): void {
     const before = this.#aliases.get(keyOf(alias))
-    // If an identifier was not found this time, it keeps the time at which it was last verified.
+    // An identifier that was not found keeps the time at which it was last verified.
     this.#aliases.set(keyOf(alias), {
       ...alias,
       verified_at: alias.verified_at ?? before?.verified_at ?? null,
@@ -127,7 +127,7 @@ class Folding {
       upsert(aliasesTable, [...this.#aliases.values()], {
         verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
       }),
-      // If a former identifier already leads to a subject, its row stays unchanged.
+      // If a previous identifier already belongs to a subject, its row stays unchanged.
       upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
@@ -155,7 +155,7 @@ const fetchedRow = (data: ProfileFetched): RowOf<typeof cacheTable> => ({
   gone_reason: null,
 })
 
-/** A row without data, for a person who was reported gone before any data was recorded. */
+/** A row without data, for a person who was reported as gone before any data was recorded. */
 const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheTable> => ({
   subject_id: last.subject_id,
   provider: first.provider,
@@ -167,7 +167,7 @@ const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheT
   gone_reason: last.reason,
 })
 
-/** The subject to which an identifier leads, with its cached data. */
+/** The subject to which an identifier belongs, with its cached data. */
 export type ProfileAliasRow = {
   subject_id: string
   verified_at: Date | null
@@ -182,7 +182,7 @@ export type ProfileAliasRow = {
   gone_reason: string | null
 }
 
-/** If an identifier has led to several subjects, the query returns the latest one. `hmac` is an SQL expression. */
+/** Selects the subject of an identifier, or the latest one if there are several. `hmac` is an SQL expression. */
 export const profileBy = (hmac: string): string => `
   select a.subject_id, a.verified_at, a.missed_at, a.missed_reason,
          c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at, c.gone_reason
@@ -196,21 +196,21 @@ export const profileOf = (hmac: string): Query<ProfileAliasRow> => ({
 
 export type SubjectAliasRow = { subject_id: string; hmac: string; kind: string; verified_at: Date | null }
 
-/** The identifiers that lead to a subject. */
+/** The identifiers of a subject. */
 export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id = $1 order by verified_at desc nulls last, hmac limit 1000`,
   values: [subjectId],
 })
 
-/** Used to erase a person: every subject to which one of these identifiers ever led, each with all of its identifiers. */
+/** For erasing a person: every subject to which one of these identifiers ever belonged, with all identifiers of these subjects. */
 export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,
   values: [hmacs],
 })
 
-/** People who were erased, but whose rows would come back in a rebuild, because the log has lost the erasure. */
+/** The erased people whose rows a rebuild would restore, because the log has lost the erasure. */
 export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
   text: `select n.subject_id from ${next('profile_cache')} n
           where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)

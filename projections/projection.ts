@@ -2,7 +2,7 @@ import type { DomainEvent } from '../src/events/catalogue.ts'
 import type { EventMetadata } from '../src/events/envelope.ts'
 import type { Change, Table } from './rows.ts'
 
-/** An event as projections get it: upcast to the newest version, with its position and envelope. */
+/** An event for projections, upcast to the newest version, with its position and metadata. */
 export type ProjectedEvent = DomainEvent & {
   readonly id: string
   readonly position: bigint
@@ -12,7 +12,7 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Seals rows. Someone without the key can change a row, but cannot seal it, so the changed row is not trusted. */
+/** Seals rows. Someone without the key can change a row, but cannot seal it, so a changed row is not trusted. */
 export type RowSeal = {
   /** Returns the seal of a string, made with the current key. */
   of(text: string): string
@@ -20,7 +20,7 @@ export type RowSeal = {
   fits(text: string, seal: string): boolean
 }
 
-/** Maps the name of a table for readers to the physical table that is written. */
+/** Returns the physical table for a table name that readers use. */
 export type TableName = (name: string) => string
 
 type Declared = {
@@ -28,18 +28,18 @@ type Declared = {
   readonly version: number
   readonly prefixes: readonly string[]
   /**
-   * If true, the rows of a stream stop at an event that cannot be applied, and other streams continue. If false, the event is set
-   * aside, and the rows continue without it.
+   * If true, an event that cannot be applied halts the rows of its stream, while other streams continue. If false, the event is set aside,
+   * and the rows continue without it.
    */
   readonly money: boolean
-  /** Set if the rows are about permissions. An event that is set aside is then logged as fatal. */
+  /** Set if the rows are about access. If an event is set aside, this is then logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
-  /** Statements that create additional views or functions for readers, after the tables have gone live. */
+  /** Statements that create additional views or functions for readers. They run after the tables go live. */
   readonly readers?: (table: TableName) => readonly string[]
   /**
-   * For projections of money: the totals of the rows, by organization. New rows replace the live rows only if their totals match
-   * those of the log.
+   * For money projections: the totals of the rows, by organization. New rows replace the live rows only if their totals match those of
+   * the log.
    */
   readonly totals?: {
     readonly figures: readonly Figure[]
@@ -53,15 +53,15 @@ export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | '
 /** `amount` is a whole number, as text. */
 type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
-/** A projection that turns each batch of events into changes of rows without reading rows. */
+/** A projection that converts events to row changes without reading any rows. */
 export type StatelessProjection = Declared & {
   readonly fold: (events: readonly ProjectedEvent[]) => Change[]
 }
 
 /**
- * A projection whose rows are the states of streams. Rows are always written as a whole, from states in the projector's memory. A
- * state that is not in memory is read from rows with a valid seal, or folded from the start of the stream. The projector therefore
- * never uses values that someone else has written into a row.
+ * A projection whose rows are the states of streams. Rows are always written as a whole, from states in the projector's memory. A state
+ * that is not in memory is read from rows with a valid seal, or folded from the start of the stream. Values that someone else has written
+ * into a row are therefore never used.
  */
 export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
   readonly states: {
@@ -69,10 +69,10 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
     copy(state: State): State
     /** Folds the stream's next event into the state, in place. Throws if the stream breaks its own rules. */
     evolve(state: State, event: ProjectedEvent): void
-    /** The changes of rows that result from the states since `written` was last called. `seal` is a keyed hash. */
+    /** Returns the row changes for the states since `written` was last called. `seal` is a keyed hash. */
     write(states: readonly State[], seal: RowSeal): Change[]
     written(state: State): void
-    /** The rows of streams. `open` returns the state in a row; null if the row does not have the projector's seal. */
+    /** Reads the rows of streams. `open` returns the state in a row, or null if the row does not have a valid seal. */
     rows(streams: readonly string[], table: TableName): Query<Row>
     open(
       row: Row,
@@ -87,8 +87,8 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
 }
 
 /**
- * A versioned, disposable read model. Folding is pure: the same events in the same order result in the same rows, however they are
- * divided into batches.
+ * A versioned, disposable read model. Folding is pure: the same events in the same order result in the same rows, regardless of how they
+ * are divided into batches.
  *
  * Increase `version` when the tables or the fold change. The new version is then built in new tables, which replace the old ones in
  * one transaction.

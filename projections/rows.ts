@@ -1,9 +1,8 @@
 /**
- * The changes that result from a fold, as plain objects for the rows of a declared table. SQL is generated from them, with one
- * statement for all rows of a change.
+ * The row changes that result from a fold, as plain objects. SQL is generated from them, with one statement for all rows of a change.
  */
 
-/** The JavaScript type of a column's value, by its SQL type. Times and dates are ISO 8601 in UTC. */
+/** The TypeScript type of a column's value, by its SQL type. Times and dates are ISO 8601 in UTC. */
 type Held = {
   text: string
   uuid: string
@@ -19,12 +18,12 @@ type Held = {
 type SqlType = keyof Held
 
 export type Table = {
-  /** The name that readers use. It is a view of the live version. */
+  /** The name that readers use, which is a view of the live version. */
   readonly name: string
-  /** Each column's SQL type, followed by `not null` and other constraints. */
+  /** The SQL type of each column, followed by `not null` and other constraints. */
   readonly columns: Readonly<Record<string, SqlType | `${SqlType} ${string}`>>
   readonly key: readonly string[]
-  /** Statements that create indexes. After a rebuild, they run when the table is filled. `$table` is replaced by the table's name. */
+  /** Statements that create indexes. In a rebuild, they run after the table is filled. `$table` is replaced by the table's name. */
   readonly indexes?: readonly string[]
 }
 
@@ -36,15 +35,15 @@ type Value<Definition> = Definition extends SqlType
 
 export type RowOf<T extends Table> = { readonly [Column in keyof T['columns']]: Value<T['columns'][Column]> }
 
-/** New column values as SQL: `t` is the existing row, and `excluded` is the row of the change. */
+/** New column values as SQL expressions: `t` is the existing row, and `excluded` is the row of the change. */
 type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: string }
 
 /**
- * One change to many rows of a table. All rows have the same columns.
+ * A change of many rows of a table. All rows have the same columns.
  *
- * `insert` adds rows, whose keys must not exist. `upsert` adds rows, and gives existing rows the values of `set`. `update` gives
- * existing rows the values of `set`. `delete` deletes the rows that are equal in all given columns. `keep_newest` deletes the rows
- * whose column is behind its greatest value by more than the interval in `set`.
+ * `insert` adds rows with new keys. `upsert` adds rows, and sets the columns in `set` of existing rows. `update` sets the columns in
+ * `set` of existing rows. `delete` deletes the rows that are equal in all given columns. `keep_newest` deletes rows whose column is more
+ * than the interval in `set` below its greatest value.
  */
 export type Change = {
   readonly kind: 'insert' | 'upsert' | 'update' | 'delete' | 'keep_newest'
@@ -61,21 +60,21 @@ export const insert = <T extends Table>(table: T, rows: readonly RowOf<T>[]): Ch
   set: {},
 })
 
-/** Adds rows. An existing row gets every value of the new row, except for the columns in `set`. */
+/** Adds rows. An existing row gets all values of the new row, except that the columns in `set` get those expressions. */
 export const upsert = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   set: NewValues<T> = {},
 ): Change => ({ kind: 'upsert', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Adds rows. An existing row gets only the values of these columns. */
+/** Adds rows. An existing row gets only the values in these columns. */
 export const upsertOnly = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   columns: readonly (keyof T['columns'] & string)[],
 ): Change => ({ kind: 'upsert', table, rows, set: taken(table, columns) })
 
-/** Changes existing rows: they get every given value, except for the key and the columns in `set`. */
+/** Changes existing rows. They get all given values, except that the columns in `set` get those expressions. */
 export const update = <T extends Table>(
   table: T,
   rows: readonly Partial<RowOf<T>>[],
@@ -90,7 +89,7 @@ export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T
   set: {},
 })
 
-/** Deletes the rows whose `column` is behind its greatest value by more than `interval`. `column` must be the first column of the key. */
+/** Deletes the rows whose `column` is more than `interval` below its greatest value. It must be the first column of the key. */
 export const keepNewest = <T extends Table>(
   table: T,
   column: keyof T['columns'] & string,
@@ -102,14 +101,14 @@ const taken = ({ key }: Table, columns: readonly string[]): Record<string, strin
     columns.filter((column) => !key.includes(column)).map((column) => [column, `excluded.${column}`]),
   )
 
-/** The table's columns and primary key, as in `create table`. */
+/** The columns and the primary key of a table, for `create table`. */
 export const definitionOf = ({ columns, key }: Table): string =>
   [
     ...Object.entries(columns).map(([column, definition]) => `${column} ${definition}`),
     `primary key (${key.join(', ')})`,
   ].join(', ')
 
-/** The `copy` statement that adds new rows to `name`, with its input in PostgreSQL's text format. */
+/** The `copy` statement that adds new rows to the table `name`, and its input in PostgreSQL's text format. */
 export const copyOf = (change: Change, name: string): { readonly sql: string; readonly text: string } => {
   const columns = columnsOf(change)
   let text = ''
@@ -126,7 +125,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
   return { sql: `copy ${name} (${namesOf(columns)}) from stdin`, text }
 }
 
-/** The statement that makes a change in the table `name`, with its parameters: one list of strings for each column. */
+/** The statement that makes a change in the table `name`, and its parameters: one list of strings for each column. */
 export const statementOf = (
   change: Change,
   name: string,
@@ -162,8 +161,8 @@ const sqlOf = ({ kind, table: { key }, set }: Change, name: string, columns: rea
     case 'delete':
       return `delete from ${name} t using (${given}) excluded where ${same(columns.map(({ column }) => column))}`
     case 'keep_newest':
-      // With one bound of unknown value, PostgreSQL expects to find a third of the rows, and reads the whole table. With a second
-      // bound, PostgreSQL uses the primary key.
+      // With only one bound of unknown value, PostgreSQL would expect to find a third of the rows, and read the whole table. With a
+      // second bound, PostgreSQL uses the primary key.
       return Object.entries(set)
         .map(
           ([column, kept]) =>
@@ -184,13 +183,13 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** Functions that write values of SQL types for which `String` is not enough. */
+/** Convert values to text, for the SQL types for which `String` is not enough. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
 }
 
-/** The text form of a PostgreSQL array. node-postgres takes one and a half times as long to write one. */
+/** Converts an array to PostgreSQL's text format. node-postgres takes 50 % longer. */
 const arrayOf = (texts: readonly (string | null)[]): string => {
   const quoted = texts.map((text) =>
     text === null ? 'NULL' : /["\\]/.test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : `"${text}"`,
@@ -200,6 +199,6 @@ const arrayOf = (texts: readonly (string | null)[]): string => {
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
 
-/** A value in COPY's text format, in which these four characters have a special meaning. */
+/** Escapes the four characters that have a special meaning in COPY's text format. */
 const escaped = (text: string): string =>
   /[\\\t\n\r]/.test(text) ? text.replace(/[\\\t\n\r]/g, (character) => escapes[character] ?? '') : text

@@ -2,8 +2,8 @@ import { type AccountState, initialState } from './account-state.ts'
 import type { Query, RowSeal } from './projection.ts'
 
 /**
- * Reads the rows of an account. The seal is a keyed hash over all values in these rows. With the seal, a reader can tell whether
- * someone other than the projector has changed a row.
+ * Reads the rows of an account. The seal is a keyed hash over all values in these rows. It shows whether someone other than the
+ * projector has changed a row.
  */
 
 export type AccountRow = {
@@ -32,7 +32,7 @@ export type AccountRow = {
 
 const msOf = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 
-/** SQL for the accounts of `$1`, each as one row with its lots and price overrides, from a single snapshot. */
+/** SQL that selects the accounts of `$1` from a single snapshot, each as one row with its lots and price overrides. */
 export const rowsOf = (table: { accounts: string; lots: string; overrides: string }): string => `
   select a.organization_id, a.name, ${msOf('a.registered_at')} as registered_at_ms, a.revision, a.digest,
          a.overdraft_limit_micro, a.overdrawn_micro, a.granted_micro, a.charged_micro, a.expired_micro, a.adjusted_micro,
@@ -46,13 +46,13 @@ export const rowsOf = (table: { accounts: string; lots: string; overrides: strin
                    from ${table.overrides} o where o.organization_id = a.organization_id), '[]') as overrides
     from ${table.accounts} a where a.organization_id = any ($1::text[])`
 
-/** Accounts with their lots and price overrides, one row each. Unknown ledgers have no row. */
+/** The accounts of ledgers, each as one row with its lots and price overrides. Returns no row for an unknown ledger. */
 export const accountSnapshots = (organizationIds: readonly string[]): Query<AccountRow> => ({
   text: rowsOf({ accounts: 'accounts', lots: 'account_lots', overrides: 'account_price_overrides' }),
   values: [organizationIds],
 })
 
-/** All values of an account on which readers rely, in one string that does not depend on the order of rows. */
+/** All values of an account that readers use, as one string that does not depend on the order of rows. */
 export const sealedText = (state: AccountState): string =>
   JSON.stringify([
     state.organizationId,
@@ -88,7 +88,7 @@ export const sealedText = (state: AccountState): string =>
       ]),
   ])
 
-/** The account in a row; null if any part of the row has changed since the projector wrote it. */
+/** The account in a row, or null if the row was changed since the projector wrote it. */
 export const sealedState = (row: AccountRow, seal: RowSeal): AccountState | null => {
   const state: AccountState = {
     ...initialState(row.organization_id),

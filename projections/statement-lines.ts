@@ -1,15 +1,15 @@
 import { lastRevision } from './ledger-lines.ts'
 import type { Query } from './projection.ts'
 
-/** The last revision of a ledger that has a line; null if there is none. */
+/** The last revision of a ledger that has a line, or null. */
 export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
   text: `select (${lastRevision}) as revision`,
   values: [organizationId],
 })
 
 /**
- * The organizations and revisions at which calls of a request may be, in one organization or, with null, in any. Callers must check
- * each revision in the ledger itself.
+ * The organizations and revisions that can contain calls of a request, in one organization or, if it is null, in all. The caller must
+ * check each revision in the ledger itself.
  */
 export const callsOfRequest = (
   requestId: string,
@@ -22,8 +22,8 @@ export const callsOfRequest = (
 })
 
 /**
- * The call that an event records, if it had an Idempotency-Key. The event ids of other calls derive from their request ids, and are
- * not in the rows.
+ * The call that an event records, if the call had an Idempotency-Key. The rows do not contain the event ids of other calls, which are
+ * derived from their request ids.
  */
 export const callOfEvent = (
   eventId: string,
@@ -33,7 +33,7 @@ export const callOfEvent = (
   values: [eventId],
 })
 
-/** The maximum number of lines that are searched for the nearest call. There are never more lines than this between two calls. */
+/** The maximum number of lines that are searched for the nearest call. Two adjacent calls are never further apart. */
 const neighbourWithin = 10_000
 
 /** The nearest other call of an organization, before or after a revision. */
@@ -59,7 +59,7 @@ export type LinesRange = {
   readonly toMs: number
 }
 
-/** Sums of the lines in a range of a ledger, by kind, rule and charge lines. */
+/** The sums of the lines in a range of a ledger, by kind, rule and charge lines. */
 export const lineSums = (
   organizationId: string,
   { from, to, fromMs, toMs }: LinesRange,

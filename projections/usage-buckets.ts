@@ -3,9 +3,9 @@ import type { ProjectedEvent, StatelessProjection } from './projection.ts'
 import { keepNewest, type RowOf, type Table, upsert } from './rows.ts'
 import { organizationOf } from './usage.ts'
 
-/** Calls and credits, by minute for two days and by hour for 90 days. The overview and charts of short ranges use them. */
+/** Calls and credits, by minute for two days and by hour for 90 days, for the overview and for charts of short ranges. */
 
-/** PostgreSQL intervals, counted back from the newest bucket. */
+/** PostgreSQL intervals. They are counted back from the newest bucket. */
 const minutesKept = '2 days'
 const hoursKept = '90 days'
 const minutesKeptMs = 2 * 86_400_000
@@ -14,10 +14,10 @@ const columns = {
   at: 'timestamptz not null',
   organization_id: 'text not null',
   key_id: 'text not null',
-  // 'any' for calls over a rate limit, because these calls are not counted by capability.
+  // 'any' for calls that a rate limit refused, because these are not counted by capability.
   capability: 'text not null',
   outcome: 'text not null',
-  // The error code; empty if there was no error.
+  // The error code, or empty.
   code: 'text not null',
   calls: 'bigint not null',
   charged_micro: 'bigint not null',
@@ -38,8 +38,8 @@ type Bucket = { -readonly [Column in keyof typeof columns]: RowOf<typeof hoursTa
 }
 
 /**
- * A bucket is removed when it is older than the newest bucket by more than its table keeps. If an amount for a removed bucket
- * arrives later, it is removed, too, so that the rows do not depend on how events are divided into batches.
+ * A bucket is deleted when it is older than the newest bucket by more than the table's interval. If an amount for a deleted bucket
+ * arrives later, it is deleted too, so that the rows do not depend on how events are divided into batches.
  */
 export const usageBuckets: StatelessProjection = {
   name: 'usage_buckets',
@@ -67,7 +67,7 @@ export const usageBuckets: StatelessProjection = {
       if (bucket.at > newest) newest = bucket.at
       add(hours, { ...bucket, at: `${bucket.at.slice(0, 13)}:00Z` })
     }
-    // Without this limit, a rebuild would write the minutes of years and then remove them.
+    // Without this limit, a rebuild would write the minutes of several years and then delete them.
     const oldest = new Date(Date.parse(newest) - minutesKeptMs).toISOString()
     const sums = {
       calls: 't.calls + excluded.calls',
@@ -83,7 +83,7 @@ export const usageBuckets: StatelessProjection = {
   },
 }
 
-/** Whether a charge belongs to the same bucket as the call before it. If so, the bucket need not be looked up again. */
+/** Whether a charge belongs to the bucket of the call before it, so that the bucket does not have to be looked up again. */
 const isChargeOf = (
   { id, bucket: { at, key_id, capability, outcome, code } }: { id: string; bucket: Bucket },
   { data: { rule }, metadata }: Extract<ProjectedEvent, { type: 'CreditCharged' }>,
@@ -96,8 +96,8 @@ const isChargeOf = (
   minuteOf(metadata.effective_at) === at
 
 /**
- * The buckets to which an event adds. A call is counted with its own event, and its credits with the event of its charge, which may
- * be in another batch.
+ * The amounts that an event adds, by bucket. A call is counted with its own event. Its credits are counted with its charge, which can be
+ * in another batch.
  */
 const bucketsOf = (event: ProjectedEvent): Bucket[] => {
   const organization_id = organizationOf(event)
@@ -132,13 +132,13 @@ const bucketsOf = (event: ProjectedEvent): Bucket[] => {
 
 const minuteOf = (instant: string): string => `${instant.slice(0, 16)}Z`
 
-/** The instant at which calls of a day were counted; if this instant is after the day, the last minute of the day. */
+/** The instant at which calls of a day were counted, or the last minute of the day if that instant is after the day. */
 const withinDay = (instant: string, window: string): string => {
   const day = window.slice(0, 10)
   return instant.startsWith(day) ? instant : `${day}T23:59`
 }
 
-/** Adds to the bucket with the same key, and returns that bucket. */
+/** Adds an amount to the bucket with the same key, and returns that bucket. */
 const add = (buckets: Map<string, Bucket>, bucket: Bucket): Bucket => {
   const { at, organization_id, key_id, capability, outcome, code } = bucket
   const cell = `${at} ${organization_id} ${key_id} ${capability} ${outcome} ${code}`

@@ -2,7 +2,7 @@ import { microOf } from './micro.ts'
 import type { ProjectedEvent, Query } from './projection.ts'
 import type { RowOf, Table } from './rows.ts'
 
-/** Calls and credits by UTC day, key, capability, outcome and rule, as part of `ledger_index`. */
+/** Calls and credits by UTC day, key, capability, outcome and rule. The table is a part of the projection `ledger_index`. */
 
 export const usageTable = {
   name: 'usage_days',
@@ -12,7 +12,7 @@ export const usageTable = {
     key_id: 'text not null',
     capability: 'text not null',
     outcome: 'text not null',
-    // The rule that charged the calls or made them free; empty if no rule was evaluated.
+    // The rule that priced the calls or made them free. Empty: no rule was evaluated.
     rule: 'text not null',
     calls: 'bigint not null',
     charged_micro: 'bigint not null',
@@ -25,8 +25,8 @@ export type UsageRow = RowOf<typeof usageTable> & { calls: number; charged_micro
 export const organizationOf = ({ stream }: ProjectedEvent): string => stream.slice('ledger-'.length)
 
 /**
- * A call that costs something is counted with its charge, because the charge names the rule, and the two events may be in different
- * batches. The actor of the charge is the key, and the rule begins with the name of the capability.
+ * A charged call is counted with its charge, which contains the rule, because the two events can be in different batches. The actor of
+ * the charge is the key, and the rule begins with the name of the capability.
  */
 export const usageOf = (event: ProjectedEvent): UsageRow[] => {
   const organization_id = organizationOf(event)
@@ -74,8 +74,7 @@ export const addUsage = (usage: Map<string, UsageRow>, row: UsageRow): void => {
 }
 
 /**
- * The position up to which an organization's rows are complete. If they have stopped at an event, this is the position before the
- * event.
+ * The position up to which an organization's rows are complete. If they are halted at an event, this is the position before it.
  */
 const standing = `(select least(position, (select position - 1 from halted_streams
                                     where projection = 'ledger_index' and stream = 'ledger-' || $1))::text
@@ -87,7 +86,7 @@ export type UsageGroup = (typeof usageGroups)[number]
 const groupColumns = { day: 'day::text', capability: 'capability', key: 'key_id', rule: 'rule' } as const
 
 export type UsageGroupRow = {
-  /** Null if there was no usage. The query then returns only this row. */
+  /** Null if there was no usage, in which case this is the only row. */
   name: string | null
   calls: string
   answered: string
@@ -98,7 +97,7 @@ export type UsageGroupRow = {
   position: string | null
 }
 
-/** An organization's usage between two days (inclusive), by group, with the position up to which the usage is known. Returns at least one row. */
+/** An organization's usage between two days (inclusive), by group, and the position up to which it is complete. Returns at least one row. */
 export const usageBetween = (
   organizationId: string,
   { from, to, groupBy, max }: { from: string; to: string; groupBy: UsageGroup; max: number },
