@@ -34,7 +34,7 @@ export const watchParked = async ({
       if (!said.has(stream))
         logger.fatal(
           { projection, stream, error },
-          'an event was parked in a projection about access; its stream is now read from the event log instead',
+          'an event of a projection about access was set aside; its stream is now read from the event log instead',
         )
     said = new Set(rows.map(({ stream }) => stream))
     await tell([...said])

@@ -4,14 +4,14 @@ import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
-/** A batch of recorded events for projections, with the events that could be read and those that could not. */
+/** A batch of recorded events, split into those that could be decoded and those that could not. */
 export type Decoded = {
   readonly recorded: readonly RecordedEvent[]
   readonly events: readonly ProjectedEvent[]
   readonly unreadable: readonly { readonly event: RecordedEvent; readonly error: string }[]
 }
 
-/** Parses and upcasts a batch. Never throws: unreadable events are returned separately. */
+/** Decodes and upcasts a batch. Never throws: unreadable events are returned separately. */
 export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   const events: ProjectedEvent[] = []
   const unreadable: { event: RecordedEvent; error: string }[] = []
@@ -30,7 +30,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   return { recorded, events, unreadable }
 }
 
-/** The part of a batch after position `after`, up to and including position `to`. */
+/** Returns the part of a batch after the position `after`, up to and including the position `to`. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
   const first = decoded.recorded[0]?.position ?? to
   const last = decoded.recorded.at(-1)?.position ?? to

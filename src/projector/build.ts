@@ -9,15 +9,15 @@ import { eventByEvent, isDataError } from './isolate.ts'
 import type { SecondSet } from './second-set.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection that is being folded into its next tables, with its current position and its target. */
+/** A projection that is being folded into new tables, with its current position and its target. */
 export type Build = {
   readonly folder: Folder
   position: Position
   target: Position
   readonly poison: Poison[]
-  /** For projections of money: the totals according to the log. The rows must have these totals before they go live. */
+  /** For money projections: the totals according to the log. The new tables go live only if their rows have these totals. */
   readonly totals?: LogTotals | undefined
-  /** Records the position in the transaction that writes the rows, so that another rebuild can continue there. */
+  /** Stores the position in the transaction that writes the rows, so that another rebuild can continue from there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
 
@@ -51,8 +51,8 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
 }
 
 /**
- * The position up to which the log was read for a build. A build that continues a killed one still counts its totals from the
- * beginning of the log.
+ * The position up to which the log was read for a build. A build that continues a killed one still has to count its totals from
+ * the beginning of the log.
  */
 const readTo = ({ position, totals }: Build): Position =>
   totals !== undefined && totals.position < position ? totals.position : position
@@ -75,17 +75,17 @@ const foldBatch = async (
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
 
-/** Moves the builds to the position that was read, but no further than their target. Returns the position that was read. */
+/** Moves the builds to the position up to which the log was read, but not beyond their targets. Returns that position. */
 const advance = (
   { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {
-  // `caught-up` means that everything up to the target was read, even if no projection uses the last events.
+  // `caught-up` means that the log was read up to the target, even if no projection uses the last events.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
   for (const build of due) {
     const to = reached < build.target ? reached : build.target
-    // A build that is already further is not moved back.
+    // A build that is further ahead is not moved back.
     if (to > build.position) build.position = to
     if (build.totals !== undefined && to > build.totals.position) build.totals.position = to
   }
@@ -93,7 +93,7 @@ const advance = (
   return reached
 }
 
-/** The SQL to begin, commit and undo a piece of work. A piece is a transaction of its own, or a savepoint in a longer transaction. */
+/** The SQL statements around each batch: a separate transaction, or a savepoint in a longer transaction. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
@@ -110,17 +110,17 @@ const lastOf = ({ recorded }: Decoded): LogPlace | null => {
 }
 
 type Writer = {
-  /** Starts writing folded batches after the previous ones are written. */
+  /** Starts to write folded batches when the previous ones are written. */
   write(batches: readonly Batch[]): Promise<void>
   /** Resolves when all batches are written or set aside. */
   settle(): Promise<void>
-  /** Resolves when no batch is being written. Throws the errors of writing. */
+  /** Resolves when no batch is being written. Rejects if writing failed. */
   idle(): Promise<unknown>
 }
 
-/** Writes a batch while the next batch is folded. Batches that the database refuses are written event by event. */
+/** Writes one batch while the next one is folded. If the database refuses a batch, it is written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
-  /** Resolves with the batches that the database refused. No part of these batches was written. */
+  /** Resolves with the batches that the database refused as a whole. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
 
   const writePiece = async (
@@ -155,7 +155,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
     return refused
   }
 
-  /** Writes refused batches event by event, and then folds the following batches again. */
+  /** Writes refused batches event by event, and then folds the batches after them again. */
   const isolate = async (refused: readonly Batch[], ahead: readonly Batch[]): Promise<readonly Batch[]> => {
     const builds = new Set(refused.map(({ build }) => build))
     for (const { build, undo } of ahead) if (builds.has(build)) undo()
@@ -175,7 +175,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   const write: Writer['write'] = async (ahead) => {
     const refused = await writing
     writing = writeBatches(refused.length === 0 ? ahead : await isolate(refused, ahead))
-    // The promise is awaited only with the next batch. Until then, a failure must not count as an unhandled rejection.
+    // The promise is awaited only with the next batch. Until then, a failure must not be an unhandled rejection.
     writing.catch(() => undefined)
   }
   return { write, settle: () => write([]), idle: () => writing }

@@ -4,17 +4,17 @@ import { type EventLog, type LogPlace, logStart, type Position, stillHolds } fro
 export type Checkpoint = {
   readonly name: string
   readonly version: number
-  /** The number of times that a rebuild has replaced the projection's rows. */
+  /** How often a rebuild has replaced the projection's rows. */
   readonly generation: number
   readonly position: Position
-  /** The event at `position`; null at the beginning of the log. */
+  /** The event at `position`, or null at the beginning of the log. */
   readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly updatedAt: Date
 }
 
-/** The position and the state of every projection. */
+/** Returns the position and state of every projection. */
 export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<Checkpoint[]> => {
   const { rows } = await client.query<{
     name: string
@@ -37,8 +37,8 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
 }
 
 /**
- * Checkpoints whose event is not in the log, because the log was restored from an older copy or replaced. The rows of such a
- * projection were folded from a log with other events. Throws the errors of `EventLog.at`.
+ * Returns the checkpoints whose event is not in the log, because the log was restored from an older copy or replaced. The rows of
+ * such a projection were folded from other events. Throws the errors of `EventLog.at`.
  */
 export const strayCheckpoints = async (
   eventLog: Pick<EventLog, 'at'>,
@@ -53,7 +53,7 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most checkpoints are at the same position. After a restore, two checkpoints can have the same position but different events.
+    // Most checkpoints have the same position and event. After a restore, the events at the same position can differ.
     const key = `${position} ${place.digest}`
     const known = held.get(key) ?? stillHolds(eventLog, place)
     held.set(key, known)
@@ -62,21 +62,20 @@ export const strayCheckpoints = async (
   return stray
 }
 
-/** A message about rows that were folded from another log. */
+/** Returns a message about checkpoints whose event is not in the log. */
 export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
   `the event log no longer contains the event that ${checkpoints
     .map(({ name, position }) => `${name} is at (${position})`)
     .join(', ')}: it was restored from an older copy or replaced. ` +
-  'These rows are no longer updated. Stop the service and run "projection rebuild --all": it lists the facts that only the rows contain, and asks for confirmation'
+  'These rows are no longer updated. Stop the service and run "projection rebuild --all". It lists the facts that only the rows contain, and asks for confirmation'
 
-/** The batch must be rolled back, because the projector has lost its lease, or because a rebuild has replaced the rows. */
+/** The batch must be rolled back, because the projector has lost its lease or a rebuild has replaced the rows. */
 export class Fenced extends Error {
   override name = 'Fenced'
 }
 
 /**
- * Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if a checkpoint is no longer at its old
- * position.
+ * Moves checkpoints in the caller's transaction. Throws `Fenced` if a checkpoint is no longer at its expected position.
  */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
@@ -99,10 +98,10 @@ export const moveCheckpoints = async (
       moves.map(({ generation }) => generation),
     ],
   )
-  if (rowCount !== moves.length) throw new Fenced('a checkpoint was moved by another projector')
+  if (rowCount !== moves.length) throw new Fenced('another projector has moved a checkpoint')
 }
 
-/** Stops projections at their current positions, until they are rebuilt. */
+/** Halts projections at their current positions until they are rebuilt. */
 export const haltProjections = async (
   client: pg.ClientBase | pg.Pool,
   names: readonly string[],
@@ -117,7 +116,7 @@ export const haltProjections = async (
 
 const errorCharsMax = 1_000
 
-/** The streams, in all projections, whose rows have stopped at an event. */
+/** Returns the streams of all projections whose rows are halted at an event. */
 export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promise<HaltedStream[]> => {
   const { rows } = await client.query<{
     projection: string
@@ -131,7 +130,7 @@ export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promis
 export type HaltedStream = {
   readonly projection: string
   readonly stream: string
-  /** The position of the first event that is not in the stream's rows. */
+  /** The position of the first event that the stream's rows do not contain. */
   readonly position: Position
   readonly error: string
 }

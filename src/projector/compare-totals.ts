@@ -5,7 +5,7 @@ import { logStart, type Position } from '../event-log/port.ts'
 import { type Decoded, within } from './batch.ts'
 import type { Poison } from './fold.ts'
 
-/** A money figure of an organization that differs between the live and the rebuilt rows; null if the rows do not contain the figure. */
+/** A total of an organization that differs between the live and the rebuilt rows. Null: the rows do not contain it. */
 export type TotalDifference = {
   readonly projection: string
   readonly organization_id: string
@@ -14,7 +14,7 @@ export type TotalDifference = {
   readonly rebuilt: string | null
 }
 
-/** Rebuilt rows must not go live, because they do not have the totals of the event log. */
+/** The rebuilt rows do not have the totals of the event log, so they must not go live. */
 export class TotalsDiffer extends Error {
   override name = 'TotalsDiffer'
 }
@@ -32,9 +32,9 @@ const figureOf: Readonly<Record<Figure, (sums: Sums) => number | bigint>> = {
   adjusted: ({ adjusted }) => adjusted,
 }
 
-/** The number of lines and the sums of every ledger, calculated from events and not from rows. */
+/** The number of lines and the sums of every ledger, calculated from the events instead of from rows. */
 export type LogTotals = {
-  /** Events up to this position have been counted. */
+  /** The position up to which events have been counted. */
   position: Position
   readonly ledgers: Map<string, Sums | 'unreadable'>
 }
@@ -44,13 +44,13 @@ export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
 
-/** Adds the events of a batch to the totals. Each of the totals counts only events after its own position, up to `to`. */
+/** Adds the events of a batch up to `to` to the totals of each build, starting after its own position. */
 export function countTotals(
   all: readonly { readonly totals: LogTotals; readonly to: Position }[],
   decoded: Decoded,
 ): void {
   if (all.length === 0) return
-  // The sums of the whole batch are shared, because usually all totals count the whole batch.
+  // Usually, all builds count the whole batch, so its sums are calculated only once.
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
@@ -110,7 +110,7 @@ function addTo(sums: Sums, event: ProjectedEvent): void {
       sums.adjusted += microOf(event.data.amount)
       break
     case 'CreditCharged':
-      // A call and its charge form one line.
+      // A charge is part of its call's line, so it adds no line.
       sums.charged += microOf(event.data.amount)
   }
 }
@@ -123,8 +123,8 @@ type RowsDifference = {
 }
 
 /**
- * The figures that differ between a projection's rows and the log's totals, in the caller's transaction. Ledgers in `poison`, whose
- * rows have stopped at an event, are left out, because they are reported separately.
+ * Returns the figures that differ between a projection's rows and the log's totals, in the caller's transaction. Ignores the ledgers
+ * in `poison`, whose rows are halted at an event, because these are reported separately.
  */
 export async function compareWithLog(
   client: pg.ClientBase,
@@ -146,7 +146,7 @@ export async function compareWithLog(
     [
       all.map(({ organizationId }) => organizationId),
       all.map(({ figure }) => figure),
-      // NaN is not equal to any amount, so a ledger with an unreadable event differs, unless it is in `poison`.
+      // NaN differs from every amount, so a ledger with an unreadable event is reported unless it is in `poison`.
       all.map(({ figure, sums }) => (sums === 'unreadable' ? 'NaN' : figureOf[figure](sums).toString())),
       poison.map(({ stream }) => organizationOf(stream)),
     ],

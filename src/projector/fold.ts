@@ -17,11 +17,11 @@ export type Poison = { readonly position: bigint; readonly stream: string; reado
 export type Folded = {
   readonly changes: readonly Change[]
   /**
-   * The events that cannot be applied, in log order. A projection of money has at most one such event per stream, because later
-   * events of the stream are not folded.
+   * The events that cannot be applied, in log order. In a money projection, there is at most one for each stream, because later events
+   * of the stream are not folded.
    */
   readonly poison: readonly Poison[]
-  /** Undoes the fold, if its changes were not written. Later folds must be undone first. */
+  /** Undoes the fold if its changes were not written. Later folds must be undone first. */
   undo(): void
 }
 
@@ -34,7 +34,7 @@ export type Folder = {
   /** Loads the state of each stream in the batch, as it was before the batch. */
   prepare(client: pg.ClientBase, decoded: Decoded): Promise<void>
   fold(decoded: Decoded): Folded
-  /** Stops folding the stream. */
+  /** Halts a stream: its later events are not folded. */
   halt(stream: string): void
 }
 
@@ -42,13 +42,13 @@ export type FolderOptions = {
   readonly table: TableName
   readonly eventLog: Pick<EventLog, 'read'>
   readonly seal: RowSeal
-  /** The streams whose rows have already stopped, in a projection of money. */
+  /** For a money projection: the streams that are already halted. */
   readonly halted?: Iterable<string>
 }
 
-/** How events become changes. This is the part in which stateless and stateful projections differ. */
+/** The part of folding in which stateless and stateful projections differ. */
 export type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
-  /** Throws, without changing anything, if one of the events cannot be applied. */
+  /** If one of the events cannot be applied, throws an error and changes nothing. */
   fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
   /** Returns a function that folds one event at a time, to find the faulty event. */
   tried(): (event: ProjectedEvent) => void

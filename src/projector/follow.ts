@@ -23,13 +23,13 @@ type Following = ProjectorOptions & {
   readonly waits: ProjectorWaits
   readonly pool: pg.Pool
   readonly epoch: bigint
-  /** Aborts when the lease is lost or the projector stops. */
+  /** Aborts when the lease is lost or the projector is stopped. */
   readonly signal: AbortSignal
   /** Called after each processed item of the log. */
   readonly works: () => void
 }
 
-/** Follows the log until the signal aborts, or until a halted projection is live again. Throws if following ends for any other reason. */
+/** Follows the log until the signal aborts, or until a halted projection is live again. Throws if it fails. */
 export const follow = async (following: Following): Promise<'ended' | 'all halted'> => {
   const { pool, epoch, projections } = following
   const client = await pool.connect()
@@ -100,7 +100,7 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
   ).length
 }
 
-/** Halts projections whose rows were folded from a log with other events. They stay halted until they are rebuilt. */
+/** Halts projections with a checkpoint whose event is not in the log. They stay halted until they are rebuilt. */
 const haltStray = async (client: pg.PoolClient, { eventLog, logger }: Following): Promise<void> => {
   const live = (await readCheckpoints(client)).filter(({ state }) => state === 'live')
   const stray = await strayCheckpoints(eventLog, live)
@@ -119,9 +119,12 @@ const buildRaisedVersions = async (
     const projection = projections.find(({ name }) => name === checkpoint.name)
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
-    // The rows may contain facts that the log has lost, and only an operator may discard these facts.
+    // The rows can contain facts that the log has lost, and only an operator can decide to discard them.
     if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
-      logger.error({ projection: name }, 'projector: no new version is built from a restored event log')
+      logger.error(
+        { projection: name },
+        'projector: the new version is not built, because the event log was restored or replaced; run "projection rebuild --all"',
+      )
       continue
     }
     logger.info(
@@ -134,7 +137,7 @@ const buildRaisedVersions = async (
       if (signal.aborted) throw error
       logger.fatal(
         { err: error, projection: name },
-        'projector: a new version cannot be built; readers keep the old one',
+        'projector: the new version could not be built; readers continue to use the old one',
       )
     }
   }

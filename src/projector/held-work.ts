@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** Work that only the process with the lease does. It is repeated until it is stopped. */
+/** Work that only the process with the lease does, and that is repeated until it is stopped. */
 export type HeldWork = {
   /** Runs until it is stopped. Never throws. */
   run(): Promise<void>
@@ -12,11 +12,11 @@ export type HeldWork = {
 
 type Held = {
   readonly epoch: bigint
-  /** Aborts when the work is stopped, or when the lease is lost or cannot be renewed. */
+  /** Aborts when the work is stopped, or when the lease is lost. */
   readonly signal: AbortSignal
-  /** Reports progress, so that a later failure counts as a new one. */
+  /** Must be called after progress, so that a later failure is logged as a new one. */
   readonly works: () => void
-  /** Waits. Resolves early if the work is stopped. */
+  /** Waits, but resolves early if the work is stopped. */
   readonly pause: (ms: number) => Promise<void>
 }
 
@@ -26,13 +26,13 @@ type Settings = {
   readonly what: string
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Called before the lease is requested. Returns how long to wait if there is no work; null if there is work. */
+  /** Called before the lease is requested. Returns how long to wait until the next look for work, or null if there is work now. */
   readonly idleMs?: () => Promise<number | null>
 }
 
 export const failurePauseMaxMs = 10_000
 
-/** Renews the lease during the work, and releases it afterwards. Logs errors of the work, and retries it with increasing pauses. */
+/** Renews the lease during the work, and releases it afterwards. If the work fails, logs the error and retries after increasing pauses. */
 export const createHeldWork = (
   pool: pg.Pool,
   { lease, logger, what, leaseRetryMs, failurePauseMs, idleMs = async () => null }: Settings,
@@ -94,8 +94,8 @@ export const createHeldWork = (
 }
 
 /**
- * The right to work: a row with an owner, an epoch and an expiry by the database's clock. Unlike a session advisory lock, a row also works
- * behind a transaction pooler. Every write by the holder checks the epoch.
+ * The right to do some work: a row with an owner, an epoch, and an expiry time by the database's clock. Unlike a session advisory lock, a row
+ * also works with a transaction pooler. Every write by the holder checks the epoch.
  */
 type Lease = { readonly name: string; readonly owner: string }
 
@@ -103,8 +103,8 @@ export const leaseTtlMs = 10_000
 const leaseRenewMs = 3_000
 
 /**
- * Takes the lease if it is free, expired, or already held by this owner. Returns the lease's epoch, which changes with the holder;
- * null if another process has the lease.
+ * Takes the lease if it is free, expired, or already held by this owner. Returns the epoch, which changes with the holder, or null if
+ * another process has the lease.
  */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,

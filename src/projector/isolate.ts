@@ -4,27 +4,26 @@ import { type Decoded, within } from './batch.ts'
 import { Fenced } from './checkpoints.ts'
 import type { Folder, Poison } from './fold.ts'
 
-/** Finds the faulty events of a projection, for the live projector and for rebuilds. */
+/** Finds the events that a projection cannot apply, for the live projector and for rebuilds. */
 
-/** The message of an error, or the thrown value as text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** Whether a statement failed because of its data, and not because of the connection or the server. */
+/** Whether a statement failed because of its data, instead of the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
   if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
 /**
- * Whether a statement failed because the tables do not match the projection. In this case, no event is faulty. False for missing
- * permissions and a read-only database.
+ * Whether a statement failed because the tables do not match the projection, so that no event is faulty. False for missing
+ * permissions, and for a read-only database.
  */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
 /**
- * Writes a prepared batch event by event, because the database refused the whole batch. Faulty events are passed to `refused` in
- * log order. In a projection of money, the rows of a stream stop at its faulty event.
+ * Writes a prepared batch event by event, after the database has refused the whole batch. Faulty events are passed to `refused` in
+ * log order. In a money projection, the rows of a stream are halted at its faulty event.
  *
  * `write` must write the changes and the progress to `position` together.
  */
@@ -59,8 +58,8 @@ export const eventByEvent = async (
 const errorCharsMax = 500
 
 /**
- * Sets an event aside, in the caller's transaction. In a projection of money, the rows of the event's stream stop at the event. If
- * the event was already set aside, its entry is kept.
+ * Sets an event aside, in the caller's transaction. In a money projection, the rows of the event's stream are halted at the event. If
+ * the event was already set aside, the existing entry is kept.
  */
 export const setAside = async (
   client: pg.ClientBase,
@@ -71,7 +70,7 @@ export const setAside = async (
     money
       ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
       : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    // An error message can quote any text, so characters that PostgreSQL refuses are replaced.
+    // An error message can quote any text, so characters that PostgreSQL does not accept are replaced.
     [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }

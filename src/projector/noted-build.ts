@@ -7,11 +7,11 @@ import type { Poison } from './fold.ts'
 import { nextTable } from './tables.ts'
 
 /**
- * Stores how far a rebuild has come, so that the next rebuild can continue if the process dies. The next rebuild continues only if
- * the rows were folded by the same code from the same log.
+ * Stores the progress of a rebuild, so that the next rebuild can continue if the process is killed. It continues only if the rows were
+ * folded by the same code and from the same log.
  */
 
-/** The events that were set aside while rows were folded, as stored in the database. */
+/** The stored form of the events that a build has set aside. */
 type Aside = readonly { readonly position: string; readonly stream: string; readonly error: string }[]
 
 const asideOf = (poison: readonly Poison[]): string =>
@@ -20,7 +20,7 @@ const asideOf = (poison: readonly Poison[]): string =>
 const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
-/** A digest of the source files that fold. If the code has changed, a killed rebuild is not continued. */
+/** A digest of the source files of all projections. A killed rebuild is continued only if this code has not changed. */
 let digested: string | undefined
 const foldCode = (): string => {
   if (digested !== undefined) return digested
@@ -40,7 +40,7 @@ type NotedBuild = {
   readonly indexed: boolean
 }
 
-/** The build that can be continued, or null. */
+/** Returns the build that can be continued, or null. */
 export const readNoted = async (
   client: pg.ClientBase,
   eventLog: Pick<EventLog, 'at'>,
@@ -95,7 +95,7 @@ export const noteIndexed = async (client: pg.ClientBase, { name }: Projection): 
   await client.query('update projection_builds set indexed = true where name = $1', [name])
 }
 
-/** Forgets the build and its tables, in the caller's transaction. */
+/** Deletes the stored progress, in the caller's transaction. */
 export const endNoted = async (client: pg.ClientBase, { name }: Projection): Promise<void> => {
   await client.query('delete from projection_builds where name = $1', [name])
 }

@@ -7,19 +7,19 @@ import type { Projection, Query, TableName } from '../../projections/projection.
 import { liveTable, nextTable } from './tables.ts'
 
 /**
- * A fact that only the live rows contain, because the event log was restored from an older copy. A rebuild loses this
- * fact. `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
+ * A fact that only the live rows contain, because the event log was restored from an older copy. A rebuild would lose it.
+ * `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of statement lines.
  */
 export type OnlyInRows = {
   readonly kind: string
-  /** The key or the subject; for lines, how many lines an organization loses. */
+  /** The id of the key or subject. For statement lines, the number of lines that an organization would lose. */
   readonly what: string
   readonly organization_id: string | null
   readonly at: string | null
   readonly amount_micro: string | null
 }
 
-/** Compares the live rows with the rebuilt rows. */
+/** Returns the facts that are in the live rows, but not in the rebuilt rows. */
 export const onlyInRows = async (
   client: pg.ClientBase,
   projections: readonly Projection[],
@@ -55,7 +55,7 @@ export const onlyInRows = async (
   ]
 }
 
-/** A digest of lost facts, independent of their order. With the digest, an operator agrees to exactly the facts that were listed. */
+/** A digest of lost facts, regardless of their order. By confirming it, an operator agrees to lose exactly the listed facts. */
 export const lossDigest = (lost: readonly OnlyInRows[]): string =>
   hash(
     'sha256',

@@ -16,26 +16,26 @@ import { createViews, dropTables, liveTable, nextTable, renameTables } from './t
 
 type RebuildOptions = SecondSetOptions & {
   /**
-   * Called before the switch if the log no longer contains the event at which the live rows end. If it returns false, everything
-   * stays unchanged. `liveTable` and `nextTable` give the names of the tables to compare.
+   * Called before the switch if the log no longer contains the event of a live checkpoint. If it returns false, nothing is changed.
+   * `liveTable` and `nextTable` return the names of the tables to compare.
    */
   readonly mayReplace?: (client: pg.Client) => Promise<boolean>
 }
 
 export type Rebuilt = {
-  /** The number of events that this rebuild has read. Events that a killed rebuild read before do not count. */
+  /** The number of events that this rebuild has read, without those that a killed rebuild had read before. */
   readonly events: number
   readonly elapsedMs: number
   readonly switched: boolean
   /** Whether this rebuild continued a killed one. */
   readonly resumed: boolean
-  /** Money figures that differed between the replaced rows and the log. */
+  /** The totals that differed between the replaced rows and the log. */
   readonly differences: readonly TotalDifference[]
 }
 
 /**
- * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then. If the new rows of a
- * projection of money do not have the totals of the log, throws `TotalsDiffer` and keeps the old rows.
+ * Rebuilds projections, and then switches to the new tables in one transaction. Readers see the old rows until then. If the new rows
+ * of a money projection do not have the totals of the log, throws `TotalsDiffer` and keeps the old rows.
  */
 export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
   beside('replace', options, async (work) => {
@@ -67,7 +67,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
     const { projection } = build.folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // The live rows cannot be compared if they were folded from a log with other events, or are not at the same position.
+    // The live rows cannot be compared if they were folded from other events, or are at a different position.
     const comparable = !stray.includes(replaced) && replaced.position === build.position
     if (comparable) await refuseNewHalts(work, build)
     await refuseOtherTotals(work, build)
@@ -80,7 +80,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   return differences
 }
 
-/** Throws if the rows of a ledger would stop at an event in the new tables but have not stopped in the live tables. */
+/** Throws if a ledger would be halted in the new tables, but is not halted in the live tables. */
 const refuseNewHalts = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -92,7 +92,9 @@ const refuseNewHalts = async (
     ({ stream }) => !halted.some((one) => one.projection === name && one.stream === stream),
   )
   if (fresh !== undefined)
-    throw new Error(`${name} cannot fold event ${fresh.position} of ${fresh.stream}: ${fresh.error}`)
+    throw new Error(
+      `${name} was not replaced, because it cannot fold event ${fresh.position} of ${fresh.stream}: ${fresh.error}`,
+    )
 }
 
 const refuseOtherTotals = async (
@@ -104,11 +106,11 @@ const refuseOtherTotals = async (
   if (first === undefined) return
   const { organization_id, figure, rows, log } = first
   throw new TotalsDiffer(
-    `${projection.name} was not replaced: for ${organization_id} the rebuilt rows have ${figure} ${rows ?? 'nothing'}, and the event log has ${log ?? 'nothing'}${more.length === 0 ? '' : `; ${more.length} more figures differ`}. Report this as a bug: the live rows are unchanged.`,
+    `${projection.name} was not replaced: for ${organization_id} the rebuilt rows have ${figure} ${rows ?? 'nothing'}, and the event log has ${log ?? 'nothing'}${more.length === 0 ? '' : `; ${more.length} more figures differ`}. The live rows are unchanged. Report this as a bug.`,
   )
 }
 
-/** The figures in which the live rows differ from the rebuilt rows. */
+/** Returns the totals in which the live rows differ from the rebuilt rows. */
 const differencesOf = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -124,9 +126,9 @@ const differencesOf = async (
 }
 
 /**
- * Replaces a projection's live tables with the rebuilt tables, in the caller's transaction, which must have locked the checkpoint.
- * The new generation stops the projector from writing to the old tables, and shows other processes that rows in their memory are
- * out of date.
+ * Replaces a projection's live tables with the rebuilt tables, in the caller's transaction, which must have locked the checkpoint. The
+ * new generation prevents the projector from writing to the old tables, and shows other processes that the rows in their memory are out
+ * of date.
  */
 const switchTo = async (
   { client, options: { eventLog } }: SecondSet,
@@ -136,13 +138,13 @@ const switchTo = async (
   const { name, version } = projection
   const last = position === logStart ? null : await eventLog.at(position)
   if (last === null && position !== logStart)
-    throw new Error(`the event log has no event at ${position}, where the folding ended`)
+    throw new Error(`the event log has no event at ${position}, up to which the rows were folded`)
   for (const table of projection.tables) await client.query(`drop view if exists ${table.name}`)
   await dropTables(client, projection, liveTable(replaced))
   await renameTables(client, projection, { from: nextTable(projection), to: liveTable(projection) })
   await createViews(client, projection)
   await client.query('delete from halted_streams where projection = $1', [name])
-  // A released event stays released if the rebuild has set it aside again.
+  // If an operator has released an event, it stays released even if the rebuild has set it aside again.
   await client.query(
     'delete from parked_events where projection = $1 and (released_at is null or position <> all ($2::bigint[]))',
     [name, poison.map((one) => one.position.toString())],

@@ -7,35 +7,34 @@ import { follow } from './follow.ts'
 import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts'
 
 /**
- * Turns facts into rows. The process with the lease follows the event log, folds each batch in memory, and writes rows and
- * checkpoints in one transaction. After a crash, no event is missing from the rows or folded into them twice.
+ * Turns events into rows. The process with the lease follows the event log, folds each batch in memory, and writes rows and
+ * checkpoints in one transaction. Therefore, no event is missing or counted twice after a crash.
  */
 
 const projectorWaits = {
   leaseRetryMs: 1_000,
   failurePauseMs: 500,
   /**
-   * Under load, events are collected for at least this long before a batch is written, because a small batch costs as much as a
-   * large one.
+   * The minimum time between small batches, so that events are collected. A small batch costs as much as a large one.
    */
   batchIntervalMs: 100,
-  /** How often a halted projection is checked. A rebuild in another process can make it live again. */
+  /** How often to check whether a halted projection is live again, after a rebuild in another process. */
   revivalCheckMs: 5_000,
 }
 
 export type ProjectorWaits = Readonly<typeof projectorWaits>
 
-/** The pause after `Fenced`. It is short, because the projector only has to start again. */
+/** The pause after `Fenced`, which is short, because the projector only has to start again. */
 const fencedPauseMs = 50
 
 export type ProjectorOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** Adds a keyed hash to each row, which proves to readers that the projector wrote it. */
+  /** Adds a keyed hash to each row, so that readers can verify that the projector wrote it. */
   readonly seal: RowSeal
   readonly logger: Logger
-  /** The id of this process, unique among all processes that use the database. */
+  /** An id that is unique among all processes that use the database. */
   readonly owner: string
   readonly waits?: Partial<ProjectorWaits>
 }
@@ -50,8 +49,8 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
     connectionTimeoutMillis: 5_000,
   })
   pool.on('error', (error) => {
-    // Errors of connections that are being closed are not logged.
-    if (!pool.ending) logger.warn({ err: error }, 'projector: idle connection lost')
+    // While the pool is being closed, lost connections are normal.
+    if (!pool.ending) logger.warn({ err: error }, 'projector: lost an idle database connection')
   })
   const held = createHeldWork(
     pool,
@@ -63,7 +62,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
         if (ended === 'all halted') await pause(failurePauseMaxMs)
       } catch (error) {
         if (!(error instanceof Fenced)) throw error
-        logger.info(`projector: ${error.message}, continuing from it`)
+        logger.info(`projector: ${error.message}; starting again from there`)
         await pause(fencedPauseMs)
       }
     },

@@ -9,8 +9,8 @@ import { beginNoted, endNoted, noteBuild, noteIndexed, readNoted } from './noted
 import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verifyTable } from './tables.ts'
 
 /**
- * Projections that are rebuilt from the log's beginning into tables next to the live ones, while readers and the live projector
- * continue. All projections are folded together, so that the log is read once. If the process dies, the live tables are unchanged.
+ * Projections that are rebuilt from the log into a second set of tables, while readers and the live projector continue to use the
+ * live tables. All projections are folded together, so the log is read only once.
  */
 export type SecondSet = {
   readonly client: pg.Client
@@ -21,7 +21,7 @@ export type SecondSet = {
 }
 
 type OpenBuild = Build & {
-  /** The position from which a killed build was continued. */
+  /** The position from which the build started: after 0, it continued a killed build. */
   readonly from: Position
   readonly indexed: boolean
 }
@@ -30,11 +30,11 @@ export type SecondSetOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** Adds a keyed hash to each row, which proves to readers that the projector wrote it. */
+  /** Adds a keyed hash to each row, so that readers can verify that the projector wrote it. */
   readonly seal: RowSeal
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
-  /** If true, the build starts at the log's beginning, and the tables of a killed rebuild are discarded. */
+  /** If true, the tables of a killed rebuild are dropped, and the build starts at the beginning of the log. */
   readonly anew?: boolean
 }
 
@@ -46,8 +46,8 @@ export type RebuildProgress = {
 }
 
 /**
- * `replace`: the new tables will replace the live ones, and a later rebuild can continue them. `compare`: the new tables are only
- * compared with the live ones.
+ * `replace`: the new tables will replace the live ones, and if this fails, the next rebuild can continue. `compare`: the new tables are
+ * only compared with the live ones.
  */
 type Purpose = 'replace' | 'compare'
 
@@ -56,7 +56,7 @@ const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>
   compare: verifyTable,
 }
 
-/** The maximum number of events that may still have to be folded when the live projector is stopped for the switch. */
+/** The maximum number of events that can still be left to fold while the live projector is stopped for the switch. */
 const switchLagMax = 2_000n
 
 /** The rebuild was cancelled, and its tables were dropped. */
@@ -65,9 +65,8 @@ export class Cancelled extends Error {
 }
 
 /**
- * Builds the new tables nearly up to the live checkpoints, calls `then`, and afterwards drops the tables that are left. After a
- * failure, tables that are meant to replace the live ones are kept for the next rebuild, except after `Cancelled` and
- * `TotalsDiffer`.
+ * Builds the new tables nearly up to the live checkpoints, calls `then`, and drops the tables that are left afterwards. After a failure,
+ * tables with the purpose `replace` are kept for the next rebuild, except after `Cancelled` and `TotalsDiffer`.
  */
 export const beside = async <Result>(
   purpose: Purpose,
@@ -81,7 +80,7 @@ export const beside = async <Result>(
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   let leaves = false
   try {
-    // If a crash loses the last commits of a rebuild, the next one continues from earlier commits.
+    // It does not matter if a crash loses the last commits, because the next rebuild continues from the commits before.
     await client.query('set synchronous_commit = off')
     for (const projection of options.projections)
       builds.push(await openBuild(client, projection, purpose, options))
@@ -121,7 +120,7 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await foldUp(work, inTransaction)
 }
 
-/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly the position of the live rows. */
+/** Stops the live projector until the end of the caller's transaction, and folds each build up to the exact position of the live rows. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
@@ -167,13 +166,13 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
   ])
   if (rows[0]?.got !== true)
     throw new Error(
-      `${projection.name} is being rebuilt by another process; wait for it to end, or "projection cancel ${projection.name}"`,
+      `${projection.name} is being rebuilt by another process; wait for that rebuild, or cancel it with "projection cancel ${projection.name}"`,
     )
 }
 
 /**
- * Sets each projection's target to its live checkpoint. If the log does not contain the checkpoint's event, or if no event was
- * folded yet, the target is the log's head.
+ * Sets the target of each build to the projection's live checkpoint. If the log does not contain the event of that checkpoint, or if
+ * there is none yet, the target is the end of the log.
  */
 const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)

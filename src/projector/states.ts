@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** The known state of a stream. `broken`: an event before the batch already broke the rules of the stream, and `error` gives the reason. */
+/** The state of a stream. `broken`: an event before the batch could not be applied, for the reason in `error`. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }
@@ -16,14 +16,14 @@ const statesMax = 20_000
 const pageMax = 1_000
 
 /**
- * Folds events into the states of streams. Recently used states are in memory. Before a batch is folded, the other states that it
- * needs are loaded.
+ * Folds events into the states of streams. Recently used states are kept in memory. Other states that a batch needs are loaded before
+ * it is folded.
  */
 export const stateful = (projection: StatefulProjection, options: FolderOptions): Making => {
   const { states } = projection
   const known = new LRUCache<string, Known>({ max: statesMax })
 
-  /** The streams in a batch whose state is needed but unknown, each with its first event in the batch. */
+  /** The streams in a batch whose state is not in memory, each with its first event in the batch. */
   const missing = ({ recorded }: Decoded): Map<string, RecordedEvent> => {
     const first = new Map<string, RecordedEvent>()
     const seen = new Set<string>()
@@ -77,7 +77,7 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
       const changed = new Map<string, unknown>()
       return (event: ProjectedEvent) => {
         const kept = changed.get(event.stream)
-        // Events are folded into a copy, because an event that throws may already have changed a part of the state.
+        // Events are folded into a copy, because an event that throws can already have changed a part of the state.
         const state = kept === undefined ? stateOf(event.stream) : states.copy(kept)
         states.evolve(state, event)
         changed.set(event.stream, state)
@@ -87,13 +87,13 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
 }
 
 type LoadOptions = FolderOptions & {
-  /** The first event of each stream in the batch. The state before this event is needed. */
+  /** The first event of each stream in the batch. The state just before this event is loaded. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
- * The states of streams before an event. A state comes from rows with the projector's seal if the event's digest follows from the
- * digest in the rows. Otherwise, it is folded from the start of the stream. Throws if the log or the database cannot be read.
+ * Loads the states of streams just before an event. A state is read from its rows if they have a valid seal and the event's digest
+ * follows from the digest in the rows. Otherwise, the stream is folded from its start. Throws if the log or the database cannot be read.
  */
 const loadStates = async (
   client: pg.ClientBase,

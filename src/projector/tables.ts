@@ -6,7 +6,7 @@ import { type Change, copyOf, definitionOf, statementOf } from '../../projection
 
 /**
  * The tables of a projection: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, and `…_verify` is
- * built for a comparison. Readers use the view `<name>`.
+ * used for a comparison. Readers use the view `<name>`.
  */
 
 export const liveTable =
@@ -62,7 +62,7 @@ export const renameTables = async (
     await client.query(`alter table if exists ${from(name)} rename to ${to(name)}`)
 }
 
-/** Points the views to the live tables, in the caller's transaction. */
+/** Creates the views of the live tables, in the caller's transaction. */
 export const createViews = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
   for (const { name } of projection.tables) {
     await client.query(`drop view if exists ${name}`)
@@ -71,7 +71,7 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
 }
 
-/** Writes changes in order, in the caller's transaction. New rows are written with COPY, which costs half as much as INSERT. */
+/** Writes changes in order, in the caller's transaction. New rows are written with COPY, which takes half as long as INSERT. */
 export const writeChanges = async (
   client: pg.ClientBase,
   changes: readonly Change[],
@@ -91,8 +91,8 @@ export const writeChanges = async (
 }
 
 /**
- * Creates the tables, views and checkpoint of every projection that is new to this database, and drops what old rebuilds have left behind.
- * Several processes can do this at the same time. The projector builds new versions itself.
+ * Creates the tables, views and checkpoint of every projection that is new in this database, and drops tables that old rebuilds have left. Several
+ * processes can do this at the same time. New versions of existing projections are built by the projector.
  */
 export const prepareProjections = async (
   client: pg.ClientBase,
@@ -121,10 +121,10 @@ export const prepareProjections = async (
   }
 }
 
-/** The name of the lock that a rebuild holds, for PostgreSQL's advisory locks. */
+/** The name of the advisory lock that a rebuild holds. */
 export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
 
-/** For how long the next rebuild can continue a killed one. After that, the tables of the killed rebuild are dropped. */
+/** How long the tables of a killed rebuild are kept, so that the next rebuild can continue. */
 const leftOverDays = 7
 
 const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {

@@ -20,9 +20,8 @@ export type Verdict = {
 }
 
 /**
- * Rebuilds projections into separate tables, and compares these with the live tables, row by row, at the same position. The live
- * projector waits during the comparison; readers do not wait. For each table, returns at most five rows of each side that the other
- * side lacks.
+ * Rebuilds projections into separate tables, and compares all rows with the live tables at the same position. During the comparison,
+ * the live projector waits, but readers do not. For each table, returns at most five rows that only one of the two tables contains.
  */
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside('compare', options, async (work) => {

@@ -8,7 +8,7 @@ import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection in use: its fold, and the position of its rows. */
+/** A live projection, with the position of its rows. */
 export type Standing = {
   readonly folder: Folder
   readonly generation: number
@@ -17,15 +17,15 @@ export type Standing = {
 
 type Writing = {
   readonly client: pg.PoolClient
-  /** The projections in use. If the tables of a projection do not match it, the projection is halted and removed from this set. */
+  /** The live projections. A projection whose tables cannot be written is halted and removed from this set. */
   readonly standing: Set<Standing>
   readonly epoch: bigint
   readonly logger: Logger
 }
 
 /**
- * Writes batches of events into the rows of projections, with their checkpoints in the same transaction. Throws `Fenced` if another
- * projector has taken over, and the errors of the database. After an error, nothing of the current transaction was written.
+ * Folds batches of events into the rows of projections, and writes these and the checkpoints in the same transaction. Throws `Fenced`
+ * if another projector has taken over, and the errors of the database. In both cases, the current transaction is rolled back.
  */
 export const createBatchWriter = (
   writing: Writing,
@@ -51,8 +51,7 @@ export const createBatchWriter = (
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 
 /**
- * Writes all projections in one transaction. The result `refused` means that a projection cannot apply the batch, and nothing was
- * written.
+ * Writes all projections in one transaction. If one of them cannot apply the batch, writes nothing and returns `refused`.
  */
 const writeTogether = async (
   writing: Writing,
@@ -72,7 +71,7 @@ const writeTogether = async (
   const { client } = writing
   try {
     await transaction(client, async () => {
-      // The checkpoint is moved first, so that a projector without the lease changes no rows, and two transactions cannot deadlock.
+      // Checkpoints are moved first, so that a projector without the lease changes no rows, and two transactions cannot deadlock.
       await move(writing, all, to)
       for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
     })
@@ -149,7 +148,10 @@ const giveUp = async (
   const { name } = one.folder.projection
   standing.delete(one)
   await haltProjections(client, [name], `its tables cannot be written: ${String(error)}`)
-  logger.fatal({ err: error, projection: name }, 'projector: a projection has stopped; rebuild it')
+  logger.fatal(
+    { err: error, projection: name },
+    'projector: a projection was halted, because its tables cannot be written; rebuild it',
+  )
 }
 
 const tell = (
@@ -161,10 +163,14 @@ const tell = (
   if (money)
     logger.fatal(
       fields,
-      'projector: the rows of a stream have stopped; its figures do not include this event',
+      'projector: a stream was halted at an event that cannot be applied; its rows do not include this event or later ones',
     )
-  else if (guards) logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
-  else logger.error(fields, 'projector: an event is set aside')
+  else if (guards)
+    logger.fatal(
+      fields,
+      'projector: an event of a projection about access was set aside, because it cannot be applied',
+    )
+  else logger.error(fields, 'projector: an event was set aside, because it cannot be applied')
 }
 
 const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Promise<void> => {

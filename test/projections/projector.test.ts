@@ -142,7 +142,7 @@ describe('following', () => {
     await house.pool.query('drop trigger refuse on projection_checkpoints')
     await untilProjected(house)
     expect(messages).not.toContain(
-      'projector: the rows of a stream have stopped; its figures do not include this event',
+      'projector: a stream was halted at an event that cannot be applied; its rows do not include this event or later ones',
     )
     await expectSound()
   })

@@ -474,7 +474,9 @@ describe('a raised version', () => {
     await issueKey(house.eventLog, good)
     const { messages } = house.start()
     await untilProjected(house)
-    expect(messages).toContain('projector: an event of a projection that guards is set aside')
+    expect(messages).toContain(
+      'projector: an event of a projection about access was set aside, because it cannot be applied',
+    )
     const parked = async () =>
       (
         await house.pool.query(
@@ -505,7 +507,9 @@ describe('a raised version', () => {
     })
     const { messages } = house.start()
     await untilProjected(house)
-    expect(messages).toContain('projector: an event of a projection that guards is set aside')
+    expect(messages).toContain(
+      'projector: an event of a projection about access was set aside, because it cannot be applied',
+    )
     const parked = async () => (await house.pool.query('select projection, stream from parked_events')).rows
     expect(await parked()).toEqual([{ projection: 'api_keys', stream: keyStream(key) }])
     await house.rebuild(apiKeys)
