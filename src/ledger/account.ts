@@ -5,23 +5,23 @@ import { genesisDigest } from '../event-log/hash-chain.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { LotFill } from '../events/credits.ts'
 
-/** The current state of a ledger, folded from its events. A ledger that does not exist yet has revision −1. */
+/** The current state of a ledger, folded from its events. The revision is −1 if the ledger does not exist yet. */
 export type Account = {
   readonly organizationId: string
   revision: number
   digest: string
-  /** The recording time of the event at `revision`, by the clock of the process that wrote it; 0 if unknown. */
+  /** The recording time of the event at `revision`, by the clock of the process that wrote it, or 0 if it is unknown. */
   recordedAtMs: number
-  /** No correction of a charge or the balance comes after this revision; −1 if there are no corrections. */
+  /** There is no correction of a charge or of the balance after this revision. It is −1 if there are no corrections. */
   adjustedRevision: number
-  /** No re-rate comes after this revision; −1 if there are no re-rates. */
+  /** There is no re-rate after this revision. It is −1 if there are no re-rates. */
   reratedRevision: number
   registered: boolean
   name: string
   overdraftLimit: MicroCredits
-  /** The amount that was charged and that no lot could pay. If it is above zero, all lots are empty. */
+  /** The charged amount that no lot could pay. If it is above zero, all lots are empty. */
   overdrawn: MicroCredits
-  /** Lots that are not empty, in draw order. */
+  /** The lots that are not empty, in draw order. */
   lots: Lot[]
   /** The organization's own prices by SKU, oldest first. An entry with amount null means that the price book applies again. */
   overrides: Map<string, readonly PriceOverrideEntry[]>
@@ -42,7 +42,7 @@ export const newAccount = (organizationId: string): Account => ({
   overrides: new Map(),
 })
 
-/** Copies an account, so that a batch can be decided on the copy. The copy is discarded if another process appends first. */
+/** Copies an account, so that a batch can be decided on the copy. If another process appends first, the copy is discarded. */
 export const draftOf = (account: Account): Account => ({
   ...account,
   lots: account.lots.map((lot) => ({ ...lot })),
@@ -57,7 +57,7 @@ export const balanceOf = (account: Account, atMs: number): MicroCredits =>
 export const availableOf = (account: Account, atMs: number): MicroCredits =>
   balanceOf(account, atMs) + account.overdraftLimit
 
-/** The organization's own price for a SKU at an instant; undefined if the price book applies. */
+/** The organization's own price for a SKU at an instant, or undefined if the price book applies. */
 export const overrideOf = (account: Account, sku: string, atMs: number): MicroCredits | undefined =>
   overrideAt(account.overrides.get(sku), atMs)?.amount ?? undefined
 
@@ -150,7 +150,7 @@ const grant = (
   account.lots.sort(drawOrder)
 }
 
-/** Returns amounts to the lots they came from, even to lots that were empty. Returns the total. */
+/** Returns amounts to their lots, and reopens lots that were empty. Returns the total. */
 const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
@@ -172,7 +172,7 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   return given
 }
 
-/** Takes amounts from lots, and removes the lots that are then empty. Returns the total. */
+/** Takes amounts from lots, and removes lots that become empty. Returns the total. */
 const take = (
   account: Account,
   allocations: readonly { grant_id: string; amount: string }[],
@@ -194,7 +194,7 @@ const take = (
   return taken
 }
 
-/** The lots that pay an amount, in the form in which charges and negative adjustments record them. */
+/** The lots that pay an amount, in the form that charges and negative adjustments record. */
 export const allocationsFor = (account: Account, amount: MicroCredits, atMs: number) =>
   draw(account.lots, amount, atMs).allocations
 

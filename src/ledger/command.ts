@@ -5,7 +5,7 @@ import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
-/** A command changes a ledger. It is plain data, so that it can be queued and decided again. */
+/** A command to change a ledger. It is plain data, so that it can be queued and decided again. */
 
 /** The data of a call's `KeyUsed` event. */
 export type CallToRecord = {
@@ -14,7 +14,7 @@ export type CallToRecord = {
   readonly outcome: CallOutcome
   readonly code?: string
   readonly facts: CallFacts
-  /** True if the caller sent an Idempotency-Key. */
+  /** Set if the caller sent an Idempotency-Key. */
   readonly idempotent?: boolean
   /** Identifies the request. A later call with the same Idempotency-Key must have the same fingerprint. */
   readonly requestFingerprint?: string
@@ -23,15 +23,15 @@ export type CallToRecord = {
 /** `paid`: the balance covers the call. `unpaid`: the balance does not cover it. */
 export type Affordability = 'free' | 'paid' | 'unpaid'
 
-/** Amounts are micro-credits. `decide.ts` contains a pure decision for each kind. */
+/** Amounts are in micro-credits. `decide.ts` contains a pure decision for each kind. */
 export type Instruction =
   | { readonly kind: 'register'; readonly name: string; readonly overdraftLimit: MicroCredits }
-  /** Opens a lot whose id is the id of its event. */
+  /** Opens a lot, whose id is the id of the event. */
   | {
       readonly kind: 'grant'
       readonly amount: MicroCredits
       readonly priority: number
-      /** ISO 8601; null if the lot never expires. */
+      /** In ISO 8601. Null: the lot never expires. */
       readonly expiresAt: string | null
       readonly reason: string
       /** The reference that the operator chose. */
@@ -56,7 +56,7 @@ export type Instruction =
   | { readonly kind: 'close_month'; readonly closed: MonthClosed }
   /** Writes off the rest of an expired lot. */
   | { readonly kind: 'expire'; readonly grantId: string }
-  /** Corrects a charge, or the balance if `adjusts` is null. A positive amount is given to the organization. */
+  /** Corrects a charge or, if `adjusts` is null, the balance. A positive amount is in favour of the organization. */
   | {
       readonly kind: 'adjust'
       readonly adjusts: string | null
@@ -69,13 +69,13 @@ export type Instruction =
       readonly chargedAt?: string
       /** Default: `adjustment`. */
       readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
-      /** The lots that a positive amount returns to, in this order and up to these amounts. Expired lots are skipped. */
+      /** The lots to which a positive amount returns, in this order and up to these amounts. Expired lots are skipped. */
       readonly into?: readonly LotFill[]
-      /** The amount was calculated from the ledger up to this revision. If a correction was written later, the command is refused. */
+      /** The revision up to which the ledger was read to calculate the amount. If there is a later correction, the command is refused. */
       readonly unlessAdjustedAfter?: number
       /**
-       * Like `unlessAdjustedAfter`, but only for re-rates. Other corrections need no check, because they have the same key as this
-       * command, so only one of them can be written.
+       * Like `unlessAdjustedAfter`, but only for re-rates. Other corrections need no check: they have the same key as this command, so
+       * only one of them can be written.
        */
       readonly unlessReratedAfter?: number
       /** A negative amount is reduced to what can be charged now. */
@@ -83,7 +83,7 @@ export type Instruction =
     }
   /** Takes back the rest of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
-  /** Records a call and charges for its facts. With `only`, nothing is written if the call's affordability is not `only`. */
+  /** Records a call and charges for its facts. With `only`, nothing is written unless the call's affordability is `only`. */
   | {
       readonly kind: 'record'
       readonly call: CallToRecord
@@ -91,8 +91,8 @@ export type Instruction =
       readonly only?: Affordability
     }
   /**
-   * Records that a call was refused for lack of credits. Nothing is written if the balance covers `dearest` plus the reservations
-   * of calls in progress.
+   * Records that a call was refused for lack of credits. Nothing is written if the balance covers `dearest` and the reservations of
+   * calls in progress.
    */
   | {
       readonly kind: 'refuse'
@@ -108,30 +108,30 @@ export type Instruction =
       readonly book: PriceBook
     }
 
-/** The actor, the time, and the key that identifies the command. */
+/** The data that every command has. */
 export type Envelope = {
-  /** Idempotency-Key or request id. Together with the organization, it determines every event id. */
+  /** The Idempotency-Key or request id. Event ids are derived from it and the organization. */
   readonly key: string
   readonly atMs: number
   readonly actor: string
   readonly requestId?: string
   /** The request id of the earlier call whose answer this call repeats. */
   readonly repeats?: string
-  /** The trace id from the partner's request: 32 hexadecimal digits. */
+  /** The trace id from the partner's request, 32 hexadecimal digits. */
   readonly traceId?: string
   /**
-   * The caller knows that the ledger does not contain the command up to this revision. It is set for keys that can be used again.
+   * The revision up to which the caller has searched the ledger for the command without finding it. Set for keys that can be used again.
    * Later revisions are searched before the command is decided.
    */
   readonly absentUpTo?: number
-  /** How long the caller waits at most. The ledger's own limit also applies. */
+  /** The maximum time that the caller waits. The ledger's own limit also applies. */
   readonly waitMaxMs?: number
 }
 
 export type LedgerCommand = Envelope & Instruction
 
 /**
- * The durable result of a command. `repeated`: the ledger already contained the command's events. `requestId`: the request id in
+ * The durable result of a command. `repeated`: the ledger already contained the command's events. `requestId` is the request id in
  * these events.
  */
 export type Committed = {
@@ -142,19 +142,19 @@ export type Committed = {
   readonly requestId?: string | undefined
 }
 
-/** The ledger's rules forbid the command, and nothing was written. */
+/** The ledger's rules do not allow the command. Nothing was written. */
 export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
 
 /**
- * The command key for the first refund or the reversal of a call's charge, derived from the call's first event id. Because both
- * have the same key, only one of them can be written.
+ * The command key of the first refund and of the reversal of a call's charge, derived from the call's first event id. Because both have
+ * the same key, only one of them can be written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
-/** The beginning of a refusal's message if the ledger was corrected and must be read again. */
+/** The beginning of the message if a command is refused because the ledger was corrected and must be read again. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
-/** The beginning of a refusal's message if too many events follow the last event that a closing counts. */
+/** The beginning of the message if a closing is refused because there are too many later events. */
 export const movedOn = 'the ledger has moved on'

@@ -13,8 +13,8 @@ type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
 }
 
 /**
- * Corrects a charge or a balance. A positive amount repays the overdraft first. A negative amount is taken from lots, and cannot be
- * more than a charge could take (decision 13).
+ * Corrects a charge or a balance. A positive amount repays the overdraft first. A negative amount is taken from lots, and is limited to
+ * the amount that could be charged (decision 13).
  */
 export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
   const { adjustmentId, adjusts, reason, rerateRun, into = [], unlessAdjustedAfter, atMs } = adjustment
@@ -50,13 +50,13 @@ export const adjustCredits = (account: Account, adjustment: Adjustment): Decisio
   }))
 }
 
-/** Limits a negative amount to what is available. */
+/** Limits a negative amount to the available credits. */
 const noMoreThan = (available: MicroCredits, amount: MicroCredits): MicroCredits => {
   const most = available < 0n ? 0n : -available
   return amount < most ? most : amount
 }
 
-/** The part of an amount that returns to each unexpired lot, in the order of `into` and up to the amounts in `into`. */
+/** The part of an amount that returns to each unexpired lot, in the order and up to the amounts of `into`. */
 const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): LotFill[] => {
   const fills: LotFill[] = []
   let left = amount
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back the rest of a lot. Refused for an expired lot, because the rest of an expired lot is written off. */
+/** Takes back the rest of a lot. An expired lot is refused, because its rest is written off. */
 export const voidLot = (
   account: Account,
   {
@@ -104,7 +104,7 @@ export const voidLot = (
 }
 
 /**
- * Writes off the rest of a lot. The lot must have expired both at `atMs` and at `nowMs`, the time in the appending process. Returns
+ * Writes off the rest of a lot, which must have expired both at `atMs` and at `nowMs`, the current time in the appending process. Returns
  * no event for an empty lot.
  */
 export const expireLot = (
@@ -118,7 +118,7 @@ export const expireLot = (
       refused:
         lot.expiresAtMs === Number.POSITIVE_INFINITY
           ? `lot ${grantId} never expires`
-          : `lot ${grantId} expires at ${instant(lot.expiresAtMs)}: it cannot be written off as of ${instant(atMs)}`,
+          : `lot ${grantId} expires at ${instant(lot.expiresAtMs)}, so it cannot be written off as of ${instant(atMs)}`,
     }
   if (atMs > nowMs)
     return {
@@ -130,7 +130,7 @@ export const expireLot = (
 const instant = (ms: number): string => new Date(ms).toISOString()
 
 /**
- * Records a month's totals. Refused if too many events follow the last event that counts, because readers look for closings only
+ * Records a month's totals. Refused if there are too many events after the last one that counts, because readers look for closings only
  * `closingGapMax` events ahead.
  */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>

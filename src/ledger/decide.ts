@@ -8,9 +8,9 @@ import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from 
 import type { Affordability, CallToRecord, Instruction, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
 
-/** The reason the ledger's rules forbid a command, worded for the operator who sent it. */
+/** The reason why the ledger's rules do not allow a command, for the operator who sent it. */
 type LedgerRefusal = { readonly refused: string }
-/** The events to write, or the reason for writing none. */
+/** The events to write, or the reason why the command is refused. */
 export type Decision = readonly LedgerEvent[] | LedgerRefusal
 
 export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
@@ -21,7 +21,7 @@ export const ifRegistered = (account: Account, event: () => LedgerEvent): Decisi
     : { refused: `organization ${account.organizationId} is not registered; see "org list"` }
 
 /**
- * Decides which events a command adds to a ledger. `idOf(n)` is the id of the command's nth event; `nowMs` is the time in the
+ * Decides which events a command adds to a ledger. `idOf(n)` is the id of the command's nth event. `nowMs` is the current time in the
  * appending process.
  */
 export const decideCommand = (
@@ -67,7 +67,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance covers the price of a call plus the reservations of calls in progress (`held`). */
+/** Whether the balance covers the price of a call and the reservations of calls in progress (`held`). */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,
@@ -79,8 +79,8 @@ export const affordabilityOf = (
 }
 
 /**
- * Records a call, and directly after it the charge if the call's facts cost something. If the balance cannot pay for the call, the
- * call is recorded as refused with CREDIT_001 and is free (ledger protocol rule 5).
+ * Records a call and, if its facts cost something, the charge right after it. If the balance does not cover the call, the call is
+ * recorded as refused with CREDIT_001, and is free (ledger protocol rule 5).
  */
 export const recordCall = (
   account: Account,
@@ -119,7 +119,7 @@ export const recordCall = (
   ]
 }
 
-/** The tariff's result for a call's facts, at the organization's prices at an instant. */
+/** Rates a call's facts at the organization's prices at an instant. */
 export const ratingOf = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): Rating =>
   rate(facts, book, (sku) => overrideOf(account, sku, atMs))
 
@@ -137,7 +137,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
   },
 })
 
-/** The outcome of a recorded call. `events` are the call's events, whether just decided or read from the ledger. */
+/** The outcome of a call. `events` are the call's events, either just decided or read from the ledger. */
 export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
   let charged = 0n
   let unpaid = false
@@ -148,11 +148,10 @@ export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroC
   return { charged, unpaid }
 }
 
-/** The lines of a call's charge; empty if the call was free. */
+/** The lines of a call's charge, or none if the call was free. */
 export const chargeLinesOf = (events: readonly LedgerEvent[]): readonly { sku: string; amount: string }[] =>
   events.flatMap((event) => (event.type === 'CreditCharged' ? event.data.lines : []))
 
-/** The members of an instruction. */
 type Given<Kind extends Instruction['kind']> = Omit<Extract<Instruction, { kind: Kind }>, 'kind'>
 
 export const registerOrganization = (
@@ -172,7 +171,7 @@ export const registerOrganization = (
         },
       ]
 
-/** Grants a lot. The lot first repays an overdraft. */
+/** Grants a lot, which first repays the overdraft. */
 export const grantCredits = (account: Account, grant: Given<'grant'> & { grantId: string }): Decision =>
   ifRegistered(account, () => ({
     type: 'CreditGranted',
@@ -219,7 +218,9 @@ const withdrawOverride = (
           data: { override_id: overrideId, override_revision: overrideRevision, sku, reason },
         },
       ]
-    : { refused: `no override of ${sku} was set at revision ${overrideRevision}, or it is withdrawn already` }
+    : {
+        refused: `no override of ${sku} was set at revision ${overrideRevision}, or it was already withdrawn`,
+      }
 
 const setThreshold = (account: Account, amount: MicroCredits | null): Decision =>
   ifRegistered(account, () => ({
@@ -230,7 +231,7 @@ const setThreshold = (account: Account, amount: MicroCredits | null): Decision =
 export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): Decision =>
   ifRegistered(account, () => ({ type: 'RateLimitExceeded', data: exceeded }))
 
-/** Records refused calls that were counted together, with the rule that makes them free. */
+/** Records a number of refused calls, with the rule that makes them free. */
 const recordCallsRefused = (
   account: Account,
   refused: Omit<CallsRefused, 'free_by'>,

@@ -9,9 +9,9 @@ import { affordabilityOf, ratingOf } from './decide.ts'
 
 export type FiguresQuestion = {
   readonly atMs: number
-  /** If true, the current account is read from the log. Otherwise, the account as last seen is used, without a read. */
+  /** If true, the current account is read from the log. Otherwise, the account in memory is used. */
   readonly fresh?: boolean
-  /** If given, the figures include the cost of these facts, and whether the balance covers the cost plus `held`. */
+  /** Requests the cost of these facts, and whether the balance covers it and `held`. */
   readonly cost?: { readonly facts: CallFacts; readonly book: PriceBook; readonly held?: MicroCredits }
 }
 

@@ -24,8 +24,8 @@ export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot |
 }
 
 /**
- * The amounts of a charge that were taken from lots and not refunded. The last drawn lot comes first, as in a refund. `fills` are
- * the charge's refunds so far.
+ * The amounts of a charge that were taken from lots and not refunded. The last drawn lot comes first, as in a refund. `fills` are the
+ * previous refunds of the charge.
  */
 export const drawnStill = (allocations: readonly Allocation[], fills: readonly LotFill[]): Allocation[] => {
   const back = new Map<string, bigint>()

@@ -9,12 +9,12 @@ import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
 import type { RatedCall } from './rerate/part.ts'
 
-/** Reads a ledger as calls with their charges. It is fast enough for millions of calls. */
+/** Reads a ledger as calls with their charges, fast enough for millions of calls. */
 
 export type LedgerCall = RatedCall & {
   readonly eventId: string
   readonly requestId: string | null
-  /** The rule that made the call free; null if it was charged. */
+  /** The rule that made the call free, or null if it was charged. */
   readonly freeBy: string | null
   /** Null if the call was free. */
   charge: DomainEventOf<'CreditCharged'>['data'] | null
@@ -22,7 +22,7 @@ export type LedgerCall = RatedCall & {
 }
 
 export type Walk = {
-  /** Called for each call, once its charge is known. At this point, the account is the one before the call, except for its lots. */
+  /** Called for each call when its charge is known. The account is then the one before the call, except for its lots. */
   readonly call: (call: LedgerCall) => void
   /** Called before the call is folded, with the account before the call. */
   readonly decided?: (call: RatedCall, account: Account) => void
@@ -37,9 +37,9 @@ export type AdjustedEvent = DecodedEvent & DomainEventOf<'CreditAdjusted'>
 
 type Reach = {
   readonly from?: number
-  /** The last revision; default: the ledger's end. */
+  /** The last revision to read. The default is the end of the ledger. */
   readonly upTo?: number
-  /** Leaves out events after this position of the log. Also leaves out a call if its charge may be after this position. */
+  /** Skips events after this position of the log, and a call whose charge may be after it. */
   readonly until?: Position
   readonly account?: Account
   readonly fold?: (account: Account, event: LedgerEvent, revision: number) => void
@@ -91,7 +91,7 @@ export const walkLedger = async (
     }
     if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
-    // If the range ends here, the last call is left out, because the next event may be its charge.
+    // If the range ends here, the last call is skipped, because the next event can be its charge.
     if (events < page.length) return account
   }
   settle()
@@ -102,7 +102,7 @@ export const walkLedger = async (
 /** The beginning of the metadata of this service's events (see `stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Does not parse the metadata of calls and charges, because that takes as long as parsing their data. */
+/** Decodes an event. Does not parse the metadata of calls and charges, which would take as long as parsing their data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
@@ -111,7 +111,7 @@ const decoded = (recorded: RecordedEvent): LedgerEvent => {
   return upcast(type, version, JSON.parse(data)) as LedgerEvent
 }
 
-/** A string in the metadata, found without parsing; undefined if there is none. */
+/** Finds a string in the metadata without parsing it. Returns undefined if there is none. */
 const memberOf = ({ metadata }: RecordedEvent, name: 'request_id' | 'causation_id' | 'effective_at') => {
   const at = metadata.indexOf(`"${name}":"`)
   if (at === -1) return undefined

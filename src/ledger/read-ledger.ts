@@ -5,14 +5,14 @@ import { ledgerStream } from '../events/streams.ts'
 
 type Log = Pick<EventLog, 'read'>
 
-/** An organization's events from a revision on, in pages, up to the end of the ledger. Yields nothing if there is no ledger. */
+/** The events of a ledger from a revision up to its end, in pages. Yields nothing if there is no ledger. */
 export const ledgerPages = (
   eventLog: Log,
   organizationId: string,
   from = 0,
 ): AsyncIterable<readonly RecordedEvent[]> => pagesOf(eventLog, ledgerStream(organizationId), { from })
 
-/** The event at a revision of a ledger; null if the ledger is shorter. */
+/** The event at a revision of a ledger, or null if the ledger is shorter. */
 export const ledgerEventAt = async (
   eventLog: Log,
   organizationId: string,
@@ -22,7 +22,7 @@ export const ledgerEventAt = async (
   return recorded ?? null
 }
 
-/** The first event that `fits` accepts, at or after revision `from` and before revision `before`; null if there is none. */
+/** The first event that `fits` accepts, from the revision `from` up to but not including `before`, or null if there is none. */
 export const firstInLedger = async (
   eventLog: Log,
   organizationId: string,

@@ -165,7 +165,7 @@ describe('applying a plan', () => {
     await refund(scene, one, '0.5')
     const { done, applied } = await apply(scene, run)
     expect(done.get(org)).toMatchObject({
-      reason: `call ${one} in the range has been corrected since (refund)`,
+      reason: `call ${one} in the range has since been corrected (refund)`,
     })
     expect(applied).toMatchObject({ applied: 0, left_out: 1, amount: '0' })
     expect(await balance(scene)).toBe('9.5')

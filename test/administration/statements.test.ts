@@ -399,9 +399,9 @@ describe('with a database', () => {
     [
       '"next":{"revision":',
       '"next":{"revision":1',
-      /does not name the start of the month after 2026-02, which is revision \d+/,
+      /contains a wrong start for the month after 2026-02, which begins at revision \d+/,
     ],
-    ['"prices":[', '"prices":[1', /does not name the start of the month after 2026-02/],
+    ['"prices":[', '"prices":[1', /contains a wrong start for the month after 2026-02/],
   ])(
     'a changed closing, even with every later digest recomputed, is named by verify: %s',
     async (from, to, fault) => {

@@ -627,7 +627,7 @@ describe('expiry', () => {
     given(...history)
       .when(expire(grantA, ms(14) - 1))
       .refused(
-        `lot ${grantA} expires at 2026-09-14T00:00:00.000Z: it cannot be written off as of 2026-09-13T23:59:59.999Z`,
+        `lot ${grantA} expires at 2026-09-14T00:00:00.000Z, so it cannot be written off as of 2026-09-13T23:59:59.999Z`,
       )
     given(...history)
       .when(expire(grantA, ms(14), ms(14) - 1))

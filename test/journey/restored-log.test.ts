@@ -83,7 +83,7 @@ test('calls do not exceed the credits, even after a restart; then the documented
     await eventually(async () => ((await fetch(`${apiUrl}/readyz`)).status === 503 ? true : undefined))
     expect((await fetch(`${apiUrl}/livez`)).status).toBe(200)
   }
-  expect(services[0]?.output()).toContain('the event log is not the one this process has read')
+  expect(services[0]?.output()).toContain('the event log has lost events that this process has read')
 
   const listed = await cli(['projection', 'list'], environment)
   expect(listed.code).toBe(1)

@@ -170,7 +170,9 @@ describe('with every digest recomputed, the contradicting event is identified', 
   test('a charge that was removed', async () => {
     const { fault } = await verdictOf((event) => (event.revision === cheapCharge ? null : event))
     expect(fault).toMatchObject({ revision: cheapCharge, type: 'KeyUsed' })
-    expect(fault?.fault).toBe(`the call before it, ${events[cheapFact]?.id}, is neither charged nor free`)
+    expect(fault?.fault).toBe(
+      `the previous event is the call ${events[cheapFact]?.id}, which is neither charged nor free`,
+    )
   })
 
   test('an event with an earlier recording time than the event before it', async () => {
@@ -194,7 +196,7 @@ describe('with every digest recomputed, the contradicting event is identified', 
     const verdict = await verifyLedger({ read: async () => two, lastRevision: async () => 1 }, org, { books })
     expect(verdict.fault).toMatchObject({
       revision: 1,
-      fault: 'claims to be recorded before the event it follows',
+      fault: 'has an earlier recording time than the previous event',
     })
   })
 })

@@ -194,7 +194,7 @@ describe('a lot that was written off', () => {
     const recordedAt = '2026-03-01T23:59:59.999Z'
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt })).toMatchObject({
       ...{ revision: 6, type: 'CreditExpired' },
-      fault: `writes off lot ${lot} as of ${expiresAt}, and was recorded before that, at ${recordedAt}`,
+      fault: `writes off lot ${lot} as of ${expiresAt}, but was recorded before that, at ${recordedAt}`,
     })
   })
 })

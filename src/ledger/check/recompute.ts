@@ -9,7 +9,7 @@ import { ratingOf } from '../decide.ts'
 
 /** Checks a ledger's charges against their facts, the tariff and the price book in force. Pure. */
 
-/** Charges that do not match their price book, because the book was changed after the charges were made. */
+/** Charges whose price book was changed after they were made. */
 export type Contradicted = {
   readonly priceBookVersion: number
   charges: number
@@ -25,7 +25,7 @@ type Fact = {
 }
 
 export type Recomputing = {
-  /** Returns why an event breaks the rules, or null. Must be called before the event is folded into the account. */
+  /** Returns the fault of an event, or null. Must be called before the event is folded into the account. */
   faultOf(account: Account, event: DecodedEvent): string | null
   readonly contradicted: readonly Contradicted[]
 }
@@ -33,13 +33,13 @@ export type Recomputing = {
 type Held = {
   readonly books: readonly PriceBook[]
   readonly contradicted: Map<number, Contradicted>
-  /** The call whose charge may be the next event. */
+  /** The call that the next event may charge. */
   call: Fact | null
 }
 
 /**
- * Returns a checker. Its `faultOf` must be called for every event, in order. `books` are all price books that were published and
- * not withdrawn.
+ * Returns a checker whose `faultOf` must be called for every event, in order. `books` are all price books that were published and not
+ * withdrawn.
  */
 export const recomputing = (books: readonly PriceBook[]): Recomputing => {
   const held: Held = { books, contradicted: new Map(), call: null }
@@ -50,7 +50,7 @@ export const recomputing = (books: readonly PriceBook[]): Recomputing => {
       try {
         if (event.type === 'CreditCharged') return chargeFault(held, { account, call, event })
         if (call !== null && call.free === undefined)
-          return `the call before it, ${call.id}, is neither charged nor free`
+          return `the previous event is the call ${call.id}, which is neither charged nor free`
         if (event.type !== 'KeyUsed') return null
         held.call = {
           id: event.recorded.id,
@@ -79,7 +79,7 @@ type Charging = {
 const chargeFault = ({ books, contradicted }: Held, { account, call, event }: Charging): string | null => {
   const { data: charge, metadata } = event
   if (call === null || metadata.causation_id !== call.id)
-    return 'the call it charges is not the event before it'
+    return 'the previous event is not the call that this event charges'
   if (call.free !== undefined) return `charges a call that the rule ${call.free.rule} made free`
   const book = books.find(({ version }) => version === charge.price_book_version)
   if (book === undefined) return `was priced by price book ${charge.price_book_version}, which does not exist`
@@ -116,8 +116,8 @@ const contradict = (
 }
 
 /**
- * A free call does not name its price book. If several books took effect at the same time, the call may have been free under any of
- * them.
+ * The event of a free call does not contain its price book. If several books took effect at the same time, the call can have been free
+ * under any of them.
  */
 const freeFault = (
   books: readonly PriceBook[],

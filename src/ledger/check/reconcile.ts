@@ -11,8 +11,8 @@ import { createInForce } from '../prices/price-books.ts'
 import type { RatedCall } from '../rerate/part.ts'
 
 /**
- * Compares a ledger's events with the lines of the read model and with the tariff, one page at a time. A difference is then located
- * within a few thousand lines.
+ * Compares a ledger's events with the lines of the read model and with the tariff, one page at a time, so that a difference can be
+ * located within a few thousand lines.
  */
 
 /** A line that the read model should contain. */
@@ -21,14 +21,14 @@ export type ExpectedLine = {
   readonly kind: string
   readonly requestId: string | null
   readonly rule: string | null
-  /** The lines of the charge as JSON; null if the charge has only one line. */
+  /** The lines of the charge as JSON, or null if there is only one line. */
   readonly lines: string | null
   readonly amount: MicroCredits
 }
 
 type Columns = { log: MicroCredits; projections: MicroCredits; tariff: MicroCredits }
 
-/** Sums by SKU. For movements other than charges, the key is the kind of movement in brackets, and the tariff's amount is zero. */
+/** Sums by SKU. For movements other than charges, the key is the kind of movement in brackets, and the amount of the tariff is zero. */
 type Sums = Map<string, Columns>
 
 export type Reconciled = {
@@ -39,13 +39,13 @@ export type Reconciled = {
   readonly calls: number
   readonly sums: Sums
   readonly differences: number
-  /** Descriptions of the first differences on this page. */
+  /** The descriptions of the first differences on this page. */
   readonly named: readonly string[]
-  /** The totals at the revision of the account's row; null if the ledger was not read from its beginning. */
+  /** The totals at the revision of the account's row, or null if the ledger was not read from its beginning. */
   readonly totals: AccountTotals | null
 }
 
-/** An account's totals at a revision, from the ledger or from its row. The totals include expired lots that are not written off yet. */
+/** An account's totals at a revision, from the ledger or from its row. They include expired lots that are not yet written off. */
 export type AccountTotals = {
   readonly revision: number
 } & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>
@@ -56,14 +56,14 @@ export type ReconcileOptions = {
   readonly organizationId: string
   readonly books: readonly PriceBook[]
   readonly from: number
-  /** The read models contain the events up to this position. */
+  /** The position up to which the read models contain events. */
   readonly until: Position
   readonly fromMs: number
   readonly toMs: number
   readonly rowRevision: number | null
-  /** Compares a page with the lines of the read models, and adds these lines to the sums. Resolves with the differences. */
+  /** Compares a page with the lines of the read models, and adds these to the sums. Resolves with the differences. */
   readonly compare: (page: ComparedPage) => Promise<readonly string[]>
-  /** Describes how an adjustment differs from the adjustment that its re-rate planned; null if it does not differ. */
+  /** Describes the difference between an adjustment and the plan of its re-rate. Resolves with null if there is none. */
   readonly rerated: (event: AdjustedEvent) => Promise<string | null>
   readonly onPage?: (events: number) => void
 }
@@ -84,8 +84,8 @@ export class PricesUnknown extends Error {
 }
 
 /**
- * Compares one ledger. Throws `PricesUnknown` if a price that was set before `from` is needed. The ledger must then be read from
- * its beginning.
+ * Compares one ledger. Throws `PricesUnknown` if a price that was set before `from` is needed, so that the ledger must be read from its
+ * beginning.
  */
 export const reconcileLedger = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -154,7 +154,7 @@ const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
   if (event.type !== 'PriceOverrideWithdrawn') return
   const { sku, override_revision } = event.data
   if (account.overrides.get(sku)?.some(({ revision }) => revision === override_revision) !== true)
-    throw new PricesUnknown('the ledger withdraws a price that was set before the first event read')
+    throw new PricesUnknown('the ledger withdraws a price that was set before the first event that was read')
   evolve(account, event, at)
 }
 
@@ -180,7 +180,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
     sums,
     skuOf,
     calls: () => calls,
-    // At this point, the account still has the prices that applied to the call.
+    // The account still contains the prices that applied to the call.
     decided: (_call: RatedCall, account: Account): void => {
       decidedOn = account
     },
@@ -213,7 +213,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** The book of a call. If several books took effect at the same time, the charge names one of them. */
+/** The price book of a call. If several took effect at the same time, it is the one in the charge. */
 const bookOf = (
   books: readonly PriceBook[],
   { charge }: LedgerCall,
@@ -253,7 +253,7 @@ const lineOf = ({ revision, requestId, charge, charged, freeBy }: LedgerCall): E
   amount: -charged,
 })
 
-/** Adds a call to the sums. Returns a description of the difference from the tariff, or null. */
+/** Adds a call to the sums. Returns a description of its difference from the tariff, or null. */
 const addCall = (
   sums: Sums,
   skuOf: Map<string, string>,

@@ -18,8 +18,8 @@ export type LedgerFault = {
   readonly event_id: string | null
   readonly type: string | null
   /**
-   * The digest of the event's stored bytes; if the event is missing, the digest of the previous event. An operator who acknowledges
-   * the fault acknowledges this digest.
+   * The digest of the event's stored bytes or, if the event is missing, of the previous event. An operator acknowledges a fault by this
+   * digest.
    */
   readonly digest: string
   readonly fault: string
@@ -33,23 +33,23 @@ type LedgerVerdict = {
   readonly account: Account
   /** The first fault that no operator has acknowledged, or null. */
   readonly fault: LedgerFault | null
-  /** Faults that an operator has acknowledged. */
+  /** The faults that an operator has acknowledged. */
   readonly known: readonly LedgerFault[]
-  /** Price books that were changed after they had priced charges in this ledger. */
+  /** The price books that were changed after they had priced charges in this ledger. */
   readonly contradicted: readonly Contradicted[]
 }
 
-/** A record about a ledger that is kept elsewhere. The ledger must agree with this record. */
+/** A record about a ledger that is stored elsewhere, and with which the ledger must agree. */
 export type LedgerWitness = {
-  /** The record's name in messages. */
+  /** The name of the record in messages. */
   readonly name: string
   readonly revision: number
-  /** The digest of the event at `revision`, if the record contains the digest. */
+  /** The digest of the event at `revision`, if the record contains it. */
   readonly digest?: string
 }
 
 type VerifyOptions = {
-  /** Witnesses must be collected before the ledger is read, because the ledger can grow in the meantime. */
+  /** Must be collected before the ledger is read. Otherwise, they could be ahead of it. */
   readonly witnesses?: readonly LedgerWitness[]
   /** Whether an operator has acknowledged a fault with this digest at this revision. */
   readonly acknowledged?: (revision: number, digest: string) => boolean
@@ -61,9 +61,9 @@ type VerifyOptions = {
 const pageMax = 1_000
 
 /**
- * Checks a ledger from its first event: the hash chain, the schema and order of its events, repeated ids, and the rules for
- * charges, expiries and closings. Stops at the first fault that no operator has acknowledged. Without such a fault, also compares
- * the end of the ledger with the event log and with every witness.
+ * Checks a ledger from its first event: the hash chain, the schema and order of its events, repeated ids, and the rules for charges,
+ * expiries and closings. Stops at the first fault that no operator has acknowledged. If there is none, compares the end of the ledger
+ * with the event log and with every witness.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -117,7 +117,7 @@ export const verifyLedger = async (
       events = recorded.revision + 1
     }
     onProgress?.(events)
-    // The chain continues from this unreadable event, so later events cannot be checked.
+    // Later events cannot be checked, because the chain continues from this unreadable event.
     if (unreadable !== null)
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
@@ -136,7 +136,7 @@ export const verifyLedger = async (
   return verdict(isKnown(fault) ? null : fault)
 }
 
-/** Returns why a lot cannot have been written off when the event says, or null. Must be called before the event is folded. */
+/** Returns the fault in the time at which a lot was written off, or null. Must be called before the event is folded. */
 const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
   if (type !== 'CreditExpired') return null
   const { effective_at, recorded_at } = metadata
@@ -144,13 +144,13 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
   if (lot !== undefined && Date.parse(effective_at) < lot.expiresAtMs)
     return `writes off lot ${lot.grantId} as of ${effective_at}, before it expired`
   return recorded_at !== undefined && Date.parse(effective_at) > Date.parse(recorded_at)
-    ? `writes off lot ${data.grant_id} as of ${effective_at}, and was recorded before that, at ${recorded_at}`
+    ? `writes off lot ${data.grant_id} as of ${effective_at}, but was recorded before that, at ${recorded_at}`
     : null
 }
 
 /**
- * Returns a function that checks the balance and the start of the next month in each closing. The function must be called for every
- * event, in order.
+ * Returns a function that checks each closing: its balance, and the start of the next month. It must be called for every event, in
+ * order.
  */
 const closingFaults = () => {
   const months = new Map<Month, { net: MicroCredits; readonly first: number }>()
@@ -163,7 +163,7 @@ const closingFaults = () => {
     if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') prices.push(revision)
     if (type === 'MonthClosed') {
       const { month, through_revision: through, totals, next } = data
-      // The closing of a later month came before this one, and already decided which events count.
+      // A later month was closed before this one, so this closing has no effect.
       if (month <= closedUpTo) return null
       closedUpTo = month
       let balance = 0n
@@ -176,7 +176,7 @@ const closingFaults = () => {
         return `closes ${month} at a balance of ${totals.closing} credits, but its events add up to ${formatCredits(balance)}`
       const before = prices.filter((one) => one < next.revision)
       return next.revision > begins || before.join() !== next.prices.join()
-        ? `does not name the start of the month after ${month}, which is revision ${begins}`
+        ? `contains a wrong start for the month after ${month}, which begins at revision ${begins}`
         : null
     }
     const ledgerEvent = { type, data } as LedgerEvent
@@ -204,8 +204,8 @@ const contradicted = (
 }
 
 /**
- * All event ids read so far. Several Sets are needed, because one Set holds at most 2^24 values, and a busy ledger has more events
- * after some years.
+ * All event ids that were read. Several Sets are needed, because a Set can contain at most 2^24 values, and a busy ledger has more events
+ * after a few years.
  */
 class Seen {
   readonly #byStart = new Map<string, Set<string>>()
@@ -228,7 +228,7 @@ const faultOf = (
     computed: string
     seen: Seen
     account: Account
-    /** Whether the account still matches the ledger. If not, rules cannot be checked. */
+    /** Whether the account still matches the ledger. If it does not, the rules cannot be checked. */
     folding: {
       sound: boolean
       readonly recomputing: Recomputing | null
@@ -250,7 +250,7 @@ const faultOf = (
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
-      // The id of a charge is normally the id of its event, which was checked above. If it is a different id, it must be new, too.
+      // The id of a charge is normally the id of its event, which was checked above. If it is different, it must also be new.
       if (data.charge_id !== recorded.id && seen.has(data.charge_id))
         return `charge ${data.charge_id} is in this ledger twice`
       seen.add(data.charge_id)
@@ -266,7 +266,7 @@ const faultOf = (
     if (wrong !== null) return wrong
     const recordedMs = Date.parse(metadata.recorded_at)
     // If the recording time is missing, this comparison with NaN also fails.
-    if (!(recordedMs >= account.recordedAtMs)) return 'claims to be recorded before the event it follows'
+    if (!(recordedMs >= account.recordedAtMs)) return 'has an earlier recording time than the previous event'
     account.recordedAtMs = recordedMs
     const available = availableOf(account, Date.parse(metadata.effective_at))
     if (type === 'CreditCharged' && available < 0n)

@@ -3,10 +3,10 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Allocation } from '../../events/credits.ts'
 
 /**
- * A balance at one instant (`atMs`), as known at another instant (`knownAtMs`).
+ * Selects the balance at one instant (`atMs`), as it was known at another instant (`knownAtMs`).
  *
- * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. Between the two, the lot
- * of the grant is below zero, but the total balance is correct.
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. In between, the lot of the
+ * grant is below zero, but the total balance is correct.
  */
 export type AsOf = {
   /** The latest effective time that counts. */
@@ -16,7 +16,7 @@ export type AsOf = {
 }
 
 type BalanceFold = {
-  /** The revision of the last event recorded at or before `knownAtMs`; −1 if there is none. */
+  /** The revision of the last event that was recorded at or before `knownAtMs`, or −1 if there is none. */
   revision: number
   overdrawn: MicroCredits
   /** The remainder of each lot, by its id. Empty lots are removed. */
@@ -25,10 +25,10 @@ type BalanceFold = {
 
 export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n, lots: new Map() })
 
-/** The time at which an event was recorded, by its writer's clock. */
+/** The time at which an event was recorded, by the clock of its writer. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
-/** Folds the ledger's next event, in place, unless it was recorded after `knownAtMs` or takes effect after `atMs`. */
+/** Folds the ledger's next event in place, unless it was recorded after `knownAtMs` or takes effect after `atMs`. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {
   if (recordedMsOf(event) > knownAtMs) return
   fold.revision = event.recorded.revision
@@ -66,7 +66,7 @@ export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, know
   }
 }
 
-/** The balance at `atMs`. Expired lots do not count, even if they were not written off yet. */
+/** The balance at `atMs`. Expired lots do not count, even before they are written off. */
 export const balanceOfFold = ({ lots, overdrawn }: BalanceFold, { atMs }: Pick<AsOf, 'atMs'>): MicroCredits =>
   [...lots.values()].reduce(
     (sum, { expiresAtMs, remaining }) => (expiresAtMs > atMs ? sum + remaining : sum),
@@ -84,7 +84,7 @@ const add = (
   else lots.set(grantId, { expiresAtMs, remaining })
 }
 
-/** Takes amounts from lots, and returns the total. */
+/** Takes amounts from lots. Returns the total. */
 const take = ({ lots }: BalanceFold, allocations: readonly Allocation[]): MicroCredits => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {

@@ -26,7 +26,7 @@ type CallCharge = DomainEventOf<'CreditCharged'>['data'] & {
   readonly micro: MicroCredits
 }
 
-/** `amount` is the reduction of the call's cost (negative: an increase). For a re-rate, it is only this call's part. */
+/** `amount` is the amount by which the call's cost was reduced, or increased if it is negative. For a re-rate, it is this call's part. */
 type CallAdjustment = {
   readonly revision: number
   readonly adjustmentId: string
@@ -40,15 +40,15 @@ type CallAdjustment = {
 
 export type CallCost = {
   readonly call: CostedCall
-  /** Null if the call was free when it was made. */
+  /** Null if the call was originally free. */
   readonly charge: CallCharge | null
   readonly adjustments: readonly CallAdjustment[]
   readonly now: MicroCredits
 }
 
 /**
- * A call's cost as of the last of `events`, or null if they do not contain the call. `events` must be consecutive events of one
- * ledger, beginning with the call's `KeyUsed` event or earlier.
+ * The cost of a call as of the last of `events`, or null if these do not contain the call. `events` must be consecutive events of one
+ * ledger, starting at or before the call's `KeyUsed` event.
  */
 export const costsOf = async (
   events: AsyncIterable<DecodedEvent> | Iterable<DecodedEvent>,
@@ -89,7 +89,7 @@ export const costsOf = async (
   return call !== null && found ? { call, charge, adjustments, now: cost.now } : null
 }
 
-/** A charged call's cost as of the end of its ledger. `from` must not be after the call. Throws if the charge is not found. */
+/** The cost of a charged call as of the end of its ledger. `from` must not be after the call. Throws if the charge is not found. */
 export const costAsOf = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
   organizationId: string,
@@ -119,7 +119,7 @@ const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & Decoded
   atMs: Date.parse(metadata.effective_at),
 })
 
-/** The effect of an adjustment on a call, or null. */
+/** The effect of an adjustment on a call, or null if there is none. */
 const adjustmentOf = async (
   { data, metadata, recorded }: DomainEventOf<'CreditAdjusted'> & DecodedEvent,
   before: Pick<CallCost, 'call' | 'charge'> & { readonly cost: CostSoFar },
@@ -147,7 +147,7 @@ const adjustmentOf = async (
   }
 }
 
-/** The amount by which a re-rate reduced the cost of one call, calculated from the run. */
+/** The amount by which a re-rate reduced the cost of a call, calculated from the run. */
 const partOfRun = async (
   eventLog: Pick<EventLog, 'read'>,
   run: string,

@@ -8,8 +8,8 @@ import { type CallEvidence, callsIn, lotIdOf, type RecordedCall } from './call-e
 const pageMax = 1_000
 
 /**
- * Like `findCall`, but reads the whole ledger instead of the read models. Returns null if the ledger does not contain an individual
- * record of the call. Throws `StreamMissing` if the ledger does not exist.
+ * Like `findCall`, but reads the whole ledger and no read models. Returns null if the ledger does not contain an individual record of
+ * the call. Throws `StreamMissing` if the ledger does not exist.
  */
 export const findCallInAll = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -26,7 +26,7 @@ export const findCallInAll = async (
   let balanceBefore = 0n
   let head: CallEvidence['head'] | undefined
   for (let from = 0; ; ) {
-    // Reads one event more than it processes, so that a call and its charge are always on the same page.
+    // One more event is read than processed, so that a call and its charge are always on the same page.
     const page = await eventLog.read(stream, { from, max: pageMax + 1 })
     const events = page.slice(0, pageMax)
     for (const [i, recorded] of events.entries()) {

@@ -19,8 +19,8 @@ import { ledgerStream } from '../../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
 
 /**
- * Collects what a ledger records about one call. The read models only give the revision of the call; everything else is read from
- * the ledger. If that revision is wrong, the call is not found.
+ * Collects a ledger's records about one call. Only the revision of the call comes from the read models. Everything else is read from the
+ * ledger, so if that revision is wrong, the call is not found.
  */
 
 type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
@@ -29,17 +29,17 @@ export type RecordedCall = { readonly call: CallEvent; readonly charge: ChargeEv
 
 export type CallEvidence = {
   readonly organizationId: string
-  /** All records of the request, in ledger order. A failed call may be recorded a second time, as failed. */
+  /** All records of the request, in ledger order. A call that fails after it was recorded is recorded a second time, as failed. */
   readonly calls: readonly [RecordedCall, ...RecordedCall[]]
   /** The sum of all movements before the first record. */
   readonly balanceBefore: MicroCredits
-  /** The events that opened the lots that paid for the call, by lot id. Events that cannot be found are left out. */
+  /** By lot id, the events that opened the lots that paid for the call. An event that cannot be found is missing here. */
   readonly lots: ReadonlyMap<string, DecodedEvent>
-  /** The events that set the organization's own prices at the time of the call, by SKU. */
+  /** By SKU, the events that set the organization's own prices at the time of the call. */
   readonly overrides: ReadonlyMap<string, DecodedEvent>
-  /** Corrections of the charge, and re-rates that may have corrected it, in ledger order. */
+  /** The corrections of the charge, and re-rates that may have corrected it, in ledger order. */
   readonly corrections: readonly DecodedEvent[]
-  /** Later calls that repeated the answer of this call. */
+  /** The later calls that repeated the answer of this call. */
   readonly replays: readonly DecodedEvent[]
   /** The last event that was read. */
   readonly head: RecordedEvent
@@ -47,7 +47,7 @@ export type CallEvidence = {
 
 type CallSources = { readonly pool: pg.Pool; readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The read models are so far behind that reading the missing events for one call would take too long. */
+/** The read models are so far behind that reading the missing events would take too long. */
 export class FarBehind extends Unavailable {
   override name = 'FarBehind'
 }
@@ -55,7 +55,7 @@ export class FarBehind extends Unavailable {
 type CallWanted = {
   readonly organizationId: string
   readonly requestId: string
-  /** The maximum number of events by which the read models may be behind. */
+  /** The maximum number of events by which the read models can be behind. */
   readonly tailMax: number
 }
 
@@ -68,8 +68,8 @@ const overridesMax = 50
 const lotsMax = 100
 
 /**
- * Finds a call; null if the ledger does not contain an individual record of it. Throws `FarBehind`, and the errors of the event log
- * and the database.
+ * Finds a call. Returns null if the ledger does not contain an individual record of it. Throws `FarBehind`, and the errors of the event
+ * log and the database.
  */
 export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
   const { organizationId, requestId } = wanted
@@ -116,7 +116,7 @@ export const findCall = async (sources: CallSources, wanted: CallWanted): Promis
   }
 }
 
-/** The charged record; if there is none, the first answered record; otherwise the first record. */
+/** Returns the charged record or, if there is none, the first answered record. If there is neither, returns the first record. */
 export const mainCall = (calls: CallEvidence['calls']): RecordedCall =>
   calls.find(({ charge }) => charge !== null) ??
   calls.find(({ call }) => call.data.outcome === 'answered') ??
@@ -152,7 +152,7 @@ const readTail = async (
     from += page.length
   }
   const [before, next] = events
-  // The read models may not contain this call's charge yet, so the call's line is not used.
+  // The read models possibly do not contain this call's charge yet, so the line of the call is not used.
   const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
   return indexed < 0 || isCut
     ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }
@@ -171,7 +171,7 @@ const readCall = async (
 /** The records of a request in consecutive events. */
 export const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
   events.flatMap((recorded, i) => {
-    // Searching the text is much faster than parsing it. It can match other events, too, which are filtered out below.
+    // Searching the text is much faster than parsing it. Other events that match are filtered out below.
     if (recorded.type !== 'KeyUsed' || !recorded.metadata.includes(requestId)) return []
     const call = decodeEvent(recorded)
     if (call.type !== 'KeyUsed' || call.metadata.request_id !== requestId) return []

@@ -8,8 +8,8 @@ import { readRun, runOnLedger } from '../rerate/run.ts'
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. All corrections are kept in
- * memory, because there are few of them. Calls are not, because there may be ten million.
+ * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. Corrections are few enough to keep all of
+ * them in memory, unlike calls.
  */
 export type Corrections = {
   readonly byCharge: ReadonlyMap<string, readonly Correction[]>
@@ -30,7 +30,7 @@ export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: num
 export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
   adjusts !== null || rerate_run !== null
 
-/** Reads the re-rating runs that adjustments name. Throws `Unavailable` if one of the runs is not finished. */
+/** Reads the re-rating runs of adjustments. Throws `Unavailable` if one of the runs is not finished. */
 export const correctionsFrom = async (
   { eventLog }: Log,
   organizationId: string,
@@ -51,7 +51,7 @@ export const correctionsFrom = async (
 
 /**
  * Reads a re-rating run. Throws `Unavailable` if the run is not finished for this ledger, because the cost of the ledger's calls is
- * then unknown.
+ * then uncertain.
  */
 export const finishedRun = async (
   { eventLog }: Log,
@@ -61,7 +61,7 @@ export const finishedRun = async (
   const found = runOnLedger(await readRun(eventLog, run), organizationId)
   if (found === null)
     throw new Unavailable(
-      `re-rate ${run} has adjusted the ledger of ${organizationId}, but did not finish there: apply it again`,
+      `re-rate ${run} has adjusted the ledger of ${organizationId}, but did not finish there. Apply the re-rate again`,
     )
   return found
 }

@@ -23,7 +23,7 @@ type ExplanationSources = {
   readonly checkpoints: Pick<Checkpoints, 'last'>
 }
 
-/** Why a call cost what it did, and how its cost has changed since. Amounts are canonical decimal strings. Times are ISO 8601 in UTC. */
+/** The reasons for a call's cost, and the changes to it. Amounts are canonical decimal strings. Times are ISO 8601 in UTC. */
 export type Explanation = Awaited<ReturnType<typeof explain>>
 
 /** Explains a call from its events in the ledger. */
@@ -37,7 +37,7 @@ export const explain = async (
   const { call, charge } = main
   const own = [call, ...(charge === null ? [] : [charge])]
   const costs = await costsOf([...own, ...corrections], { requestId }, { eventLog })
-  if (costs === null) throw new Error(`call ${requestId} is not among its own events`)
+  if (costs === null) throw new Error(`the events found for call ${requestId} do not contain the call`)
   const charged = costs.charge?.micro ?? 0n
   const byRevision = new Map(corrections.map((event) => [event.recorded.revision, event]))
   const { metadata, data } = call
@@ -72,7 +72,7 @@ export const explain = async (
     adjustments: costs.adjustments.map(({ revision, adjustmentId, kind, amount, at, reason, rerateRun }) => ({
       adjustment_id: adjustmentId,
       kind,
-      /** The amount by which the call's cost was reduced; negative if the cost was increased. */
+      /** The amount by which the call's cost was reduced, or increased if it is negative. */
       amount: formatCredits(amount),
       at,
       reason,
@@ -106,11 +106,11 @@ const pricesOf = (
     const { free_by } = call.data
     const inForce = priceBookAt(books, Date.parse(call.metadata.effective_at))
     return {
-      /** The rule that made the call free; null if it was charged. */
+      /** The rule that made the call free, or null if it was charged. */
       free_by:
         free_by === undefined ? null : { ...free_by, because: becauseOf(free_by.rule, free_by.rule_version) },
       lines: [],
-      /** The book that was in force. For a charged call, the book that the charge names. */
+      /** The book that was in force. For a charged call, this is the book in the charge. */
       price_book: inForce === undefined ? null : { version: inForce.version, digest: inForce.digest },
     }
   }
@@ -124,7 +124,7 @@ const pricesOf = (
       const override = overrides.get(sku)
       return {
         ...{ sku, amount, rule, rule_version, because: becauseOf(rule, rule_version) },
-        /** The price in the price book; null if the book is unknown. */
+        /** The price in the price book, or null if the book is unknown. */
         book_amount: priced === undefined ? null : formatCredits(priced.amount),
         /** The organization's own price, if it had one. */
         override: override?.type === 'PriceOverrideSet' ? overrideOf(override) : null,

@@ -5,14 +5,14 @@ import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 const pageMax = 4_000
-/** The longest time between a call and its record. Real delays, and differences between the clocks of two writers, are much shorter. */
+/** The maximum time between a call and its record, including differences between clocks. In practice, it is much shorter. */
 const slackMs = 60 * 60 * 1_000
 
 type CallRecorded = Extract<DecodedEvent, { type: 'KeyUsed' }>
 
 /**
- * An organization's calls in a time range, oldest first, in pages. The ledger is not read from its beginning. Refused
- * calls that were only counted are not included.
+ * An organization's calls in a time range, oldest first, in pages. Only this part of the ledger is read. Refused calls that were only
+ * counted are not included.
  */
 export async function* recordedCalls(
   eventLog: EventLog,
@@ -35,8 +35,8 @@ export async function* recordedCalls(
 }
 
 /**
- * The pages that contain the calls in a time range, newest page first; each page is in ledger order. Events after revision `before`
- * are left out.
+ * The pages that contain the calls in a time range. The newest page comes first, but each page is in ledger order. Events after the
+ * revision `before` are not included.
  */
 export async function* recordedBackwards(
   eventLog: EventLog,
@@ -58,8 +58,7 @@ export async function* recordedBackwards(
 }
 
 /**
- * A revision such that all calls made at this instant or later are recorded there or after; null if the ledger contains no call
- * made at this instant or later.
+ * A revision at or after which all calls since an instant are recorded, or null if the ledger contains no such calls.
  */
 export const firstRevisionFor = async (
   eventLog: EventLog,
@@ -72,7 +71,7 @@ export const firstRevisionFor = async (
   return firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
 }
 
-/** Finds the first revision recorded at an instant or later, by binary search, because recording times never decrease. */
+/** Finds the first revision recorded at or after an instant. Uses binary search, because recording times never decrease. */
 const firstRecordedFrom = async (
   eventLog: EventLog,
   stream: string,

@@ -15,15 +15,14 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type MonthClosing, readLedger } from './pages.ts'
 
 /**
- * Reads a ledger by months. A closing records where the next month begins, so a month can be read without the earlier part of the
- * ledger.
+ * Reads a ledger by months. A closing records where the next month begins, so a month can be read without the events before it.
  */
 
 type Log = Pick<EventLog, 'read'>
 
 /**
- * Where reading begins. `opening` is the balance at the end of the month `after`. If `after` is '', reading begins before the first
- * month.
+ * The place where reading begins. `opening` is the balance at the end of the month `after`. If `after` is '', reading begins before the
+ * first month.
  */
 type Start = {
   readonly after: Month
@@ -33,7 +32,7 @@ type Start = {
   readonly prices: readonly number[]
 }
 
-/** Where reading continues after a closing. If `closing` is null, reading starts at the beginning of the ledger. */
+/** Returns the place where reading continues after a closing. If `closing` is null, this is the beginning of the ledger. */
 export const startAfter = (closing: MonthClosing | null): Start =>
   closing === null
     ? { after: '', opening: 0n, revision: 0, prices: [] }
@@ -46,13 +45,13 @@ export const startAfter = (closing: MonthClosing | null): Start =>
 
 type MonthSum = {
   net: MicroCredits
-  /** The number of events that have a line on the statement. */
+  /** The number of events with a line on the statement. */
   events: number
   /** The revision of the first event on the month's statement. */
   readonly first: number
 }
 
-/** The part of a ledger that has been read. `readOn` reads more of it. */
+/** The part of a ledger that has been read. `readOn` continues it. */
 export type Months = {
   readonly start: Start
   /** The next revision to read. */
@@ -76,15 +75,15 @@ type Booked = { readonly record: LedgerRecord; readonly month: Month }
 
 type Reading = {
   readonly to?: number | undefined
-  /** Reading ends early once this month is closed and no later event can count in it. */
+  /** Reading stops when this month is closed and no later event can count in it. */
   readonly through?: Month
-  /** Events that count in this month or a later month are ignored. */
+  /** Events that count in this month or in later months are ignored. */
   readonly before?: Month
   readonly onPage?: (page: readonly Booked[]) => Promise<void>
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
-/** Continues reading where `months` ends. Resolves with true if the end of the ledger was reached. */
+/** Continues to read where `months` ends. Resolves with true if the end of the ledger was reached. */
 export const readOn = async (
   eventLog: Log,
   organizationId: string,
@@ -137,7 +136,7 @@ const count = (months: Months, { record, month }: Booked): void => {
   }
 }
 
-/** The start of the month after `month`, as the closing of `month` records it. */
+/** The start of the month after `month`, for the closing of `month`. */
 export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed['next'] => {
   const later = [...sums].filter(([one]) => one > month).map(([, { first }]) => first)
   const revision = Math.min(end, ...later)
@@ -145,8 +144,8 @@ export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed
 }
 
 /**
- * The balance when a month began. If the previous month is not closed, its events are read. `to` is then the last revision that was
- * read, provided that the end of the ledger was reached.
+ * The balance at the beginning of a month. If the previous month is not closed, its events are read. In that case, `to` is the last
+ * revision that was read, provided that the end of the ledger was reached.
  */
 export const openingOf = async (
   eventLog: Log,
@@ -171,8 +170,8 @@ export const openingOf = async (
 }
 
 /**
- * Reads a month's lines into `months`, from which nothing must have been read yet. `onLines` receives a few lines at a time and is
- * awaited, so that only these lines are in memory.
+ * Reads a month's lines. `months` must be at its start. `onLines` receives a few lines at a time and is awaited, so that only these
+ * lines are in memory.
  */
 export const readStatement = async (
   eventLog: Log,

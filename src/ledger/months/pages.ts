@@ -5,14 +5,14 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
-/** Reads a ledger in pages. When a page is processed, all closings that determine the months of its events have already been read. */
+/** Reads a ledger in pages. Before a page is processed, all closings that determine the months of its events are read. */
 
 const pageMax = 2_000
-/** Pages are read this far ahead, because a closing can be up to `closingGapMax` events after the last event that it counts. */
+/** The number of pages to read ahead, because a closing can be up to `closingGapMax` events after the last event that it counts. */
 const pagesAhead = closingGapMax / pageMax
 
 type LedgerPages = {
-  /** All closings read so far, in order. They include every closing that concerns the current page. */
+  /** All closings that were read, in order. They include every closing that affects the current page. */
   readonly closings: readonly MonthClosing[]
   /** Reads to the end of the ledger, or to a revision. Only a few pages are in memory. */
   pages(): AsyncGenerator<readonly RecordedEvent[]>
@@ -31,7 +31,7 @@ export const closingOf = (event: RecordedEvent): MonthClosing | null => {
 }
 
 /**
- * Reads a ledger in pages, from a revision on. `known` contains the closings before that revision. Throws `StreamMissing` if there is
+ * Reads a ledger in pages, from a revision on. `known` must contain the closings before that revision. Throws `StreamMissing` if there is
  * no ledger.
  */
 export const readLedger = (

@@ -1,9 +1,9 @@
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
 
-/** An organization's own prices that were not withdrawn: the events that set them, by SKU, in ledger order. */
+/** The events that set an organization's own prices, by SKU and in ledger order, without withdrawn prices. */
 export type OwnPrices = Map<string, DecodedEvent[]>
 
-/** Applies an event to the prices. Events must arrive in ledger order. */
+/** Applies an event to the prices. Must be called in ledger order. */
 export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
   if (event.type === 'PriceOverrideSet')
     ownPrices.set(event.data.sku, [...(ownPrices.get(event.data.sku) ?? []), event])
@@ -14,8 +14,8 @@ export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
 }
 
 /**
- * The price in force for each SKU. It is the price that took effect last. If several took effect at the same time, it is the one
- * that was set last.
+ * The price in force for each SKU: the price that took effect last. If several took effect at the same time, it is the one that was set
+ * last.
  */
 export const pricesAt = (ownPrices: OwnPrices, atMs: number): Map<string, DecodedEvent> => {
   const inForce = new Map<string, DecodedEvent>()

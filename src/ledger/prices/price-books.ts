@@ -9,17 +9,17 @@ import { readPrices } from './price-stream.ts'
 
 /** All price books that were published and not withdrawn, kept up to date from the event log. */
 export type PriceBooks = {
-  /** The book in force at an instant. Throws if no book is in force, and throws `Unavailable` if a published book cannot be read. */
+  /** Returns the book in force at an instant. Throws if no book is in force, and throws `Unavailable` if a published book cannot be read. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why this process may miss new books, or why a published book cannot be read; null if there is no problem. */
+  /** Returns the reason why this process can miss new books or cannot read a published one, or null. */
   failure(): Error | null
-  /** 1 if a published book cannot be read, so that calls cannot be priced; otherwise 0. */
+  /** Returns 1 if a published book cannot be read, so that calls cannot be priced, and otherwise 0. */
   doubtful(): number
   stop(): Promise<void>
 }
 
-/** Finds the book in force. The last result is remembered, because every call needs it but it changes only a few times a year. */
+/** Returns a function that finds the book in force. The last result is cached, because every call needs it and it rarely changes. */
 export const createInForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook | undefined) => {
   let current: PriceBook | undefined
   let untilMs = Number.NEGATIVE_INFINITY
@@ -42,7 +42,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let unreadable: Error | null = null
 
   const know = (known: Prices): void => {
-    // If a book does not match its digest, this throws, and the known prices stay unchanged.
+    // If a book does not match its digest, this throws before the known prices are changed.
     inForce = createInForce(standingBooks(known).map(soundPriceBookOf))
     prices = known
   }
@@ -51,15 +51,17 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     if (event.recorded.stream === priceBookStream) know(evolveSoundPrices(prices, event))
   }
 
-  /** After an unreadable book, the prices in force are unknown, so no call is priced any more. */
+  /** If a book cannot be read, the prices in force are unknown, so no more calls are priced. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
     // The subscription also returns events of other streams whose names begin with the name of this stream.
     if (stream !== priceBookStream) return
-    unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
+    unreadable = new Unavailable(
+      `${stream} cannot be read at revision ${revision}; install a release that can read it`,
+    )
   }
 
   const open = async (): Promise<Following> => {
-    // The head is read first, so that a book published between the two reads is read twice, but never missed.
+    // The head is read first, so that a book published between the two reads can be read twice, but never missed.
     const after = await eventLog.head()
     know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
@@ -76,7 +78,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       const book = inForce(atMs)
       if (book === undefined)
         throw new Error(
-          'no price book is in force; propose and approve one with "price propose" and "price approve"',
+          'no price book is in force; propose one with "price propose", and approve it with "price approve"',
         )
       return book
     },

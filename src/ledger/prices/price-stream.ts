@@ -9,7 +9,7 @@ const eventsMax = 100_000
 type ReadPrices = { readonly prices: Prices; readonly revision: number }
 
 /**
- * The whole price-book stream, and its last revision (−1 if the stream does not exist yet). Throws if an event cannot be read or is
+ * Reads the prices from their stream, and its last revision (−1 if the stream does not exist yet). Throws if an event cannot be read or is
  * incomplete, because the prices in force would then be unknown.
  */
 export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
@@ -18,13 +18,13 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
       return evolveSoundPrices(prices, event)
     } catch (cause) {
       throw new Error(
-        `${priceBookStream} cannot be read: its event at revision ${event.recorded.revision} (${event.type}) is incomplete; "event-log verify" shows whether it was changed`,
+        `${priceBookStream} cannot be read: its event at revision ${event.recorded.revision} (${event.type}) is incomplete; run "event-log verify" to find out whether it was changed`,
         { cause },
       )
     }
   })
 
-/** Like `readPrices`, but accepts every event that can still be decoded. Used to find events that were changed. */
+/** Like `readPrices`, but accepts every event that can be decoded. Used to find events that were changed. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 

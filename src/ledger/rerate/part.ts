@@ -6,12 +6,12 @@ import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { type Account, newAccount } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
-/** Calculates, from a re-rating run and a call, how the run changes the cost of the call. The result is never stored. Pure. */
+/** Calculates how a re-rating run changes the cost of a call. The result is never stored. Pure. */
 
 /** The data of a call that re-rates need. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }
 
-/** The effect of a run on a ledger: everything that is needed to calculate each call's part of the adjustment. */
+/** The effect of a run on a ledger, from which each call's part of the adjustment can be calculated. */
 export type RunOnLedger = {
   readonly run: string
   readonly fromMs: number
@@ -21,16 +21,15 @@ export type RunOnLedger = {
   readonly plannedRevision: number
   readonly overrides: RerateLedgerPlanned['overrides']
   /**
-   * If only a part of the amount could be collected: the last call that was charged more, and the amount. Null if the whole amount
-   * was collected.
+   * The last call that was charged more, and the amount, if the whole amount could not be collected. Otherwise null.
    */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
 }
 
-/** A call's current cost, and the amount that was given back to the partner. */
+/** A call's current cost, and the amount that was refunded or reversed. */
 export type CostSoFar = {
   readonly now: MicroCredits
-  /** The sum of the call's refunds and its reversal. */
+  /** The sum of the call's refunds and reversals. */
   readonly givenBack: MicroCredits
   /** True if the call was reversed, or if its refunds add up to its whole cost. */
   readonly isGivenBackWhole: boolean
@@ -56,15 +55,15 @@ export const givenBackOf = (
 }
 
 /**
- * A call's cost under a new price is the price minus refunds, but never below zero. A fully refunded call stays free, because
- * another call may since have been charged under the same Idempotency-Key.
+ * A call's cost under a new price is the price minus refunds, but never below zero. A fully refunded call stays free, because another call
+ * with the same Idempotency-Key may have been charged since.
  */
 export const repriced = (
   price: MicroCredits,
   { givenBack, isGivenBackWhole }: Pick<CostSoFar, 'givenBack' | 'isGivenBackWhole'>,
 ): MicroCredits => (isGivenBackWhole || price < givenBack ? 0n : price - givenBack)
 
-/** A call's price in the run; null if the run does not cover the call. */
+/** A call's price in the run, or null if the run does not include the call. */
 const costUnder = (
   { fromMs, toMs, book, plannedRevision, overrides }: RunOnLedger,
   { revision, facts, atMs }: RatedCall,
@@ -73,7 +72,7 @@ const costUnder = (
     ? null
     : ratingOf(accountWith(overrides, revision), facts, book, atMs).total
 
-/** The amount by which the run increased a call's cost; negative if the run reduced it. */
+/** The amount by which the run increased a call's cost, or reduced it if it is negative. */
 export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
   const price = costUnder(run, call)
   if (price === null) return 0n
@@ -83,7 +82,7 @@ export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): Mi
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }
 
-/** An account that contains only the organization's own prices, as they were before the event at a revision. */
+/** An account with only the organization's own prices, as they were before the event at a revision. */
 const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Account => {
   const account = newAccount('')
   for (const { sku, amount, effective_from, set_revision, withdrawn_revision } of overrides) {
@@ -100,7 +99,7 @@ const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Acc
   return account
 }
 
-/** A change to the cost of calls: a refund or reversal of one charge, or a run over many calls. */
+/** A change to the cost of calls: the refund or reversal of one charge, or a run over many calls. */
 export type Correction =
   | {
       readonly revision: number

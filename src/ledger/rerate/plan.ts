@@ -16,13 +16,13 @@ import {
 import { type LedgerCall, type Walk, walkLedger } from '../ledger-calls.ts'
 import { type CostSoFar, costAfter, type RatedCall, type RunOnLedger, repriced } from './part.ts'
 
-/** Calculates the result that a re-rate would have for one ledger. Nothing is written. */
+/** Calculates the result of a re-rate for one ledger, without writing anything. */
 
 type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The maximum number of unaffordable requests that a plan lists. The same limit applies to refunded requests. */
+/** The maximum number of unaffordable requests in a plan, and of refunded ones. */
 const namedMax = 20
 
 type Asked = {
@@ -33,14 +33,14 @@ type Asked = {
   readonly onPage?: (events: number) => void
 }
 
-/** Plans a re-rate of one ledger; null if the ledger has no calls in the range. */
+/** Plans a re-rate of one ledger. Returns null if the ledger has no calls in the range. */
 export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPlanned | null> => {
   const seen: Seen[] = []
   const first = newTally()
   const planned = await walk(log, asked, { tally: first, corrections: noCorrections, seen })
   const corrected = seen.filter(({ adjustment }) => isOfCalls(adjustment))
   if (first.calls === 0 || corrected.length === 0) return planned
-  // Refunds come after their calls, so the calls are read a second time, when all refunds are known.
+  // Refunds come after their calls, so the calls are read again when all refunds are known.
   const corrections = await correctionsFrom(log, asked.organizationId, corrected)
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
@@ -58,7 +58,7 @@ const newTally = () => ({
   given: 0n,
   taken: 0n,
   lines: new Map<string, Line>(),
-  /** The sum by which calls read so far would have cost more. */
+  /** The total by which calls would have cost more. */
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
@@ -149,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** Used instead of a rule in the lines of refunds and of earlier runs, because these have no rule. */
+/** Replaces the rule in the lines of refunds and of earlier runs, which have none. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [
@@ -215,7 +215,7 @@ const addRefunded = ({ refunded }: Tally, { call, cost: { now, givenBack }, rera
 }
 
 const addUnaffordable = (tally: Tally, { call, cost, rating, available }: Priced): void => {
-  // The call stays free, so the balance never has to pay the new price.
+  // The call stays free, so the new price is irrelevant.
   if (cost.isGivenBackWhole) return
   if (rating.total > 0n && rating.total > available - tally.dearer) {
     tally.unaffordable++
@@ -234,7 +234,7 @@ const lineIn = ({ lines }: Tally, sku: string, rule: string): Line => {
 }
 
 /**
- * Finds the last call that can be charged more, if no more than `collected` can be collected. The extra charges are applied in ledger order until that
+ * Finds the last call that can be charged more if only `collected` can be collected. Additional charges are applied in ledger order until that
  * amount is used up.
  */
 export const collectedUntil = async (

@@ -11,7 +11,7 @@ import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.t
 import { rerateStream } from '../../events/streams.ts'
 import type { RunOnLedger } from './part.ts'
 
-/** A re-rate, read from its stream. It consists of the plan, the approval, and the ledgers to which it was applied. */
+/** A re-rate, read from its stream: the plan, the approval, and the ledgers to which it was applied. */
 
 type Act = { readonly by: string; readonly at: string }
 type Applied = DomainEventOf<'RerateLedgerApplied'>['data']
@@ -19,11 +19,11 @@ type LeftOut = DomainEventOf<'RerateLedgerLeftOut'>['data']
 
 export type RerateRun = {
   readonly run: string
-  /** The revision of the stream's last event; −1 if the run does not exist. */
+  /** The revision of the stream's last event, or −1 if the run does not exist. */
   revision: number
   /** The planned ledgers by organization, in the order of the plan. */
   readonly ledgers: Map<string, RerateLedgerPlanned>
-  /** Null if the planning did not finish. */
+  /** Null if the plan is not complete. */
   proposed: (RerateProposed & Act) | null
   approved: (Act & { readonly planDigest: string }) | null
   abandoned: (Act & { readonly reason: string }) | null
@@ -101,7 +101,7 @@ export const evolveRun = (
 
 type Planned = Omit<RerateProposed, 'plan_digest' | 'signature'>
 
-/** The base64url SHA-256 of a plan. It covers the proposal and then its ledgers, each as the JSON of its event and a line break. */
+/** The base64url SHA-256 of a plan: of the proposal and then its ledgers, each as the JSON of its event and a line break. */
 export const planDigest = (proposed: Planned, ledgers: Iterable<RerateLedgerPlanned>): string =>
   hash('sha256', [proposed, ...ledgers].map((part) => `${JSON.stringify(part)}\n`).join(''), 'base64url')
 
@@ -132,7 +132,7 @@ export const plannedOf = ({
   taken,
 })
 
-/** A run's effect on one ledger; null if the run did not adjust the ledger, or if this is not known yet. */
+/** A run's effect on one ledger, or null if the run has not adjusted the ledger, or if this is not known yet. */
 export const runOnLedger = (
   { run, proposed, ledgers, done }: RerateRun,
   organizationId: string,
@@ -149,7 +149,7 @@ export const runOnLedger = (
   }
 }
 
-/** A run's effect on a ledger if the whole amount is collected. */
+/** A run's effect on a ledger, provided that the whole amount is collected. */
 export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnLedger => ({
   run: proposed.run,
   fromMs: Date.parse(proposed.from),

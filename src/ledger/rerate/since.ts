@@ -6,8 +6,8 @@ import { finishedRun } from '../explain/corrected-costs.ts'
 import type { RunOnLedger } from './part.ts'
 
 /**
- * Whether the costs of a run's calls have changed since the ledger was read for the plan. If so, the plan is wrong for this ledger.
- * `revision` is the last revision that was read for this check.
+ * Whether the costs of a run's calls have changed since the plan was made, so that the plan is wrong for this ledger. `revision` is the last
+ * revision that was checked.
  */
 export const costsChangedSince = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
@@ -29,13 +29,13 @@ export const costsChangedSince = async (
   for (const other of runs) {
     const { fromMs, toMs } = await finishedRun({ eventLog }, organizationId, other)
     if (fromMs < run.toMs && run.fromMs < toMs)
-      return { changed: `re-rate ${other} has been applied to calls in this range since`, revision }
+      return { changed: `re-rate ${other} has since been applied to calls in this range`, revision }
   }
   const touched = charges.size === 0 ? null : await firstWithin(eventLog, { stream, charges, run })
   return { changed: touched, revision }
 }
 
-/** A charge has the same id as its event. */
+/** Finds a charge, whose id is the id of its event. */
 const firstWithin = async (
   eventLog: Pick<EventLog, 'read'>,
   { stream, charges, run }: { stream: string; charges: ReadonlyMap<string, string>; run: RunOnLedger },
@@ -47,7 +47,7 @@ const firstWithin = async (
       const { metadata } = decodeEvent(recorded)
       const atMs = Date.parse(metadata.effective_at)
       if (atMs >= run.fromMs && atMs < run.toMs)
-        return `call ${metadata.request_id ?? recorded.id} in the range has been corrected since (${kind})`
+        return `call ${metadata.request_id ?? recorded.id} in the range has since been corrected (${kind})`
     }
   return null
 }

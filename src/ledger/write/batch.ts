@@ -19,17 +19,17 @@ import type { Queued } from './queue.ts'
 import type { LedgerReader } from './reader.ts'
 
 export type Batch = {
-  /** The ledger's last revision before the batch; −1 for a new ledger. */
+  /** The ledger's last revision before the batch, or −1 for a new ledger. */
   readonly base: number
   readonly draft: Account
   readonly events: NewEvent[]
   readonly decided: { readonly queued: Queued; readonly committed: Committed }[]
-  /** Commands that the rules forbid. Their callers are refused once the batch is durable. */
+  /** Commands that the rules do not allow. Their callers are answered when the batch is durable. */
   readonly refused: { readonly queued: Queued; readonly error: Error }[]
-  /** The decisions by first event id, so that a command that is repeated within the batch is decided once. */
+  /** The decisions by first event id, so that a command that is repeated within the batch is decided only once. */
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
-  /** True if the batch contains events whose ids derive from a new request id, so that no other process can write these events. */
+  /** Whether the batch contains events whose ids are derived from a new request id. No other process can write such events. */
   exclusive: boolean
 }
 
@@ -39,7 +39,7 @@ type BatchRules = {
   readonly stream: string
   readonly limits: Pick<LedgerLimits, 'batchCommandsMax' | 'batchBytesMax'>
   readonly decide: Decide
-  /** The time of day in this process. It is recorded in events, and decides which lots have expired. */
+  /** The current time in this process. It is recorded in events, and determines which lots have expired. */
   readonly nowMs: number
 }
 
@@ -58,15 +58,15 @@ const newBatch = (from: Account): Batch => ({
 export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
   [...decided, ...refused].map(({ queued }) => queued)
 
-/** The commands whose callers still wait, to be decided again if the batch was not written. */
+/** The commands whose callers are still waiting. If the batch was not written, these are decided again. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** Whether no other request can send this command, because its key is a request id and not an Idempotency-Key. */
+/** Whether no other request can send the same command, because its key is a request id instead of an Idempotency-Key. */
 export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
- * Decides queued commands, in order, until the batch is full. Each command is decided on the account that results from the commands
- * before it. Stops before a command for which the ledger must be searched first.
+ * Decides queued commands in order until the batch is full, each on the account that results from the previous ones. Stops before a
+ * command for which the ledger must be searched first.
  */
 export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
   const broken: Batch['refused'] = []
@@ -77,14 +77,14 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
       batch.refused.push(...broken)
       return batch
     }
-    // The draft may already contain some of this command's events, so the other commands are decided again, on a new draft.
+    // The draft can already contain some of this command's events, so the other commands are decided again on a new draft.
     broken.push(culprit)
     queue.splice(queue.indexOf(culprit.queued), 1)
   }
 }
 
 /**
- * Decides commands into the batch. If the events of a command contradict the account, returns this command and leaves the queue
+ * Adds decided commands to the batch. If the events of a command contradict the account, returns that command and leaves the queue
  * unchanged.
  */
 const decideInto = (
@@ -95,7 +95,7 @@ const decideInto = (
   let taken = 0
   for (const queued of queue) {
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
-    // The ledger was not searched far enough for this command, so the ledger might already contain it.
+    // The ledger was not searched far enough, so it could already contain this command.
     if (queued.absentUpTo < batch.base) break
     const decided = decideOne(batch, queued, { decide, nowMs })
     if (decided === 'full') break
@@ -115,7 +115,7 @@ const decideInto = (
 type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
 
 /**
- * Decides one command. Returns its new events, null if it has no new events or is refused, and `full` if the events do not fit into
+ * Decides one command. Returns its new events, null if there are none or the command is refused, or `full` if the events do not fit into
  * the batch.
  */
 const decideOne = (
@@ -149,7 +149,7 @@ const decideOne = (
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)))
 
-/** Serialises the events of a command. Throws TypeError for data that events cannot contain. */
+/** Serializes the events of a command. Throws TypeError for data that events cannot contain. */
 const encodeDecision = (
   { command, firstEventId, idOf }: Queued,
   decision: readonly LedgerEvent[],
@@ -168,7 +168,7 @@ const encodeDecision = (
   )
 }
 
-/** Chains a command's events onto the batch and folds them into its draft. Throws if the events contradict the account. */
+/** Adds a command's events to the batch and its hash chain, and folds them into the draft. Throws if they contradict the account. */
 const addToBatch = (
   batch: Batch,
   queued: Queued,
@@ -176,7 +176,7 @@ const addToBatch = (
   { stream, nowMs }: Pick<BatchRules, 'stream' | 'nowMs'>,
 ): void => {
   const { draft, byFirstEventId } = batch
-  // Even if the clock was set back, recording times must not decrease.
+  // Recording times must not decrease, even if the clock was set back.
   draft.recordedAtMs = Math.max(draft.recordedAtMs, nowMs)
   const recordedAt = new Date(draft.recordedAtMs).toISOString()
   const { command, firstEventId } = queued
@@ -194,15 +194,15 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // A command without events leaves no trace in the ledger, so a later command with the same key can still add events.
+  // A command without events is not in the ledger, so a later command with the same key can still add events.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)
 }
 
 /**
- * Writes a batch and finds out whether it was written. Only the digest of the batch's last event proves that, because another
- * process can have written a part of the same commands.
+ * Writes a batch and finds out whether it was written. Only the digest of the batch's last event proves that, because another process can
+ * have written some of the same commands.
  */
 
 export type BatchAppend = {
@@ -215,8 +215,8 @@ export type BatchAppend = {
 }
 
 /**
- * Appends a batch, and repeats the append until the outcome is known. `conflict` means that another event is in the batch's place. Throws
- * `UnknownOutcome` if the log did not answer in time. Any other error means that nothing was written.
+ * Appends a batch, and repeats the append until the outcome is known. `conflict`: another event is in the batch's place. Throws
+ * `UnknownOutcome` if the log does not answer in time. Any other error means that nothing was written.
  */
 export const appendBatch = async (
   batch: Batch,
@@ -240,7 +240,7 @@ export const appendBatch = async (
     return 'conflict'
   }
   observe?.batch?.(decided.length, events.length, now() - startedAt)
-  // A log treats an append as repeated only if the log already contains all of its ids.
+  // A log treats an append as repeated only if it already contains all of its event ids.
   if (exclusive || repeated === false) return 'written'
   try {
     return (await isThere(placeOf(batch), reader)) ? 'written' : 'conflict'
@@ -249,7 +249,7 @@ export const appendBatch = async (
   }
 }
 
-/** The place of a batch in the stream. `metadata` is that of the batch's last event, and contains the digest. */
+/** The place of a batch in the stream. `metadata` is the metadata of the batch's last event, which contains the digest. */
 type Place = {
   readonly base: number
   readonly lastRevision: number
@@ -263,8 +263,8 @@ const placeOf = ({ base, events }: Batch): Place => ({
 })
 
 /**
- * The log recognizes a repeated append by its ids only. Another process can have written these ids with other bytes
- * (the same Idempotency-Key at another time), so the metadata is compared.
+ * The log recognizes a repeated append only by its event ids. Another process can have written the same ids with other bytes (the same
+ * Idempotency-Key at another time), so the metadata is compared.
  */
 const isThere = async (
   { lastRevision, metadata }: Place,
@@ -276,8 +276,8 @@ const isThere = async (
 }
 
 /**
- * Finds out which event is in the place of a batch with an unknown outcome. `nothing` means that the place is empty, so the batch
- * can still be written.
+ * Finds out which event is in the place of a batch with an unknown outcome. `nothing`: the place is empty, so the batch can still be
+ * written.
  */
 const findOut = async (
   place: Place,
@@ -292,9 +292,9 @@ const findOut = async (
 const decidePauseMaxMs = 100
 
 /**
- * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty, another
- * event (the fence) is written there, so that the batch can never be written afterwards. Retries until this is decided, and calls
- * `failed` after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
+ * Finds out whether a batch with an unknown outcome was written (ledger protocol rule 3). If the batch's place is empty, another event
+ * (the fence) is written there, so that the batch can never be written later. Retries until the outcome is known, and calls `failed` after
+ * each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
  */
 export const decidePlace = async (
   batch: Batch,
@@ -320,7 +320,7 @@ export const decidePlace = async (
   }
 }
 
-/** The fence for a batch that was decided on this account. The id of the fence derives from the batch, so it is unique. */
+/** The fence for a batch that was decided on this account. Its id is derived from the batch, so it is unique. */
 export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
   const { organizationId, revision, digest } = account
   const requestIds = batch.decided.flatMap(({ queued }) => queued.command.requestId ?? [])

@@ -37,46 +37,46 @@ export {
 export type { AccountSnapshot } from './reader.ts'
 
 /**
- * The ledger protocol turns decisions about an organization's credits into events. With any number of processes, no event is lost
- * or written twice, and no account is overdrawn. See src/guides/finance.md, "How is a ledger written?".
+ * The ledger protocol writes decisions about an organization's credits as events. With any number of processes, no event is lost or
+ * written twice, and no account is overdrawn. See src/guides/finance.md, "How is a ledger written?".
  */
 
-/** The interval at which overdue callers are refused while work is in progress. */
+/** How often overdue callers are refused while work is in progress. */
 const lateCheckMs = 500
 
 export type Ledger = {
   /**
-   * Resolves when the command's events are durable. Throws `CommandRefused` or `LedgerUnavailable` if the events were not written
-   * and never will be, and `LedgerOutcomeUnknown` if the outcome is not known in time.
+   * Resolves when the command's events are durable. Throws `CommandRefused` or `LedgerUnavailable` if they were not written and never
+   * will be, and `LedgerOutcomeUnknown` if the outcome is not known in time.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
-  /** Account figures for checks before a call is recorded. Cheap enough for refused calls. */
+  /** Account figures for checks before a call is recorded. Fast enough for refused calls. */
   figures(organizationId: string, question: FiguresQuestion): Promise<Figures>
   /** Reserves the highest cost of a call, in addition to what other calls in progress reserve. */
   reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
   /** The current account, read from the log. */
   account(organizationId: string): Promise<Account>
-  /** The account as this process last saw it. Must not be changed. */
+  /** The account in the memory of this process, which must not be changed. Read from the log only if it is unknown. */
   lastSeen(organizationId: string): Promise<Account>
-  /** Why nothing can be written, or null. The failure `rewritten` lasts until the process is restarted. */
+  /** The reason why nothing can be written, or null. The failure `rewritten` lasts until the process is restarted. */
   failure(): LedgerFailure | null
-  /** Refuses everything from now on, because the event log has lost events that were read from it. */
+  /** Refuses everything from now on. Must be called if the event log has lost events that were read from it. */
   giveUp(error: Error): void
-  /** The last balance known here, for callers who cannot wait for the log; undefined for an unknown ledger. */
+  /** The last balance known to this process, for callers that cannot wait for the log. Undefined for an unknown ledger. */
   knownBalance(organizationId: string): MicroCredits | undefined
   /**
-   * Resolves when no command is queued or in progress and no reversal is due. If this takes longer than `drainMaxMs`, throws, and
-   * logs the calls that may have been charged although their callers got no answer.
+   * Resolves when no command is queued or in progress and no reversal is due. If this takes longer than `drainMaxMs`, throws, and logs
+   * the calls that may have been charged although their callers were told that the outcome is unknown.
    */
   drain(): Promise<void>
-  /** Must be called when another process reports that its appends to this ledger keep conflicting. */
+  /** Must be called when another process reports that its appends to this ledger conflict repeatedly. */
   competed(organizationId: string): void
 }
 
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
 const rewrittenMessage =
-  'ledger: the event log is not the one this process has read; calls are no longer accepted. Was it restored from a copy? See src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
+  'ledger: the event log has lost events that this process has read, so calls are no longer accepted. It was probably restored from a copy: see src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
@@ -105,12 +105,14 @@ export const createLedger = (options: LedgerOptions): Ledger => {
       balance: tell,
     },
   )
-  /** Asks the organization's writer. Rejects if the event log has lost events that this process has read. */
+  /** Sends a request to the organization's writer. Rejects if the event log has lost events that this process has read. */
   const asking = <Value>(organizationId: string, ask: (writer: Writer) => Promise<Value>): Promise<Value> =>
     rewritten === undefined
       ? ask(writers.of(organizationId))
       : Promise.reject(
-          new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
+          new LedgerUnavailable('the event log has lost events that this process has read', {
+            cause: rewritten,
+          }),
         )
 
   /** Like `asking`, but also rejects while the event log does not answer. */
@@ -126,7 +128,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const lastSeen = async (organizationId: string): Promise<Account> => {
     const isKnown = writers.known(organizationId)?.knows() === true
     const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
-    // A balance is normally known from the last command, but this process may not have written a command for this organization yet.
+    // The balance is normally known from the last command, unless this process has not written one for this organization yet.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
   }
@@ -156,7 +158,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
 }
 
 const owedMessage =
-  'ledger: the process stops although these calls, which were answered with 504, are charged or might be; reverse the charges with "ledger reverse --requests FILE"'
+  'ledger: the process stops before the outcome of these calls is settled; they were answered with 504 but can have been charged, so reverse their charges with "ledger reverse --requests FILE"'
 
 const createWriters = (
   options: LedgerOptions & { readonly limits: LedgerLimits },
@@ -167,7 +169,7 @@ const createWriters = (
   const away = createOutage({ logger, what: 'ledger: writing', level: 'error' })
   const busy = (): Writer[] => [...writers.values()].filter(({ state }) => !isAtRest(state))
   let checking: NodeJS.Timeout | undefined
-  /** Ends the wait of overdue callers, even if the event log does not respond at all. */
+  /** Answers overdue callers, even if the event log does not respond at all. */
   const checkLate = (): void => {
     checking ??= setTimeout(() => {
       checking = undefined
@@ -204,7 +206,7 @@ const createWriters = (
   }
 }
 
-/** Removes the writer that has been idle longest. If the organization needs a writer again, its account is loaded again. */
+/** Removes a writer that can be removed without losing anything, the oldest first. If it is needed again, its account is loaded again. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {
@@ -214,13 +216,13 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 }
 
 /**
- * Watches whether the event log accepts appends. If a disk is full, reads succeed but appends fail. The process then receives no
- * calls, so it tests regularly whether an append succeeds. The event that the test appends records when appends began to fail.
+ * Watches whether the event log accepts appends. If a disk is full, reads succeed but appends fail. The process then receives no calls, so
+ * it regularly tries to append an event. That event records the time since which appends failed.
  */
 type AppendWatch = {
   failed(error: Error): void
   succeeded(): void
-  /** Why appends fail; null if no failure is known. */
+  /** The reason why appends fail, or null. */
   failure(): Error | null
 }
 

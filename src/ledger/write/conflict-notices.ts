@@ -3,9 +3,8 @@ import type { Logger } from 'pino'
 import { startListening } from '../../event-log/postgres/wake-up.ts'
 
 /**
- * Notifies other processes, through PostgreSQL, that this process's appends to a ledger keep conflicting. Otherwise, a process
- * whose appends always succeed would not notice these conflicts, and would never pause. If a notice is lost, appends only take
- * longer.
+ * Notifies other processes, through PostgreSQL, that this process's appends to a ledger conflict repeatedly. Without a notice, a process
+ * whose appends always succeed would never pause. If a notice is lost, appends only take longer.
  */
 export type Competition = {
   tell(organizationId: string): void

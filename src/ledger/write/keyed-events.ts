@@ -4,16 +4,15 @@ import { readIfAny } from '../../event-log/read-stream.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
- * Finds the calls in a ledger that can be repeated, because they have an Idempotency-Key. Older calls are in a projection. For
- * later calls, this process remembers the revisions of the events that it has read or appended, so that each event is read only
- * once.
+ * Finds calls with an Idempotency-Key in a ledger. Older calls are in a projection. For later calls, the revisions of the events that this
+ * process has read or appended are kept in memory, so that each event is read only once.
  */
 export type KeyedEvents = {
-  /** The event log for ledgers. Events that pass through it are noted. */
+  /** The event log for ledgers, which notes all events that are read or appended with it. */
   readonly eventLog: EventLog
   /**
-   * Returns the revisions of these events, as far as they are after `after`. `upTo` is the revision up to which the ledger was
-   * searched, which is at least its last revision at the time of the call.
+   * Returns the revisions of these events that are after `after`. `upTo` is the revision up to which the ledger was searched, which is at
+   * least its last revision at the time of the call.
    */
   find(
     organizationId: string,
@@ -22,30 +21,30 @@ export type KeyedEvents = {
   ): Promise<{ places: Map<string, number>; upTo: number }>
 }
 
-/** The known part of one ledger: the revisions of all keyed events from `from` to `upTo`. */
+/** The part of a ledger in memory: the revisions of all calls with Idempotency-Keys from `from` to `upTo`. */
 type Tail = {
   readonly stream: string
   from: number
   upTo: number
   readonly places: Map<string, number>
-  /** When this many places are known, those that the projection already contains are removed. */
+  /** If there are this many places, those that the projection already contains are removed. */
   pruneAt: number
-  /** Waiting callers. Each needs only the places after its `after`. */
+  /** The waiting callers. Each needs only the places after its `after`. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
-  /** The next read. It starts when the current read ends. */
+  /** The next read, which starts when the current one ends. */
   next: Promise<void> | undefined
 }
 
 export const keyedEventsLimits = {
   pageMax: 1_000,
-  /** Each place takes about 100 bytes. The limit is for all ledgers together, and is reached only if the projector is down. */
+  /** For all ledgers together. A place takes about 100 bytes. The limit is reached only if the projector is down. */
   placesMax: 500_000,
   ledgersMax: 10_000,
   pruneAt: 4_096,
 }
 
-/** Searching the text is much faster than parsing it. It can match other events, too, which does no harm. */
+/** Searching the text is much faster than parsing it. It does no harm if other events match. */
 const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type === 'KeyUsed' && data.includes('"idempotent"')
 
@@ -111,7 +110,7 @@ const tailOf = ({ byStream, limits }: Tails, stream: string, after: number): Tai
   return tail
 }
 
-/** Changes a tail, and stores it again if it is still in memory, so that its places are counted. */
+/** Changes a tail, and stores it again in the cache if it is still there, so that its new size is counted. */
 const changing = ({ byStream }: Tails, tail: Tail, change: () => void): void => {
   change()
   if (byStream.peek(tail.stream) !== tail) return
@@ -120,7 +119,7 @@ const changing = ({ byStream }: Tails, tail: Tail, change: () => void): void => 
 }
 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
-  // Events after a gap are read later, and earlier events are already known.
+  // Events after a gap are read later. Earlier events are already known.
   if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
   changing(tails, tail, () => {
     for (const [i, event] of events.entries())
@@ -132,7 +131,7 @@ const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[])
 const readPage = ({ eventLog }: Tails, stream: string, from: number, max: number): Promise<RecordedEvent[]> =>
   readIfAny(eventLog, stream, { from, max })
 
-/** Reads the events between the end of the projection and the start of the tail. */
+/** Reads the events between `after` and the start of the tail. */
 const readBefore = async (tails: Tails, tail: Tail, after: number): Promise<void> => {
   const { pageMax } = tails.limits
   const earlier = newTail(tail.stream, after, 0)
@@ -167,7 +166,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
   }
 }
 
-/** A read in progress may not include the newest events, so callers that arrive during a read share the next one. */
+/** Callers that arrive during a read share the next one, because the current read may miss the newest events. */
 const catchUp = (tails: Tails, tail: Tail): Promise<void> => {
   tail.next ??= (tail.reading ?? Promise.resolve())
     .catch(() => undefined)

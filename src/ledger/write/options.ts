@@ -12,29 +12,28 @@ export const ledgerLimits = {
   batchBytesMax: 512 * 1024,
   queuedPerOrganizationMax: 5_000,
   accountsMax: 10_000,
-  /** How long an append that certainly failed is retried before the batch is refused. */
+  /** How long a failed append is retried before the batch is refused. */
   unavailableRetryMs: 2_000,
   /**
-   * How long an append with an unknown outcome is repeated before its place is decided. This is long enough to restore a lost
-   * connection. An engine's append deadline (4 s), `placeReadMs` and the fence's append deadline add up to less than
-   * `callerWaitMaxMs`.
+   * How long an append with an unknown outcome is repeated before its place is decided, which is enough to restore a lost connection. Together
+   * with an engine's append deadline (4 s), `placeReadMs` and the append deadline of the fence, it must be less than `callerWaitMaxMs`.
    */
   unknownRetryMs: 3_000,
   retryPauseMs: 50,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,
   placeReadMs: 1_500,
-  /** The longest that a caller waits for an answer. The rest of an API call adds at most two seconds. */
+  /** The maximum time that a caller waits for an answer. The rest of an API call adds at most two seconds. */
   callerWaitMaxMs: 10_000,
-  /** How long a stopping process waits for undecided outcomes. Must be longer than `callerWaitMaxMs`. */
+  /** How long a shutdown waits for unknown outcomes. Must be longer than `callerWaitMaxMs`. */
   drainMaxMs: 12_000,
-  /** The maximum number of appends in a row that the log may refuse although the ledger contains nothing new. */
+  /** The maximum number of consecutive appends that the log can refuse although the ledger contains no new event. */
   idleConflictsMax: 3,
 }
 
 export type LedgerLimits = Readonly<typeof ledgerLimits>
 
-/** `now` is the time of day. `monotonic` measures durations, because that clock is never set back; default: `now`. */
+/** `now` is the time of day. `monotonic` is a clock for durations, which is never set back. The default is `now`. */
 type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
@@ -44,11 +43,11 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While the gate is shut, commands are neither accepted nor decided. Appends that were already sent are still awaited. */
+  /** While the gate is shut, commands are neither accepted nor decided, but appends that were already sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
-  /** Notifies other processes that this process's appends to a ledger keep conflicting. */
+  /** Notifies other processes that this process's appends to a ledger conflict repeatedly. */
   readonly competition?: Pick<Competition, 'tell'>
-  /** Varies the pauses between appends while other processes append to the same ledger. Default: `Math.random`. */
+  /** Varies the pauses between appends while other processes append to the same ledger. The default is `Math.random`. */
   readonly random?: () => number
   /** The ledger's rules, which a test can replace. */
   readonly decide?: Decide
@@ -65,31 +64,31 @@ export type LedgerObserver = {
 export type WriterOptions = LedgerOptions & {
   readonly limits: LedgerLimits
   readonly reports: WriterReports
-  /** Logs outages of the event log. All organizations share it, so that an outage is logged once. */
+  /** Logs outages of the event log. Shared by all organizations, so that an outage is logged only once. */
   readonly away: Outage
 }
 
 export type WriterReports = {
-  /** Called if the event log has lost events that this process wrote or read, so that the log cannot be trusted. */
+  /** Called if the event log has lost events that this process has written or read, so that it cannot be trusted. */
   rewritten(error: Error): void
   appended(): void
-  /** Called if an append was finally refused, if its outcome stays unknown, or if its place cannot be read. */
+  /** Called if an append has failed permanently, if its outcome stays unknown, or if its place cannot be read. */
   notAppended(error: unknown): void
   /** Called with the balance in each answer. */
   balance(organizationId: string, balance: MicroCredits): void
 }
 
-/** The ledger cannot accept the command now. It was not written and never will be. The caller can try again. */
+/** The ledger cannot accept the command now. The command was not written and never will be, so the caller can try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }
 
-/** The command may have been written, or may still be written. To find out, repeat the command with the same key. */
+/** The command may have been written, or may still be written. The caller can find out by repeating it with the same key. */
 export class LedgerOutcomeUnknown extends Error {
   override name = 'LedgerOutcomeUnknown'
 }
 
-/** A handler for `catch`, which reports a failure of the read models or the event log as `LedgerUnavailable`. */
+/** A handler for `catch` that turns a failure of the read models or the event log into `LedgerUnavailable`. */
 export const cannotBeRead = (cause: unknown): never => {
   throw new LedgerUnavailable('the ledger cannot be read now', { cause })
 }

@@ -7,18 +7,18 @@ import type { Batch } from './batch.ts'
 import { LedgerOutcomeUnknown, LedgerUnavailable, type WriterOptions } from './options.ts'
 import type { Found, LedgerReader } from './reader.ts'
 
-/** A command that waits or is being written, with its caller. */
+/** A command that is waiting or being written, with its caller. */
 export type Queued = {
   readonly command: LedgerCommand
   readonly firstEventId: string
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
-  /** The ledger does not contain the command up to this revision. Infinity means that the command's key cannot be used again. */
+  /** The ledger does not contain the command up to this revision. Infinity: the command's key cannot be used again. */
   absentUpTo: number
-  /** When the command was queued, by the monotonic clock. */
+  /** The time at which the command was queued, by the monotonic clock. */
   readonly queuedAtMs: number
-  /** True if the caller got the answer that the outcome is unknown, and no longer waits. */
+  /** Whether the caller was told that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
@@ -27,7 +27,7 @@ type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
 /** One organization's undecided commands, in order of arrival. */
 export class CommandQueue {
   readonly #organizationId: string
-  /** `decideBatch` takes commands from the front. */
+  /** `decideBatch` takes commands from the start. */
   readonly waiting: Queued[] = []
 
   constructor(organizationId: string) {
@@ -74,12 +74,12 @@ export class CommandQueue {
     )
   }
 
-  /** Whether the ledger may already contain a queued command, because part of the ledger has not been searched. */
+  /** Whether the ledger could already contain a queued command, because a part of it has not been searched. */
   mayHold({ revision }: Account): boolean {
     return this.waiting.some(({ absentUpTo }) => absentUpTo < revision)
   }
 
-  /** Searches for the queued commands in the part of the ledger that was not searched yet, up to the account's revision. */
+  /** Searches for the queued commands in the part of the ledger that has not been searched, up to the account's revision. */
   async find(account: Account, reader: LedgerReader, atMs: number): Promise<Found> {
     const after = Math.min(...this.waiting.map(({ absentUpTo }) => absentUpTo))
     const upTo = account.revision
@@ -89,7 +89,7 @@ export class CommandQueue {
     return found
   }
 
-  /** Notes that the ledger was searched from the event after `after` to `upTo`. Commands found there have left the queue. */
+  /** Must be called after the ledger was searched from after `after` up to `upTo`, and the commands found there have left the queue. */
   lookedThrough(after: number, upTo: number): void {
     for (const queued of this.waiting)
       if (queued.absentUpTo >= after && queued.absentUpTo < upTo) queued.absentUpTo = upTo
@@ -97,8 +97,8 @@ export class CommandQueue {
 }
 
 /**
- * Answers the callers of commands. A caller gets `LedgerUnavailable` only if the command was certainly not written and never will
- * be. Otherwise, an overdue caller gets `LedgerOutcomeUnknown`.
+ * Answers the callers of commands. A caller gets `LedgerUnavailable` only if the command was not written and never will be. Otherwise, an
+ * overdue caller gets `LedgerOutcomeUnknown`.
  */
 export class Callers {
   readonly #organizationId: string
@@ -120,7 +120,7 @@ export class Callers {
     const queued = this.#queue.queuedOf(command, caller)
     const takes = length < this.#options.limits.queuedPerOrganizationMax
     if (takes) this.#queue.waiting.push(queued)
-    else queued.reject(new LedgerUnavailable(`${length} calls of this organization are waiting already`))
+    else queued.reject(new LedgerUnavailable(`${length} calls of this organization are already waiting`))
     return takes
   }
 
@@ -160,9 +160,12 @@ export class Callers {
 
   /** Answers the callers of commands that might have been written. */
   leaveUnknown(commands: readonly Queued[], cause: unknown): void {
-    const error = new LedgerOutcomeUnknown('it is not known in time whether the command was written', {
-      cause,
-    })
+    const error = new LedgerOutcomeUnknown(
+      'it could not be determined in time whether the command was written',
+      {
+        cause,
+      },
+    )
     for (const queued of commands) {
       queued.gaveUp = true
       queued.reject(error)
@@ -170,8 +173,8 @@ export class Callers {
   }
 
   /**
-   * Ends the wait of overdue callers, even if their commands are in progress. If the log does not answer, also ends the wait of all
-   * callers whose commands are not decided yet.
+   * Answers overdue callers, even if their commands are in progress. While the log does not answer, also answers all callers whose
+   * commands are not decided yet.
    */
   refuseLate(underWay: readonly Queued[], nowMs: number): void {
     const { limits, gate } = this.#options
@@ -179,8 +182,8 @@ export class Callers {
     const isLate = ({ queuedAtMs, gaveUp, command }: Queued): boolean =>
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
-    const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // A command that has not been decided yet has not been sent, unless it repeats a command that has.
+    const late = new Unavailable('the event log did not answer in time')
+    // A command that is not decided yet was not sent, unless it repeats a command that was.
     const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
     const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(

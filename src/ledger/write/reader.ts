@@ -12,13 +12,13 @@ import type { Committed } from '../command.ts'
 import type { LedgerLimits } from './options.ts'
 
 /**
- * Reads one organization's ledger into accounts. Folding continues from an account in a snapshot or in memory only if the ledger
+ * Folds one organization's ledger into accounts. Folding continues from an account in a snapshot or in memory, provided that the ledger
  * still contains the account's last event.
  */
 
 /**
- * Returns the stored account from which folding starts; null if there is none, and `not sealed` if the projector did not write it.
- * A wrong snapshot only makes reading slower.
+ * Returns the stored account from which folding starts, null if there is none, or `not sealed` if the projector did not write it. A wrong
+ * snapshot can only make loading slower.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
@@ -29,15 +29,15 @@ type Loaded = { readonly account: Account; readonly found: Found }
 
 export type LedgerReader = {
   /**
-   * The current account, and the commands found while reading. Throws `LogRewritten` if the ledger ends before an event
+   * Returns the current account, and the commands that were found while reading. Throws `LogRewritten` if the ledger ends before an event
    * that the projector has read.
    */
   load(): Promise<Loaded>
   /** Folds all later events into the account. Throws `LogRewritten` if the ledger has lost the account's last event. */
   catchUp(account: Account): Promise<Found>
-  /** The commands in a range of the ledger, both ends inclusive. They are returned with the balance of the given account. */
+  /** Returns the commands in a range of the ledger (inclusive), with the balance of the given account. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
-  /** A page of the stream; empty if there is none. Settles within `waitMs` (default: `readDeadlineMs`). */
+  /** Returns a page of the stream, or an empty page if there is none. Settles within `waitMs` (default: `readDeadlineMs`). */
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
 }
 
@@ -68,16 +68,16 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
         if (found !== undefined) return found
         if (again)
           throw new LogRewritten(
-            `${stream} no longer contains the event at revision ${account.revision} that this process wrote or read`,
+            `${stream} no longer contains the event at revision ${account.revision} that this process has written or read`,
           )
-        // Tries once more, in case the log that was read was behind for a moment.
+        // Tries once more, because a node of the log can be behind for a moment.
         await sleep(limits.retryPauseMs)
       }
     },
     findBetween: async (account, { from, to, atMs }) => {
       const found: Found = new Map()
       for (let next = from; next <= to; next += limits.readPageMax)
-        // Reads no further than the range, because the page may contain only a part of the next command.
+        // Does not read beyond the range, because the page could contain only a part of the next command.
         for (const recorded of await page(next, Math.min(limits.readPageMax, to - next + 1)))
           record(found, decodeEvent(recorded), balanceOf(account, atMs))
       return found
@@ -116,7 +116,7 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // The projector seals a row only for events that it has read, so the log has lost these events, and perhaps later payments.
+    // The projector seals rows only for events that it has read, so the log has lost these events, and perhaps later ones.
     const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: the log was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)
@@ -124,7 +124,7 @@ const load = async (
   if (known === 'not sealed')
     logger.error(
       { organizationId },
-      'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" repairs the row',
+      'ledger: the account\'s row in the read models was not written by the projector, so the ledger is folded from its start; repair the row with "projection rebuild accounts"',
     )
   const account = newAccount(organizationId)
   return { account, found: (await foldOn(account, pages)) ?? new Map() }
@@ -143,7 +143,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
   return found
 }
 
-/** Adds an event to its command. The later events of a command name the first event as their cause. */
+/** Adds an event to its command. The later events of a command have the first one as their cause. */
 const record = (
   found: Found,
   { type, data, metadata, recorded }: DecodedEvent,
@@ -151,8 +151,8 @@ const record = (
 ): void => {
   const first = metadata.causation_id ?? recorded.id
   const before = found.get(first)
-  // If the snapshot ends between a call and its charge, only the charge is read. It is not the whole result of the command, so it
-  // is left out.
+  // If the snapshot ends between a call and its charge, only the charge is read. It is skipped, because it is not the whole result of
+  // the command.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   const requestId = metadata.request_id

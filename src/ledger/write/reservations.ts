@@ -5,18 +5,18 @@ import type { Account } from '../account.ts'
 import { affordabilityOf, ratingOf } from '../decide.ts'
 
 /**
- * The highest possible cost of calls in progress. Work that this service pays for, or whose refusal would reveal its result, starts
- * only if the balance also covers these reservations (ledger protocol rule 8). Reservations are an estimate. An overdraft is
- * prevented by the append.
+ * Reservations for the highest possible cost of calls in progress. If a call causes costs for this service, or if refusing it later would
+ * reveal its result, it starts only if the balance also covers the reservations (ledger protocol rule 8). Reservations are only an
+ * estimate: the append prevents an overdraft.
  */
 type Reservations = {
   held(organizationId: string): MicroCredits
-  /** Reserves an amount. The caller must call the returned function once to end the reservation. */
+  /** Reserves an amount. Returns a function that ends the reservation, which must be called once. */
   hold(organizationId: string, amount: MicroCredits): () => void
 }
 
 export type ReservationRequest = {
-  /** The most expensive facts that the call can establish. */
+  /** The most expensive facts that the call can have. */
   readonly facts: CallFacts
   readonly book: PriceBook
   readonly atMs: number
@@ -27,7 +27,7 @@ export type ReservationMade =
   | { readonly kind: 'held'; readonly release: () => void }
   | { readonly kind: 'not_enough'; readonly held: MicroCredits }
 
-/** Keeps reservations in memory, only for organizations with calls in progress. */
+/** Keeps reservations in memory. */
 export const createReservations = (): Reservations => {
   const heldBy = new Map<string, MicroCredits>()
   const change = (organizationId: string, by: MicroCredits): void => {
@@ -48,7 +48,7 @@ export const createReservations = (): Reservations => {
   }
 }
 
-/** Checks the balance and reserves without an await in between, so that concurrent calls cannot reserve the same credits. */
+/** Checks the balance and makes the reservation without an await in between, so that concurrent calls cannot reserve the same credits. */
 export const reserveOn = (
   reservations: Reservations,
   account: Account,

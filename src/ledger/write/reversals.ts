@@ -15,10 +15,10 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Reverses charges for calls without an Idempotency-Key if the caller got the answer that the outcome is unknown, because such a
- * caller cannot repeat the call. A call with a key needs no reversal: the caller can repeat the call, and is charged once.
+ * Reverses the charge of a call without an Idempotency-Key if the caller was told that the outcome is unknown, because this caller cannot
+ * repeat the call safely. With a key, no reversal is needed, because a repeated call is charged only once.
  *
- * Only this process knows which reversals are due. If it must stop earlier, it logs them for "ledger reverse".
+ * Reversals that are due are only in the memory of this process. If it must stop before they are written, it logs them for "ledger reverse".
  */
 export class Reversals {
   readonly #organizationId: string
@@ -41,7 +41,7 @@ export class Reversals {
     this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
   }
 
-  /** Called when a command is durable after its caller got the answer that the outcome is unknown. */
+  /** Must be called when a command is durable after its caller was told that the outcome is unknown. */
   written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
     const { requestId } = command
     if (!isUnrepeatable(command) || requestId === undefined) return
@@ -62,14 +62,14 @@ export class Reversals {
     return this.#idle.promise
   }
 
-  /** Tries until the reversal is written. Never rejects. */
+  /** Retries until the reversal is written. Never rejects. */
   async #giveBack(requestId: string, charge: Reversible): Promise<void> {
     const { logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
     this.#owed.add(requestId)
     logger.warn(
       { organizationId, requestId },
-      'ledger: a call with an unknown outcome was charged; reversing it',
+      'ledger: a call whose outcome was reported as unknown was charged; its charge is being reversed',
     )
     for (let left = charge; left.amount > 0n; await sleep(pauses * limits.retryPauseMs)) {
       try {
@@ -78,7 +78,7 @@ export class Reversals {
           observe?.reversal?.()
           break
         }
-        // The command was refused, because an operator has already refunded a part of the charge under the same key.
+        // Less was reversed, because an operator had already refunded a part of the charge under the same key.
         left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
         const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
@@ -93,7 +93,7 @@ export class Reversals {
     this.#idle = undefined
   }
 
-  /** The rest of the charge after refunds and re-rates. Undefined if the ledger cannot be read. */
+  /** The rest of the charge after refunds and re-rates, or undefined if the ledger cannot be read. */
   async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
     const { chargeId, revision } = charge
     try {
@@ -120,8 +120,7 @@ type Reversible = {
   /** Default: `revision`. */
   readonly asOf?: number
   /**
-   * True if a part was already refunded. The command then has a key of its own, and is refused if another correction has been
-   * written since.
+   * Whether a part was already refunded. The command then has its own key, and is refused if there is a later correction.
    */
   readonly isRest?: boolean | undefined
 }
@@ -133,8 +132,8 @@ const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
   )
 
 /**
- * The command that reverses a charge once, even if several processes send it. Nothing is written if the call was refunded, or
- * re-rated since `asOf`.
+ * The command that reverses a charge, only once even if several processes send it. Nothing is written if the call was refunded, or re-rated
+ * after `asOf`.
  */
 export const reversalCommand = (
   { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,

@@ -8,17 +8,16 @@ import type { Account } from '../account.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 const accountsPerStatement = 64
-/** The maximum number of concurrent statements, because other code needs connections of the pool, too. */
+/** The maximum number of concurrent statements, because other code also needs connections of the pool. */
 const statementsUnderWayMax = 2
-/** More than the number of accounts that a process keeps. */
+/** More than the number of accounts that a process keeps in memory. */
 const waitingMax = 20_000
 
 /**
- * Reads an account from its projection, from which folding can start. Rows without the projector's seal are ignored, and the reader
- * compares the account's digest with the ledger.
+ * Reads the account from which folding starts from its projection. Rows without a valid seal are ignored, and the reader compares the
+ * account's digest with the ledger.
  *
- * Accounts that are requested at the same time are read in one statement, because a process that starts under load needs many
- * accounts.
+ * Accounts that are requested at the same time are read with one statement, because a process that starts under load needs many of them.
  */
 export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {
   const rowsOfAccounts = createGathering<string, AccountRow | undefined>({
@@ -57,9 +56,9 @@ const accountOf = (state: AccountState): Account => {
     organizationId: state.organizationId,
     revision: state.revision,
     digest: state.digest,
-    // The recording time is not in the row. It is set from the last event, which is read before later events are folded.
+    // The row does not contain the recording time. It is set from the last event, which is read before later events are folded.
     recordedAtMs: 0,
-    // The rows do not contain these two revisions, but neither can be later than the revision of the snapshot.
+    // The rows do not contain these two revisions, but neither can be after the revision of the snapshot.
     adjustedRevision: state.revision,
     reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,

@@ -21,8 +21,8 @@ import { Reversals } from './reversals.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
- * One organization's writer in one process. Commands that arrive during an append form the next batch. A batch is
- * appended at exactly the revision it was decided for, so the stream itself is the lock.
+ * The writer of one organization in one process. Commands that arrive during an append form the next batch. A batch is appended at exactly
+ * the revision for which it was decided, so the stream itself is the lock.
  */
 export class Writer {
   readonly #organizationId: string
@@ -30,7 +30,7 @@ export class Writer {
   readonly #reader: LedgerReader
   readonly #appending: BatchAppend
   readonly #reversals: Reversals
-  /** The request ids of calls without an Idempotency-Key whose outcome this process can no longer find out. */
+  /** The request ids of calls without an Idempotency-Key whose outcome can no longer be determined by this process. */
   readonly #undecidable: string[] = []
   readonly #callers: Callers
   readonly #queue: CommandQueue
@@ -88,7 +88,7 @@ export class Writer {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
-    // Keeps the account that was just read, so that the same events are not read again for every request.
+    // The account is kept, so that the same events are not read again for every request.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
       this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
@@ -96,12 +96,12 @@ export class Writer {
     return fresh
   }
 
-  /** The account as it was last seen. Must not be changed. */
+  /** The account in memory, which must not be changed. Read from the log only if it is unknown. */
   lastSeen(): Promise<Account> {
     return this.#known().catch(cannotBeRead)
   }
 
-  /** Whether the account is known, so that `lastSeen` need not read. */
+  /** Whether the account is in memory, so that `lastSeen` does not read the log. */
   knows(): boolean {
     return 'account' in this.#state
   }
@@ -115,7 +115,7 @@ export class Writer {
     return isAtRest(this.#state.kind) && this.#reversals.requestIds().length === 0
   }
 
-  /** Whether the writer can be dropped without losing anything. */
+  /** Whether the writer can be removed without losing anything. */
   forgettable(): boolean {
     return this.#isSettled() && this.#undecidable.length === 0
   }
@@ -138,7 +138,7 @@ export class Writer {
     this.#pacing.competed(this.#appending.now())
   }
 
-  /** Resolves with the account, and reads it if it is unknown. */
+  /** Resolves with the account, which is read if it is unknown. */
   #known(): Promise<Account> {
     if ('account' in this.#state) return Promise.resolve(this.#state.account)
     this.#asking ??= Promise.withResolvers()
@@ -184,7 +184,7 @@ export class Writer {
     )
   }
 
-  /** Starts the next batch, or becomes idle. `looked` means that the ledger has just been searched for the queued commands. */
+  /** Starts the next batch, or becomes idle. `looked`: the ledger has just been searched for the queued commands. */
   #onwards(account: Account, looked: boolean): void {
     const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
@@ -242,7 +242,7 @@ export class Writer {
     )
   }
 
-  /** Decides the batch's place. Nothing else is written in the meantime, so callers of other commands can safely be refused. */
+  /** Finds out whether the batch was written. Nothing else is written in the meantime, so callers of other commands can safely be refused. */
   #decide(account: Account, batch: Batch): void {
     this.#state = { kind: 'deciding', account, batch }
     const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
@@ -315,14 +315,14 @@ type TailParts = {
 }
 
 /**
- * Reads the end of a ledger between batches. It folds the events of other processes, and answers the callers of queued commands
- * that the ledger already contains.
+ * Reads the end of a ledger between batches: folds the events of other processes, and answers the callers of queued commands that the
+ * ledger already contains.
  */
 class Tail {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #parts: TailParts
-  /** How many appends in a row were refused although the ledger contained nothing new. */
+  /** The number of consecutive appends that were refused although the ledger contained no new event. */
   #idleConflicts = 0
 
   constructor(organizationId: string, options: WriterOptions, parts: TailParts) {
@@ -344,11 +344,11 @@ class Tail {
     queue.lookedThrough(after, account.revision)
   }
 
-  /** Like `fold`, after a refused append. Throws if the log keeps refusing appends although it contains no new event. */
+  /** Like `fold`, after a refused append. Throws if the log repeatedly refuses appends although it contains no new event. */
   async foldAfterConflict(account: Account): Promise<void> {
     const { eventLog, logger, limits } = this.#options
     const after = account.revision
-    // The account contains only events that are in the stream, because the batch was decided on a draft.
+    // The batch was decided on a draft, so the account contains only events that are in the stream.
     await this.fold(account)
     const { revision } = account
     this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
@@ -357,9 +357,9 @@ class Tail {
     const engine = await eventLog.lastRevision(ledgerStream(this.#organizationId))
     logger.fatal(
       { organizationId: this.#organizationId, revision, engine },
-      'ledger: the event log refuses appends after the last event it shows; see "ledger verify". Calls of this organization are refused',
+      'ledger: the event log refuses appends after the last event that can be read, so calls of this organization are refused; run "ledger verify"',
     )
-    throw new Unavailable('the ledger cannot be appended to after its last event')
+    throw new Unavailable('the event log refuses appends after the last event of the ledger')
   }
 
   /** Searches the ledger for queued commands before a batch. */
@@ -370,32 +370,31 @@ class Tail {
 }
 
 /**
- * How processes that append to one ledger at the same time take turns.
+ * Lets processes that append to one ledger at the same time take turns.
  *
- * Of several appends at the same revision, the first one succeeds. The process that succeeded has an advantage at the next
- * revision, because the other processes must first read the new events. So a process that has noticed other processes pauses after
- * each successful append, but not after a conflict. Commands that arrive during a pause join the next batch.
+ * Of several appends at the same revision, only the first one succeeds. Its process has an advantage at the next revision, because the
+ * others must first read the new events. Therefore, a process pauses after each successful append while others append too, but not after a
+ * conflict. Commands that arrive during a pause are part of the next batch.
  */
 type Pacing = {
-  /** Called when another process has appended to the ledger, or reports that it is trying to append. */
+  /** Must be called when another process has appended to the ledger, or reports that it is trying to append. */
   competed(nowMs: number): void
   appended(nowMs: number): void
-  /** Called when an append has conflicted and is tried again immediately. `tell` says whether to notify the other processes. */
+  /** Must be called when an append has conflicted and is retried immediately. `tell`: whether to notify the other processes. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append must wait. */
   waitMs(nowMs: number): number
 }
 
-/** For this long after other processes were last noticed, appends are followed by pauses. */
+/** How long a process continues to pause after an append or a notice of another process. */
 const competitionMs = 2_000
 const pauseMinMs = 1
 const pauseMaxMs = 6
-/** Some pauses are this long, so that even a process far from the log has time to read the ledger and to append. */
+/** Some pauses are this long, so that even a process with a slow connection to the log has time to read the ledger and to append. */
 const longPauseMs = 60
 const longPauseEvery = 8
 /**
- * How often a process notifies other processes of its conflicts. A process whose appends always succeed does not notice the
- * conflicts by itself.
+ * How often a process notifies other processes of its conflicts.
  */
 const toldEveryMs = 500
 
