@@ -16,9 +16,9 @@ type Log = Pick<EventLog, 'append' | 'read'>
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
- * Appends at exactly `expected`, and chains the events to the stream's last event. Ledgers do not use this function, because their
- * writers already know the last digest. Throws the errors of `appendUntilKnown`, and `AppendConflict` if the stream does not end at
- * `expected`.
+ * Appends at exactly `expected`, and chains the events to the stream's last event. The writers of ledgers do not need this function,
+ * because they already have the last digest. Throws the errors of `appendUntilKnown`, and `AppendConflict` if the stream does not end
+ * at `expected`.
  */
 export const appendChained = async (
   eventLog: Log,
@@ -32,19 +32,19 @@ export const appendChained = async (
   const revision = last?.revision ?? -1
   if (revision === base)
     return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
-  // The same events may already be in the log with another recording time, which is then kept.
+  // The log can already contain the same events with another recording time, which is then kept.
   if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
     return { revision: base + events.length, repeated: true }
   throw new AppendConflict(stream, expected, revision)
 }
 
-/** The stream's last event, or null. */
+/** Reads the stream's last event, or null. */
 export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEvent | null> => {
   const [last] = await readIfAny(eventLog, stream, { direction: 'backwards', max: 1 })
   return last ?? null
 }
 
-/** Chains events to `last`. If `last` has no digest, the events start a new chain, and verification reports the missing digest. */
+/** Chains events to `last`. If `last` has no digest, the events begin a new chain, and verification reports the missing digest. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

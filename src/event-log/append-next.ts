@@ -4,17 +4,17 @@ import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
 import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 
-/** How long an append is repeated after conflicts. Many processes can append to a stream at the same time, for example refused sign-ins. */
+/** How long an append is repeated after conflicts. Many processes can append to the same stream, for example refused sign-ins. */
 const conflictsMaxMs = 10_000
-/** The pause after a conflict is random, so that appends that conflicted do not all try again at the same time. */
+/** The maximum pause after a conflict. It is random, so that conflicting appends are not repeated at the same time. */
 const pauseMaxMs = 50
 
-/** How long an attempt waits for the attempt before it, so that an append without an answer does not delay all later ones. */
+/** How long an attempt waits for the previous one, so that an append without an answer does not delay all later ones. */
 const turnMaxMs = 1_000
 /** The last attempt in this process for each stream. */
 const lastAttempts = new Map<string, Promise<unknown>>()
 
-/** Runs the attempts of this process one after another, in order of arrival. Concurrent attempts would mostly conflict. */
+/** Runs the attempts of this process one after another, because concurrent attempts would mostly conflict. */
 const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): Promise<Result> => {
   const before = lastAttempts.get(stream)
   const own = within(before ?? Promise.resolve(), { waitMs: turnMaxMs }, () => undefined).then(attempt)
@@ -28,8 +28,8 @@ const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): P
 }
 
 /**
- * Repeats an append after each conflict. Each attempt reads the stream again. Throws `AppendConflict` after several seconds of
- * conflicts.
+ * Repeats an append after each conflict. Every attempt reads the stream again. Throws `AppendConflict` if the conflicts continue for
+ * several seconds.
  */
 export const repeatConflicts = async <Result>(
   stream: string,
@@ -47,8 +47,8 @@ export const repeatConflicts = async <Result>(
 }
 
 /**
- * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the revision,
- * so that repeated events are recognized. Ledgers do not use this function, because their commands depend on earlier events.
+ * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the revision, so
+ * that repeated events are recognized. Not for ledgers, because their commands depend on earlier events.
  *
  * Throws the errors of `appendUntilKnown` and `repeatConflicts`.
  */

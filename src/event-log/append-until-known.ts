@@ -13,11 +13,11 @@ import {
 /** How long an append is repeated. */
 export type AppendPatience = {
   /**
-   * How long the append is repeated while its outcome is unknown. Longer than any engine's own deadline, so that the append is sent at
-   * least twice.
+   * How long the append is repeated while its outcome is unknown. Must be longer than any engine's own deadline, so that the append is
+   * sent at least twice.
    */
   readonly unknownMs: number
-  /** How long to repeat the append while it is certain that the log has not accepted it. 0: do not repeat. */
+  /** How long the append is repeated if the log has certainly not accepted it. 0: it is not repeated. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }
@@ -26,9 +26,10 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule 3). After an
- * unknown outcome, only success or a conflict is certain: if a repeated append is refused, the first one may still be in the log.
+ * unknown outcome, only success or a conflict is certain. If a repeated append fails in another way, the first one can still be in the
+ * log.
  *
- * Throws the errors of `EventLog.append`; `UnknownOutcome` only after `unknownMs`.
+ * Throws the errors of `EventLog.append`, but `UnknownOutcome` only after `unknownMs`.
  */
 export const appendUntilKnown = async (
   eventLog: Pick<EventLog, 'append'>,

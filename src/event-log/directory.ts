@@ -2,15 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { link, open, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-/** Makes renames, new files and deletions in a directory survive a power failure. */
+/** Makes renames, new files and deletions in a directory durable. */
 export const syncDirectory = async (path: string): Promise<void> => {
   await using directory = await open(path, 'r')
   await directory.sync()
 }
 
 /**
- * Creates a file (mode 0600) that survives a power failure and is never seen half-written. A file that already exists is left
- * unchanged.
+ * Creates a file (mode 0600) durably and atomically. A file that already exists is left unchanged.
  */
 export const createDurably = async (path: string, text: string): Promise<void> => {
   const draft = `${path}.${randomUUID()}.draft`

@@ -5,11 +5,11 @@ import { upcast } from '../events/upcast.ts'
 import type { RecordedEvent } from './port.ts'
 import { faultOf, hasEnvelope } from './stored-event.ts'
 
-/** Turns the bytes of any event in the log into a readable form. Never fails. Pure. */
+/** Converts the bytes of any event in the log to a readable form. Never throws. Pure. */
 
 type Known = {
   readonly kind: 'known'
-  /** The version in which the event was written, and the newest version of its type. */
+  /** The version in which the event was written. */
   readonly version: number
   readonly newest: number
   /** The data, upcast to the newest version. */
@@ -17,8 +17,8 @@ type Known = {
 }
 type Unread = {
   /**
-   * `unknown`: this release does not support the type or version. `foreign`: other software wrote it. `faulty`: it does
-   * not match the schema.
+   * `unknown`: this release does not support the type or version. `foreign`: other software wrote the event. `faulty`: the event does
+   * not match its schema.
    */
   readonly kind: 'unknown' | 'foreign' | 'faulty'
   readonly why: string
@@ -46,8 +46,11 @@ const dataOf = (recorded: RecordedEvent, metadata: EventMetadata | null): Known 
   if (metadata === null)
     return hasEnvelope(recorded)
       ? { kind: 'faulty', why: 'its metadata is not valid' }
-      : { kind: 'foreign', why: 'it does not have the envelope of this service: other software wrote it' }
-  if (!isEventType(type)) return { kind: 'unknown', why: `its type is not in the catalogue of this release` }
+      : {
+          kind: 'foreign',
+          why: 'its metadata is not in the format of this service, so other software wrote it',
+        }
+  if (!isEventType(type)) return { kind: 'unknown', why: 'its type is unknown to this release' }
   const [version, newest] = [metadata.schema_version, currentVersion(type)]
   if (version > newest)
     return {

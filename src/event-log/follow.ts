@@ -12,11 +12,11 @@ import {
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
-  /** Resolves when everything that was in the log at the start has been applied. Rejects if following ends with a final failure. */
+  /** Resolves when everything that was in the log at the start is applied. Rejects after a final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log, so that its answers may be out of date; null while it follows. It becomes null
-   * again when a new subscription delivers events, unless the failure is final.
+   * Returns the reason why the model no longer follows the event log, so that its answers can be out of date, or null. Unless the failure is
+   * final, it is null again when a new subscription delivers events.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -35,16 +35,15 @@ type Model = {
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
-/** All models share one subscription to a log, because each separate subscription would search the whole log for a few events. */
+/** All models of a log share one subscription, because each separate one would search the whole log for a few events. */
 const followers = new WeakMap<EventLog, Follower>()
 
 /**
- * Applies every event of the log to a read model in memory, in order and once, until stopped. `unreadable` is called for an event
- * that cannot be read or applied. From then on, the model must refuse everything that the event may be about, because the event may
- * revoke access.
+ * Applies every event of the log to an in-memory model, in order and once, until stopped. `unreadable` is called for an event that cannot be
+ * read or applied. From then on, the model must refuse everything that the event could concern, because it could revoke access.
  *
- * If a subscription ends because the log is unavailable, a new one starts after the last position applied. Any other error is
- * final: it may mean that this is another log, and continuing could skip events.
+ * If a subscription ends because the log is unavailable, a new one starts after the last position that was applied. Any other error is final:
+ * it can mean that this is another log, so continuing could skip events.
  */
 export const follow = ({
   eventLog,
@@ -55,7 +54,7 @@ export const follow = ({
   readonly after: Position
 }): Following => {
   const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
-  // The log can fail before anyone awaits this promise, which must not become an unhandled rejection.
+  // The log can fail before this promise is awaited, which must not be an unhandled rejection.
   model.caughtUp.promise.catch(() => undefined)
   const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
   followers.set(eventLog, follower)
@@ -75,14 +74,18 @@ type Follower = {
 
 const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   const models = new Set<Model>()
-  const following = createOutage({ logger, what: 'the live read models', level: 'error' })
+  const following = createOutage({
+    logger,
+    what: 'the in-memory models: following the event log',
+    level: 'error',
+  })
   let changing = new AbortController()
   let running: Promise<void> | undefined
   let last: RecordedEvent | undefined
   let failures = 0
 
   const subscribed = async (signal: AbortSignal): Promise<void> => {
-    // A model that joins later needs a new subscription, because this subscription may not include the model's events.
+    // A model that is added later needs a new subscription, because this one possibly does not include its events.
     const served = [...models]
     const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
@@ -94,7 +97,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
       failures = 0
       following.works()
     }
-    // The subscription must not end without an abort, which happens when a model joins or the last model leaves.
+    // The subscription must end only after an abort, which happens when a model is added or the last one is removed.
     if (!signal.aborted) throw new Error('the event log ended the subscription')
   }
 
@@ -119,7 +122,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   const giveUp = (error: unknown): void => {
     followers.delete(eventLog)
     for (const { caughtUp } of models) caughtUp.reject(error)
-    logger.fatal({ err: error }, 'the live read models no longer follow the event log')
+    logger.fatal({ err: error }, 'the in-memory models no longer follow the event log; restart the process')
   }
 
   const change = (): void => {
@@ -144,7 +147,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
 
 const farthest: Position = 2n ** 64n
 
-/** Delivers one event at a time, so that all models have applied it before any model receives the next. */
+/** Delivers one event at a time, so that all models have applied it before any of them receives the next one. */
 const deliver = (models: readonly Model[], item: SubscriptionItem): void => {
   if (item.kind === 'events')
     for (const recorded of item.events)
@@ -168,7 +171,7 @@ const applyTo = ({ apply, unreadable, logger }: Model, recorded: RecordedEvent):
     const { stream, revision } = recorded
     logger.fatal(
       { err: error, stream, revision },
-      'an event cannot be applied; everything it concerns is refused',
+      'an event cannot be applied, so calls that depend on it are refused',
     )
     unreadable(recorded)
   }

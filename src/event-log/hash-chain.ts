@@ -6,23 +6,23 @@ import type { NewEvent } from './port.ts'
  *
  *   digest = base64url(SHA-256(previous digest LF stream LF revision LF event id LF type LF metadata LF data))
  *
- * over UTF-8. `metadata` is the metadata's exact text up to the digest member, `data` the exact text of the data, and the
- * previous digest of the first event is empty. If anything is changed, removed, inserted or moved, no later digest matches.
+ * over UTF-8. `metadata` is the exact text of the metadata up to the digest member, and `data` is the exact text of the data. The previous
+ * digest of the first event is empty. If an event is changed, removed, inserted or moved, no later digest matches.
  */
 
-/** The value used as the previous digest of a stream's first event. */
+/** The previous digest of a stream's first event. */
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
-/** In JSON, quotes within a string are escaped, so this text is always the member and never a part of a string. */
+/** In JSON, quotes in a string are escaped, so this text is always the member and never a part of a string. */
 const recordedMember = ',"recorded_at":"'
 const instantLength = 24
 
 type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
 /**
- * Completes an event whose `metadata` is a non-empty JSON object on one line, without a digest. `recordedAt` is in ISO 8601, and
- * must not be before the recording time of the previous event.
+ * Completes the metadata of an event, which must be a non-empty JSON object on one line, without a digest. `recordedAt` is in ISO 8601, and must
+ * not be before the recording time of the previous event.
  */
 export const chain = (
   event: NewEvent,
@@ -34,7 +34,7 @@ export const chain = (
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
 }
 
-/** The recording time in milliseconds that the digest covers; `logMs` if the metadata does not contain one. */
+/** The recording time in the metadata, in milliseconds, or `logMs` if there is none. */
 export const recordedMsIn = (metadata: string, logMs: number): number => {
   const at = metadata.lastIndexOf(recordedMember)
   if (at === -1) return logMs
@@ -57,7 +57,7 @@ export const recompute = (
   }
 }
 
-/** The digest to which the next event of a stream is chained. An event without a digest counts as the first of a chain. */
+/** The digest to which the next event of a stream is chained. An event without a digest is treated as the first of a chain. */
 export const digestAfter = (event: NewEvent & Pick<ChainPlace, 'stream' | 'revision'>): string => {
   const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })
   return carried ?? computed

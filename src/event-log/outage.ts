@@ -1,11 +1,11 @@
 /**
- * Logs failures of an operation that is retried: when they begin, once a minute while they last, and when they end. If every
- * failure were logged, the first one would be hard to find.
+ * Logs failures of an operation that is retried: when they begin, once a minute while they continue, and when they end. If every failure were
+ * logged, the first one would be hard to find.
  */
 export type Outage = {
-  /** Reports a failure. After a minute without failures, the next failure begins a new outage, even if `works` was not called. */
+  /** Reports a failure. The first failure after a minute without one begins a new outage, even if `works` was not called. */
   failed(error: unknown): void
-  /** Reports a success. Cheap if there was no failure before. */
+  /** Reports a success. Can be called often. */
   works(): void
 }
 
@@ -15,7 +15,7 @@ export type OutageLogger = Readonly<
 >
 
 const repeatMs = 60_000
-/** The maximum number of outages per minute that are logged, if an operation fails and works in turn. */
+/** The maximum number of outages per minute that are logged, if an operation alternates between failure and success. */
 const beginningsMax = 5
 
 export const createOutage = ({

@@ -1,11 +1,11 @@
 /**
- * The event log is the only source of truth. Several engines implement this port and pass one contract suite
+ * The event log is the only source of truth. All engines that implement this port pass the same contract suite
  * (`test/contract/event-log.ts`).
  */
 
 import { hash } from 'node:crypto'
 
-/** An opaque, ordered place in the whole log. Positions increase strictly, in the order in which events became durable. */
+/** A place in the whole log. Positions increase in the order in which events became durable, but not always by 1. */
 export type Position = bigint
 
 /** The position before the first event. */
@@ -15,7 +15,7 @@ export const positionMax: Position = 2n ** 63n - 1n
 
 /** An event for the log. `data` and `metadata` are JSON, and their bytes never change. */
 export type NewEvent = {
-  /** A UUID that is unique within its stream. The id is deterministic, so that a repeated append is recognized. */
+  /** A UUID that is unique within its stream. It is deterministic, so that a repeated append is recognized. */
   readonly id: string
   readonly type: string
   readonly data: string
@@ -28,17 +28,17 @@ export type RecordedEvent = NewEvent & {
   /** Counted from 0 within the stream, without gaps. */
   readonly revision: number
   /**
-   * The recording time in milliseconds, by the writer's clock, which the digest covers. If the writer recorded no time, the time by
-   * the log's own clock, which no digest covers.
+   * The recording time in milliseconds, by the writer's clock. The digest covers this time. If the writer recorded none, it is the time by the
+   * log's own clock, which no digest covers.
    */
   readonly recordedAtMs: number
 }
 
-/** The last event that a reader has read. If the log still contains this event, it is the same log. */
+/** The last event that a reader has read. A log that still contains this event is the same log. */
 export type LogPlace = {
   readonly position: Position
   readonly eventId: string
-  /** The base64url SHA-256 of the whole event. The id is not enough, because a different event can have the same id. */
+  /** The base64url SHA-256 of the whole event. The id alone is not enough, because a different event can have the same id. */
   readonly digest: string
 }
 
@@ -52,11 +52,11 @@ export const placeOf = (event: RecordedEvent): LogPlace => ({
   ),
 })
 
-/** The revision that the appender expects to be the stream's last one. `none` means that the stream does not exist yet. */
+/** The expected last revision of the stream. `none`: the stream must not exist yet. */
 export type ExpectedRevision = number | 'none'
 
 export type ReadOptions = {
-  /** The first revision to read, inclusive. Default: the beginning or, backwards, the end. */
+  /** The first revision to read, inclusive. The default is the beginning or, when reading backwards, the end. */
   readonly from?: number
   readonly direction?: 'forwards' | 'backwards'
   readonly max: number
@@ -65,40 +65,40 @@ export type ReadOptions = {
 export type SubscribeOptions = {
   /** Exclusive. `logStart`: from the beginning of the log. */
   readonly after: Position
-  /** The last event the caller has, at or before `after`. If the log has lost it, the subscription ends with `LogRewritten`. */
+  /** The last event that the caller has read, at or before `after`. If the log has lost it, the subscription throws `LogRewritten`. */
   readonly known?: LogPlace | undefined
-  /** The prefixes of the streams to deliver; empty: all streams. */
+  /** The prefixes of the streams to deliver. If empty, all streams are delivered. */
   readonly prefixes: readonly string[]
-  /** The largest batch to deliver. Default: 1,000. */
+  /** The maximum size of a batch. The default is 1,000. */
   readonly batchMax?: number
   readonly signal: AbortSignal
 }
 
 /**
- * What a subscription yields. `events` is a batch in log order, without gaps or duplicates, and never empty. `caught-up` is yielded
- * once, when all events that were in the log before the subscription have been delivered. `idle` means that there is no matching
- * event between the last delivered event and `position`.
+ * An item of a subscription. `events`: a batch in log order, without gaps or duplicates, and never empty. `caught-up`: yielded once, when all
+ * events that were in the log before the subscription have been delivered. `idle`: there is no matching event between the last delivered event
+ * and `position`.
  */
 export type SubscriptionItem =
   | { readonly kind: 'events'; readonly events: readonly RecordedEvent[]; readonly position: Position }
   | { readonly kind: 'caught-up'; readonly position: Position }
   | { readonly kind: 'idle'; readonly position: Position }
 
-/** `repeated`: whether the events were already in the log; undefined if the engine does not report this. */
+/** `repeated`: whether the events were already in the log, or undefined if the engine does not report this. */
 export type Appended = { readonly revision: number; readonly repeated?: boolean }
 
 export type LookedBack = {
   readonly events: readonly RecordedEvent[]
   /** The events in this range that cannot be opened. */
   readonly unreadable: readonly EventsUnreadable[]
-  /** Events before this position were not read; null if everything was read. */
+  /** Events before this position were not read. Null: all events were read. */
   readonly next: Position | null
 }
 
 export type EventLog = {
   /**
-   * Appends atomically at exactly `expected` + 1, and settles within the adapter's append deadline. An append that is repeated with
-   * the same ids at the same revision succeeds without writing again, however late it is.
+   * Appends atomically at exactly `expected` + 1, and settles within the adapter's append deadline. If an append is repeated with the same ids at
+   * the same revision, it succeeds without writing again, even much later.
    *
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (repeat the identical append to find out), `Unavailable`
    * (nothing was written), `LogRewritten` if the engine can detect it before it writes, and TypeError for invalid
@@ -106,31 +106,30 @@ export type EventLog = {
    */
   append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<Appended>
   /**
-   * Reads one stream. Fewer events than `max` mean the end of the stream. Throws `StreamMissing`, `Unavailable`,
-   * `EventsUnreadable`, and `TooLarge` if a page exceeds `readBytesMax`.
+   * Reads one stream. Fewer events than `max` mean that the stream ends there. Throws `StreamMissing`, `Unavailable`, `EventsUnreadable`, and
+   * `TooLarge` if a page exceeds `readBytesMax`.
    */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
-  /** Catches up, then follows until the signal aborts. Reconnects after failures, and throws only final errors such as `LogRewritten`. */
+  /** Catches up, and then follows the log until the signal aborts. Reconnects after failures. Throws only final errors such as `LogRewritten`. */
   subscribe(options: SubscribeOptions): AsyncIterable<SubscriptionItem>
-  /** The position of the last event; `logStart` for an empty log. */
+  /** Returns the position of the last event, or `logStart` for an empty log. */
   head(): Promise<Position>
-  /** The event at exactly this position; null if there is none. */
+  /** Returns the event at exactly this position, or null. */
   at(position: Position): Promise<RecordedEvent | null>
   /**
-   * The newest events of the whole log before a position, or before its end if the position is null. Returns at most `max` events
-   * and at most one page. Events that cannot be opened are reported and skipped. Returns nothing for a position where there was
-   * never an event.
+   * Returns the newest events of the whole log before a position or, if it is null, before the end of the log. Returns at most `max` events and at
+   * most one page. Events that cannot be opened are reported and skipped. Returns nothing for a position that never had an event.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
-  /** The stream's last revision according to the engine's own records, not its events; null if the stream does not exist. */
+  /** Returns the stream's last revision according to the engine's own records instead of its events, or null if there is no such stream. */
   lastRevision(stream: string): Promise<number | null>
-  /** The names of the streams that start with the prefix, in no order. */
+  /** Returns the names of the streams that start with the prefix, in any order. */
   streams(prefix: string): Promise<string[]>
   /** Waits for all work in progress, and closes every connection. */
   close(): Promise<void>
 }
 
-/** The stream is not at the expected revision. `actual` is its last revision, −1 if it does not exist. */
+/** The stream is not at the expected revision. `actual` is its last revision, or −1 if it does not exist. */
 export class AppendConflict extends Error {
   override name = 'AppendConflict'
   readonly stream: string
@@ -142,7 +141,7 @@ export class AppendConflict extends Error {
   }
 }
 
-/** The append may have been written. Repeat the identical append, or read the stream, to find out. */
+/** The append may have been written. To find out, repeat the identical append or read the stream. */
 export class UnknownOutcome extends Error {
   override name = 'UnknownOutcome'
 }
@@ -151,14 +150,14 @@ export class StreamMissing extends Error {
   override name = 'StreamMissing'
 }
 
-/** The log has lost events that were read earlier, because it was restored from an older copy or is another log. This error is final. */
+/** The log has lost events that were read before, because it was restored from an older copy or is another log. This error is final. */
 export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }
 
 /**
- * Events cannot be opened, because a page is damaged or the bytes were replaced. Reading these events again does not help, but the
- * events before and after them can be read.
+ * Events cannot be opened, because a database page is damaged or the bytes were replaced. Reading them again does not help, but the events before
+ * and after them can be read.
  */
 export class EventsUnreadable extends Error {
   override name = 'EventsUnreadable'
@@ -185,25 +184,25 @@ export class EventsUnreadable extends Error {
   }
 }
 
-/** Whether the log still contains an event that a reader has received. Throws the errors of `at`. */
+/** Whether the log still contains an event that was read. Throws the errors of `at`. */
 export const stillHolds = async (eventLog: Pick<EventLog, 'at'>, place: LogPlace): Promise<boolean> => {
   const standing = await eventLog.at(place.position)
   return standing !== null && placeOf(standing).digest === place.digest
 }
 
-/** An append exceeds the limits and was not written, or a read exceeds `readBytesMax`. */
+/** An append exceeds a limit and was not written, or a read exceeds `readBytesMax`. */
 export class TooLarge extends Error {
   override name = 'TooLarge'
 }
 
-/** The log cannot be reached or cannot work now, and nothing was written. Trying again later may help. */
+/** The log is temporarily unavailable, and nothing was written. The operation can be tried again later. */
 export class Unavailable extends Error {
   override name = 'Unavailable'
 }
 
 export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
-/** The limit for data and metadata of one read. A page of a thousand events needs a hundredth of this, so the limit need not be higher. */
+/** The limit for the data and metadata of one read. A normal page of a thousand events needs only a hundredth of this. */
 export const readBytesMax = 64 * 1024 * 1024
 
 /** Whether a stream of this service can have this name. */
@@ -217,8 +216,8 @@ const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
- * Throws for an invalid append, before an adapter contacts its engine: an append without events, with an invalid stream name or id,
- * with repeated ids, or with a size that not all engines accept.
+ * Adapters call this before they contact their engine. Throws if an append has no events, an invalid stream name or id, repeated ids, or a size
+ * that not all engines accept.
  */
 export const checkAppend = (
   stream: string,
@@ -235,7 +234,9 @@ export const checkAppend = (
   let length = 0
   for (const event of events) {
     if (typeof event.data !== 'string' || typeof event.metadata !== 'string')
-      throw new TypeError(`${event.type} for ${stream} is not serialised: data and metadata are JSON texts`)
+      throw new TypeError(
+        `${event.type} for ${stream} is not serialized: data and metadata must be JSON texts`,
+      )
     if (!isEventTypeName(event.type)) throw new TypeError(`"${event.type.slice(0, 80)}" is not an event type`)
     if (!event.data.isWellFormed() || !event.metadata.isWellFormed())
       throw new TypeError(
@@ -247,7 +248,7 @@ export const checkAppend = (
     length += event.data.length + event.metadata.length
   }
   if (ids.size !== events.length) throw new TypeError(`an append to ${stream} contains an event id twice`)
-  // The exact number of bytes is counted only near the limit. Most appends are far below the limit.
+  // Most appends are far below the limit, so the exact number of bytes is counted only near it.
   if (length * 3 > appendBytesMax && appendBytes(events) > appendBytesMax)
     throw new TooLarge(`an append of ${appendBytes(events)} bytes to ${stream}; at most ${appendBytesMax}`)
 }
@@ -256,11 +257,11 @@ const appendBytes = (events: readonly NewEvent[]): number =>
   events.reduce((sum, event) => sum + Buffer.byteLength(event.data) + Buffer.byteLength(event.metadata), 0)
 
 /**
- * The JSON text of event data. Throws for values that JSON would change or drop, such as BigInt, NaN, functions and
- * symbols. Members that are undefined are left out.
+ * Returns the JSON text of event data. Throws for values that JSON would change or drop, such as BigInt, NaN, functions and symbols. Omits members
+ * that are undefined.
  */
 export const eventJson = (value: unknown): string => {
-  // Checking the value first is several times faster than a replacer of JSON.stringify.
+  // Checking the value first is several times faster than using a replacer in JSON.stringify.
   refuseUnfaithful('', value)
   if (value === undefined) throw new TypeError('event data is undefined, which JSON cannot represent')
   return JSON.stringify(value)

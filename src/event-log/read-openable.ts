@@ -23,7 +23,7 @@ export const readOpenable = async (
   }
 }
 
-/** If the log reports the wrong events as damaged, earlier events may be damaged, too. */
+/** If the log reports the wrong events as damaged, earlier events can also be damaged. */
 const nothingOpens = (error: unknown): readonly RecordedEvent[] => {
   if (error instanceof EventsUnreadable) return []
   throw error

@@ -2,7 +2,7 @@ import { type EventLog, type ReadOptions, type RecordedEvent, StreamMissing } fr
 
 type Log = Pick<EventLog, 'read'>
 
-/** Like `EventLog.read`, but a missing stream has no events. */
+/** Like `EventLog.read`, but returns no events for a missing stream. */
 export const readIfAny = async (
   eventLog: Log,
   stream: string,
@@ -19,8 +19,7 @@ export const readIfAny = async (
 const pageMaxDefault = 1_000
 
 /**
- * Yields the pages of a stream, and nothing if it is missing. The next page is read while the current page is
- * processed.
+ * Yields the pages of a stream, and nothing if the stream is missing. The next page is read while the current one is processed.
  */
 export async function* pagesOf(
   eventLog: Log,
@@ -34,7 +33,7 @@ export async function* pagesOf(
   const read = (next: number): Promise<readonly RecordedEvent[]> => {
     const max = Math.min(pageMax, upTo - next + 1)
     const page = max <= 0 ? Promise.resolve([]) : readIfAny(eventLog, stream, { from: next, max })
-    // The page can fail before it is awaited. That must not become an unhandled rejection.
+    // The page can fail before it is awaited, which must not be an unhandled rejection.
     page.catch(() => undefined)
     return page
   }
@@ -51,8 +50,8 @@ export async function* pagesOf(
 }
 
 /**
- * Yields the items of a subscription. The next item is requested before the current one is processed. It may never arrive, so
- * `stop`, which must end the subscription, is aborted when the caller takes no more items.
+ * Yields the items of a subscription. The next item is requested before the current one is processed. It may never arrive, so when the caller
+ * takes no more items, `stop` is aborted, which must end the subscription.
  */
 export async function* readingAhead<T>(items: AsyncIterable<T>, stop: AbortController): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()

@@ -6,17 +6,17 @@ import { textFault } from '../events/text.ts'
 import { UnknownEventType, upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
-/** The namespace of all derived ids, followed by space for a name. The buffer can be reused, because hashing copies it. */
+/** The namespace of all derived ids, followed by space for a name. The buffer can be reused, because it is only hashed. */
 const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
 
 /**
- * A deterministic UUIDv5 (RFC 9562 §5.5) of a name, so that a repeated append or call can be recognized. Throws a
- * RangeError for names beyond 1,008 bytes.
+ * Returns the UUIDv5 (RFC 9562 §5.5) of a name. It is deterministic, so that a repeated append or call can be recognized. Throws a RangeError for
+ * names longer than 1,008 bytes.
  */
 export const uuidV5 = (name: string): string => {
-  // One UTF-16 code unit has at most three bytes in UTF-8, so the bytes of a short name need not be counted.
+  // A UTF-16 code unit has at most three bytes in UTF-8, so the bytes of a short name do not have to be counted.
   if (name.length * 3 > nameBytesMax && Buffer.byteLength(name) > nameBytesMax)
     throw new RangeError(`a name of ${Buffer.byteLength(name)} bytes; at most ${nameBytesMax}`)
   const end = namespaceBytes + scratch.write(name, namespaceBytes)
@@ -26,19 +26,19 @@ export const uuidV5 = (name: string): string => {
 }
 
 /**
- * The id of the nth event of a call or command, derived from the organization, the Idempotency-Key or request id, and the index
- * (ledger protocol rule 1).
+ * Returns the id of the nth event of a call or command, derived from the organization, the Idempotency-Key or request id, and the index (ledger
+ * protocol rule 1).
  */
 export const eventIdOf = (scope: string, key: string, index: number): string =>
   uuidV5(`${scope}/${key}/${index}`)
 
-/** A recorded event, upcast to the newest version, with its envelope. */
+/** A recorded event, upcast to the newest version, with its metadata. */
 export type DecodedEvent = DomainEvent & {
   readonly recorded: RecordedEvent
   readonly metadata: EventMetadata
 }
 
-/** Reads a recorded event. Throws `UnknownEventType`, and SyntaxError if the bytes are not JSON. */
+/** Decodes a recorded event. Throws `UnknownEventType`, and SyntaxError if the bytes are not JSON. */
 export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   try {
     const metadata = JSON.parse(recorded.metadata) as EventMetadata
@@ -53,7 +53,7 @@ export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   }
 }
 
-/** Whether an event has the envelope that all releases of this service write. */
+/** Whether the metadata of an event has the format that all releases of this service write. */
 export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): boolean => {
   try {
     const envelope: unknown = JSON.parse(metadata)
@@ -64,14 +64,14 @@ export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): bool
   }
 }
 
-/** Why an event cannot be read, and what to do if other software wrote it. */
+/** The reason why an event cannot be read, and the remedy if other software wrote it. */
 export const whyUnreadable = (recorded: RecordedEvent, error: unknown): string =>
   hasEnvelope(recorded)
     ? error instanceof Error
       ? error.message
       : String(error)
     : `event ${recorded.revision} of ${recorded.stream}, of type "${recorded.type.slice(0, 100)}", does not belong to this service. Other software writes ` +
-      'to this event store: give the service its own stream names, with "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
+      'to this event store. Give the service its own stream names with "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
 
 type NewEnvelope = {
   readonly id: string
@@ -84,24 +84,24 @@ type NewEnvelope = {
   readonly traceId?: string | undefined
 }
 
-/** An event that does not match its own schema. `message` names the member and its limit, but not the member's value. */
+/** An event does not match its own schema. `message` contains the member and its limit, but not its value. */
 export class EventDataError extends Error {
   override name = 'EventDataError'
 }
 
 /**
- * Serialises an event for the log. Throws `EventDataError` for data that its schema refuses, and TypeError for data
- * that events cannot contain.
+ * Serializes an event for the log. Throws `EventDataError` for data that does not match its schema, and TypeError for data that events cannot
+ * contain.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
-  // These two types consist of parts with limits of their own, and checking them would take longer than serialising them. Other
-  // events can contain text that a person typed.
+  // The parts of these two types have their own limits, and checking them would take longer than serializing them. Other events can contain text
+  // that a person has entered.
   if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
   return {
     id: envelope.id,
     type: event.type,
-    // The full check takes longer than serialising, so only strings with a null get it: TypeScript types exclude values that JSON
-    // would drop, JSON.stringify throws for BigInt, and only NaN and infinite numbers would become null.
+    // The full check takes longer than serializing, so it is made only if the JSON contains a null. TypeScript types exclude values that JSON would
+    // drop, JSON.stringify throws for BigInt, and NaN and infinite numbers become null.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),
   }
@@ -114,13 +114,13 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
-  // These events contain signed notes, which have line breaks and are not typed by people.
+  // These events contain signed notes, which have line breaks and are not entered by people.
   if (type === 'LogCheckpointed' || type === 'LogTreeBegun') return
   const fault = textFaultIn(data, '')
   if (fault !== null) throw new EventDataError(fault)
 }
 
-/** The first text in the data that breaks the rules for text from people. Schemas only limit its length. */
+/** Returns the fault of the first text in the data that breaks the rules for text from people. Schemas only limit the length of text. */
 const textFaultIn = (value: unknown, member: string): string | null => {
   if (typeof value === 'string') {
     const fault = textFault(value)
@@ -138,8 +138,7 @@ const textFaultIn = (value: unknown, member: string): string | null => {
 }
 
 /**
- * The first fault that a schema found, as a sentence with the member and the allowed values, such as `reason: at most 200
- * characters; it has 201`.
+ * Describes the first fault that a schema has found, with the member and the allowed values, such as `reason: at most 200 characters; it has 201`.
  */
 export const faultOf = ({ issues }: z.ZodError, data: unknown): string => {
   const [issue] = issues
@@ -192,8 +191,8 @@ const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 
 /**
- * The metadata as JSON, with the members in the order of `EventMetadata`. This runs for every event, and joining the text is twice
- * as fast as JSON.stringify.
+ * Returns the metadata as JSON, with the members in the order of `EventMetadata`. This runs for every event, and joining texts is twice as fast as
+ * JSON.stringify.
  */
 const metadataJson = (
   schemaVersion: number,

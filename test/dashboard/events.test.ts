@@ -168,7 +168,7 @@ describe('any content in the log', () => {
       'CreditBorrowed',
       '{"a":1}',
       envelope(1),
-      'its type is not in the catalogue',
+      'its type is unknown to this release',
     ],
     ['of a later version', 'CreditGranted', '{"a":1}', envelope(9), 'it has version 9'],
     ['of other software', 'OrderPlaced', '{"a":1}', '{"x":1}', 'other software wrote it'],
@@ -255,7 +255,7 @@ describe('a broken chain', () => {
     expect(seen).toContain(String(after?.position))
     expect(seen).toContain(String(before?.position))
     expect(seen).not.toContain(String(position))
-    expect((await ada.get(at(bad + 1, own))).body).toContain('the event before it could not be read')
+    expect((await ada.get(at(bad + 1, own))).body).toContain('the previous event could not be read')
     expect((await ada.get(list({}))).statusCode).toBe(200)
   })
 })

@@ -113,7 +113,7 @@ describe('a start fails on an event store', () => {
     expect(await startOn(own)).toBe('started')
     await settings({ $userStreamAcl: { $r: 'ledger', $w: 'ledger' }, $systemStreamAcl: { $r: '$admins' } })
     expect(await startOn(own)).toMatch(
-      /does not give the user the rights the service needs \(7 PERMISSION_DENIED: .*\)\. .*"event-log prepare --user NAME"/,
+      /does not give the user the rights that the service needs \(7 PERMISSION_DENIED: .*\)\. .*"event-log prepare --user NAME"/,
     )
     await settings({ $userStreamAcl: { $r: 'ledger', $w: '$admins' }, $systemStreamAcl: { $r: 'ledger' } })
     expect(await startOn(own)).toMatch(

@@ -6,16 +6,16 @@ import type { AppendCall, Connection } from './client.ts'
 import { appendReply, appendRequest } from './messages.ts'
 
 /**
- * One gRPC call that sends many concurrent appends to the server, on its own connection. If a reply does not arrive in time, the
- * call and its connection are closed, and the outcome of all pending appends is unknown.
+ * A gRPC call with its own connection that sends many concurrent appends to the server. If a reply does not arrive in time, the call
+ * and the connection are closed, and the outcome of all pending appends is unknown.
  */
 
-/** The gRPC codes with which a server refuses a call before it reads the call: unimplemented, permission denied, unauthenticated. */
+/** The gRPC codes with which a server refuses a call without reading it: unimplemented, permission denied, unauthenticated. */
 const callRefused = new Set([12, 7, 16])
 
 export type AppendSessionOptions = {
   readonly connect: () => Promise<Connection>
-  /** The last revision of a stream; −1 if it does not exist. */
+  /** Returns the last revision of a stream, or −1 if it does not exist. */
   readonly lastRevision: (stream: string) => Promise<number>
   readonly deadlineMs: number
   readonly logger: Logger
@@ -33,7 +33,7 @@ export type AppendSession = {
   readonly options: AppendSessionOptions
   readonly connection: Connection
   readonly call: AppendCall
-  /** The unanswered appends by correlation id, oldest first. */
+  /** The unanswered appends by correlation id, the oldest first. */
   readonly pending: Map<string, Pending>
   readonly watchdog: NodeJS.Timeout
   /** Whether the server has answered at least once. */
@@ -50,7 +50,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     connection,
     call,
     pending: new Map(),
-    // One timer watches all appends.
+    // One timer is enough for all appends.
     watchdog: setInterval(
       () => endWhenLate(session),
       Math.max(10, Math.min(250, options.deadlineMs / 8)),
@@ -62,8 +62,8 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     try {
       settle(session, response)
     } catch (error) {
-      // A reply that cannot be read ends the session. An error thrown here would end the process.
-      endSession(session, new Error('the server sent an answer that cannot be read', { cause: error }))
+      // A reply that cannot be read ends the session. An error thrown here would crash the process.
+      endSession(session, new Error('the server sent a reply that cannot be read', { cause: error }))
     }
   })
   call.on('error', (error) => {
@@ -71,7 +71,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     const refused = !session.answered && typeof code === 'number' && callRefused.has(code)
     endSession(session, error, refused ? 'refused' : 'unknown')
   })
-  // Even if the server ends the call without an error, waiting appends have failed.
+  // If the server ends the call, waiting appends have failed, even without an error.
   call.on('end', () => endSession(session, new Error('the server ended the call')))
   return session
 }
@@ -94,7 +94,7 @@ export const sendAppend = (
   })
 
 /**
- * Closes the connection. Pending appends reject with `UnknownOutcome`, or with `Unavailable` if the server refused the call before
+ * Closes the connection. Pending appends reject with `UnknownOutcome`, or with `Unavailable` if the server refused the call without
  * reading it.
  */
 export const endSession = (
@@ -108,7 +108,7 @@ export const endSession = (
   session.connection.close()
   const { pending, options } = session
   if (pending.size > 0)
-    options.logger.warn({ err: why, appends: pending.size }, 'event log: append connection lost')
+    options.logger.warn({ err: why, appends: pending.size }, 'event log: the connection for appends was lost')
   for (const { stream, reject } of pending.values())
     reject(
       underWay === 'refused'
@@ -122,7 +122,7 @@ const endWhenLate = (session: AppendSession): void => {
   const { deadlineMs } = session.options
   const oldest = session.pending.values().next().value
   if (oldest !== undefined && performance.now() - oldest.sentAtMs >= deadlineMs)
-    endSession(session, new Error(`no reply in ${deadlineMs} ms`))
+    endSession(session, new Error(`no reply within ${deadlineMs} ms`))
 }
 
 const settle = (session: AppendSession, response: BatchAppendResp): void => {
@@ -143,7 +143,7 @@ const rejectConflict = (
 ): void => {
   lastRevision(stream).then(
     (actual) => reject(new AppendConflict(stream, expected, actual)),
-    // The append was not written. An `AppendConflict` is not possible, because the stream's revision is unknown.
+    // The append was not written. Without the stream's revision, an `AppendConflict` cannot be thrown.
     (error: unknown) => reject(new Unavailable(`${stream} is not at revision ${expected}`, { cause: error })),
   )
 }

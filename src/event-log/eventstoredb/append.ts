@@ -18,11 +18,11 @@ type Appender = {
     expected: ExpectedRevision,
     events: readonly NewEvent[],
   ): Promise<{ revision: number }>
-  /** Waits for pending appends, at most until their deadline. */
+  /** Waits for pending appends, but not beyond their deadline. */
   close(): Promise<void>
 }
 
-/** Connects on the first append. Throws `Unavailable` if too many appends are waiting, or if the appender is closed. */
+/** Connects on the first append. An append throws `Unavailable` if too many appends are waiting, or if the appender is closed. */
 export const createAppender = (options: AppendSessionOptions): Appender => {
   let session: AppendSession | undefined
   let opening: Promise<AppendSession> | undefined
@@ -31,7 +31,7 @@ export const createAppender = (options: AppendSessionOptions): Appender => {
   let bytesUnderWay = 0
   let whenQuiet: (() => void) | undefined
 
-  /** Opens a session. All waiting appends share this session. */
+  /** Opens a session that all waiting appends share. */
   const open = (): Promise<AppendSession> => {
     opening ??= openAppendSession(options)
       .then((made) => {
@@ -49,7 +49,9 @@ export const createAppender = (options: AppendSessionOptions): Appender => {
       if (closed) throw new Unavailable('the event log is closed')
       const bytes = events.reduce((sum, { data, metadata }) => sum + data.length + metadata.length, 0)
       if (underWay >= pendingAppendsMax || bytesUnderWay + bytes > pendingBytesMax)
-        throw new Unavailable(`${underWay} appends of ${bytesUnderWay} bytes are waiting for the event store`)
+        throw new Unavailable(
+          `${underWay} appends (${bytesUnderWay} bytes) are already waiting for the event store`,
+        )
       underWay++
       bytesUnderWay += bytes
       try {

@@ -17,9 +17,9 @@ import { Unavailable } from '../port.ts'
  * One connection to EventStoreDB. The client package handles the connection string, discovery, TLS and credentials.
  *
  * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes change. If one
- * client's stream breaks, another client's appends can be rejected. A late reply can end the process. These methods ignore the deadline of
- * an append. If they fail once to read the server's features, they never try again. Instead, this file calls the server's services
- * directly, through the stubs that the package generated.
+ * client's stream breaks, another client's appends can be rejected. A late reply can crash the process. The deadline of an append is ignored.
+ * If reading the server's features fails once, it is never tried again. This file calls the server's services directly instead, through the
+ * stubs that the package contains.
  */
 
 export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>
@@ -28,11 +28,11 @@ export type ReadCall = ClientReadableStream<ReadResp>
 export type Connection = {
   batchAppend(): AppendCall
   read(request: ReadReq): ReadCall
-  /** Cancels every call and releases the sockets, which then close within seconds. */
+  /** Cancels every call and releases the sockets, which close within seconds. */
   close(): void
 }
 
-/** Members that the package declares as private or protected. They can change in any release, so the package's version is pinned. */
+/** Private and protected members of the package. They can change in any release, so the package's version is pinned. */
 type Internals = {
   readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
@@ -50,14 +50,13 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
 
 const messagesAheadMax = 4
 
-/** The connection states of @grpc/grpc-js. They cannot be imported, because @grpc/grpc-js is a dependency of the client package only. */
+/** The connection states of @grpc/grpc-js, which cannot be imported, because only the client package depends on it. */
 const ready = 2
 const transientFailure = 3
 const shutdown = 4
 
 /**
- * All known options of a connection string. The client reports an unknown option by printing the whole connection string, including
- * the password.
+ * All options that the client knows. For an unknown option, the client would print the whole connection string, including the password.
  */
 const knownOptions = new Set([
   'usercertfile',
@@ -74,20 +73,20 @@ const knownOptions = new Set([
   'keepalivetimeout',
 ])
 
-/** The connection string without its user and password. Logs and errors contain only this form. */
+/** The connection string without its user and password, for logs and errors. */
 export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*:\/\/).*@/, '$1***@')
 
-/** Throws an Error that describes what is wrong with a connection string, without any of its secrets. */
+/** Throws an Error that describes the fault of an invalid connection string, without any of its secrets. */
 export const checkUrl = (url: string): void => {
   if (/^[^:/]*\+discover:\/\/[^?]*,/.test(url))
     throw new Error(
-      "the event store's connection string has +discover and several hosts, but only the first host would be used: remove +discover, as in esdb://user:password@a:2113,b:2113?tls=true",
+      "the event store's connection string has +discover and several hosts, of which only the first would be used. Remove +discover, as in esdb://user:password@a:2113,b:2113?tls=true",
     )
   const options = url.includes('?') ? url.slice(url.indexOf('?') + 1) : ''
   for (const option of options === '' ? [] : options.split('&')) {
     const [name = '', value = ''] = option.split('=', 2)
     const flat = name.toLowerCase().replace(/[_-]/g, '')
-    // If there is an @ after the question mark, this text may be part of a password that was not encoded.
+    // If there is an @ after the question mark, this text can be part of an unencoded password.
     const shown = options.includes('@') ? '' : `: ${name}`
     if (!knownOptions.has(flat))
       throw new Error(
@@ -95,30 +94,30 @@ export const checkUrl = (url: string): void => {
       )
     if (flat === 'nodepreference' && value.toLowerCase() !== 'leader')
       throw new Error(
-        "the event store's connection string must not prefer followers: every call must go to the leader",
+        "the event store's connection string must not prefer followers, because every call must go to the leader",
       )
   }
   create(url, 'check')
 }
 
-/** Whether a connection string contains credentials that the client silently ignores. */
+/** Whether a connection string contains credentials that the client would silently ignore. */
 export const dropsCredentials = (url: string): boolean =>
   redactedUrl(url) !== url.trim() && /[?&]tls=false/i.test(url)
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000
-/** About 23 days. Used instead of "never", because all connections with "never" would share one socket. */
+/** About 23 days, instead of "never". With "never", all connections would share one socket. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
- * How long each of several hosts may take to name the leader. With the client's default of five seconds, a single host that does
- * not answer would use up the whole time for connecting.
+ * How long each of several hosts can take to report the leader. With the client's default of five seconds, a single host that does not
+ * answer would use up the whole time for connecting.
  */
 const gossipTimeoutSeconds = 1
 const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
- * Makes the options of every connection unique. Connections of a process with equal options share one socket. A new client could
- * then get a broken socket, and a subscription that is not read could block appends.
+ * Makes the options of every connection unique. Otherwise, the connections of a process would share one socket, so that a new client could
+ * get a broken socket, and a subscription that is not read could block appends.
  */
 const unshared = (url: string, role: string): string => {
   const serial = connections++ % 100_000
@@ -145,8 +144,8 @@ const lookupWaitMs = 500
 const lookups = new Map<string, Promise<boolean>>()
 
 /**
- * Whether a host name resolves within half a second; true for an address. Each name has at most one lookup at a time: a lookup
- * without an answer blocks one of Node's four threads for ten seconds, so several lookups of a removed node could block all four.
+ * Whether a host name resolves within half a second; true for an address. There is at most one look-up of a name at a time. A look-up
+ * without an answer blocks one of Node's four threads for ten seconds, so several look-ups of a removed node could block all of them.
  */
 const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
@@ -163,8 +162,8 @@ const resolves = async (host: string): Promise<boolean> => {
 }
 
 /**
- * The connection string without the hosts whose names do not resolve now; unchanged if no name resolves. A single remaining host is
- * listed twice, because it may be a follower, and the client looks for the leader only among several hosts.
+ * The connection string without the hosts whose names currently do not resolve, or unchanged if no name resolves. A single remaining host
+ * is listed twice, because it can be a follower, and the client looks for the leader only if there are several hosts.
  */
 export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
@@ -184,7 +183,7 @@ const create = (url: string, role: string): EventStoreDBClient => {
   } catch {
     // The client's own error is not used, because it quotes the whole connection string.
     throw new Error(
-      `the event store's connection string ${redactedUrl(url)} cannot be used: check its host, port and options`,
+      `the event store's connection string ${redactedUrl(url)} cannot be used. Check its host, port and options`,
     )
   }
 }
@@ -196,7 +195,7 @@ export type ConnectOptions = {
   readonly signal: AbortSignal
 }
 
-/** Connects, or throws `Unavailable`. Nothing is sent before this resolves. */
+/** Connects, or throws `Unavailable`. No request can be sent before this resolves. */
 export const connect = async (options: ConnectOptions): Promise<Connection> => {
   const { stub, callOptions } = await connectTo(streamsGrpc.StreamsClient, options)
   return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
@@ -233,7 +232,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   const calls = new Set<{ cancel(): void }>()
   const keep = <Call extends AppendCall | ReadCall>(call: Call): Call => {
     calls.add(call)
-    // A cancelled call emits one more error, which must have a listener.
+    // A cancelled call emits another error, which needs a listener.
     call.on('error', () => undefined)
     call.on('status', () => calls.delete(call))
     return call
@@ -242,7 +241,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
     batchAppend: () => keep(stub.batchAppend(...callOptions())),
     read: (request) => {
       const call = keep(stub.read(request, ...callOptions()))
-      // By default, the call would buffer 16 messages of up to a megabyte. The constructor has no option for this.
+      // By default, the call would buffer 16 messages of up to a megabyte. There is no option for this.
       Reflect.set(Reflect.get(call, '_readableState'), 'highWaterMark', messagesAheadMax)
       return call
     },
@@ -270,7 +269,7 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
     look()
   })
 
-/** Why a channel cannot connect. gRPC gives the reason only to a call, which fails without being sent. */
+/** Returns the reason why a channel cannot connect. gRPC reports it only to a call, which fails without being sent. */
 const failureOf = (stub: Client): Promise<Error> =>
   new Promise((resolve) => {
     const empty = (): Buffer => Buffer.alloc(0)
@@ -287,7 +286,7 @@ const inTime = <Value>(work: Promise<Value>, deadline: number, signal: AbortSign
 const permissionDenied = 7
 const unauthenticated = 16
 
-/** Explains in one sentence why EventStoreDB cannot be used, and what to do, based on the error from a call to that server. */
+/** Explains why EventStoreDB cannot be used and what to do, based on the error of a call to that server. */
 export const eventStoreDbFault = (url: string, error: unknown): string => {
   const server = `EventStoreDB at ${redactedUrl(url).split('?', 1)[0]}`
   const said = causesOf(error)
@@ -295,19 +294,19 @@ export const eventStoreDbFault = (url: string, error: unknown): string => {
   if (refused !== undefined)
     return (
       `${server} refuses the user or the password (${refused.message}). Correct them in the connection string, as in ` +
-      'esdb://user:password@host:2113; characters other than letters and digits must be percent-encoded.'
+      'esdb://user:password@host:2113. Characters other than letters and digits must be percent-encoded.'
     )
   const denied = said.find(
     ({ code, message }) => code === permissionDenied || message.includes('event_store.client.AccessDenied'),
   )
   if (denied !== undefined)
     return (
-      `${server} does not give the user the rights the service needs (${denied.message}). As an administrator, run ` +
-      '"event-log prepare --user NAME", or let the user read all events and write streams in $settings.'
+      `${server} does not give the user the rights that the service needs (${denied.message}). As an administrator, run ` +
+      '"event-log prepare --user NAME", or allow the user in $settings to read all events and to write streams.'
     )
   return (
     `${server} cannot be reached (${said.at(-1)?.message ?? 'no reason given'}). Start it, or correct the connection string: ` +
-    'the host, the port, tlsCAFile=/path/ca.crt for a CA of your own, and tls=false only for a server without TLS.'
+    'check the host and the port, set tlsCAFile=/path/ca.crt for your own CA, and set tls=false only for a server without TLS.'
   )
 }
 

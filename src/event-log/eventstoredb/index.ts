@@ -24,20 +24,20 @@ import { followAll } from './subscription.ts'
 export { redactedUrl }
 
 /**
- * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees that an
- * append at an exact revision can be repeated with the same ids at any later time, and succeeds without writing again.
+ * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees that an append at an
+ * exact revision can be repeated with the same ids at any later time, and then succeeds without writing again.
  *
- * Appends, reads and each subscription have their own connection, because a subscriber that does not read blocks other calls on its
- * connection, and closing a connection fails all calls on it. All calls go to the leader, so that appended events can be read
- * immediately. The user of the connection string must be allowed to read `$all` and to write streams.
+ * Appends, reads and each subscription have their own connection. A subscriber that does not read blocks other calls on its connection, and
+ * closing a connection fails all calls on it. All calls go to the leader, so that appended events can be read immediately. The user in the
+ * connection string must be allowed to read `$all` and to write streams.
  */
 
 const eventStoreDbLimits = {
   connectTimeoutMs: 5_000,
-  /** By default, the server abandons a write after two seconds. With this deadline, the server still has time to report the failure. */
+  /** By default, the server abandons a write after two seconds, so this leaves it enough time to report the failure. */
   appendDeadlineMs: 4_000,
   readSilenceMs: 10_000,
-  /** A subscription is checked after this long without an event. */
+  /** A subscription is checked after this time without an event. */
   heartbeatMs: 5_000,
 }
 
@@ -46,7 +46,7 @@ export type EventStoreDbLimits = Readonly<typeof eventStoreDbLimits>
 type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`) with the hosts, TLS files and credentials. */
   readonly url: string
-  /** The prefix of stream names on a server that other software uses too. The log contains only streams with this prefix. */
+  /** The prefix of stream names, for a server that other software also uses. The log contains only streams with this prefix. */
   readonly prefix?: string | undefined
   readonly logger: Logger
   readonly limits?: Partial<EventStoreDbLimits>
@@ -59,7 +59,7 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
   if (dropsCredentials(url))
     logger.warn(
       { url: redactedUrl(url) },
-      'event log: without TLS, no credentials are sent to the event store',
+      'event log: the connection does not use TLS, so the user and password are not sent to the event store',
     )
   const log =
     prefix === ''
@@ -68,14 +68,14 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
   return {
     ...log,
     append: (stream, expected, events) => {
-      // The name is checked without the prefix, because the prefix can contain characters that stream names must not contain.
+      // The name is checked without the prefix, because the prefix can contain characters that are not allowed in stream names.
       checkAppend(stream, expected, events)
       return log.append(stream, expected, events)
     },
   }
 }
 
-/** The log, with stream names as on the server. */
+/** The log with the server's stream names. */
 const openServerLog = (
   { url, logger, limits: own }: Omit<EventStoreDbOptions, 'prefix'>,
   ofOwn: { readonly headOf: typeof readHead; readonly prefix: string | undefined },
@@ -97,7 +97,7 @@ const openServerLog = (
     logger,
   })
 
-  /** All subscriptions report to one `Outage`, because they are usually lost at the same time. */
+  /** Shared by all subscriptions, because they are usually lost at the same time. */
   const lost = createOutage({ logger, what: 'event log: a subscription' })
   const subscribe: EventLog['subscribe'] = (options) => {
     const signal = AbortSignal.any([options.signal, closing.signal])
@@ -130,7 +130,7 @@ const openServerLog = (
   }
 }
 
-/** The server can list streams only with its own projections, so the names are collected from the whole log. */
+/** Collects the names from the whole log, because the server can list streams only with its own projections. */
 const streamsOf = async (
   subscribe: EventLog['subscribe'],
   prefix: string,
@@ -145,8 +145,8 @@ const streamsOf = async (
 }
 
 /**
- * A log that consists of the streams of a server's log whose names start with a prefix. In this log, the names have no prefix,
- * because digests cover stream names.
+ * The part of a server's log with stream names that start with a prefix. In this log, the names have no prefix, because digests cover
+ * stream names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

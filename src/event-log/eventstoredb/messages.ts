@@ -21,13 +21,13 @@ import {
 } from '../port.ts'
 
 /**
- * EventStoreDB's messages for the event log. Data and metadata are sent as unchanged bytes. They are declared as JSON
- * so that the EventStoreDB user interface shows them.
+ * The EventStoreDB messages for the event log. Data and metadata are sent as unchanged bytes. They are declared as JSON, so that the
+ * EventStoreDB user interface shows them.
  */
 
 const jsonContent = 'application/json'
 const ticksPerMillisecond = 10_000n
-/** The server writes −1 as this unsigned number. It means "no revision" or "no position". */
+/** The server's unsigned form of −1, which means "no revision" or "no position". */
 const unsignedMinusOne = '18446744073709551615'
 /** A filtered subscription reports its progress after this many events. */
 export const searchWindow = 512
@@ -41,8 +41,8 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append in one message. The message has no deadline, because the server would compare a deadline with its own clock, which may
- * be wrong. The server uses its own write timeout instead.
+ * An append in one message. It contains no deadline, because the server would compare a deadline with its own clock, which can be wrong.
+ * The server's own write timeout applies instead.
  */
 export const appendRequest = (
   correlationId: string,
@@ -73,7 +73,7 @@ export const appendRequest = (
 
 type AppendReply = {
   readonly correlationId: string
-  /** `conflict` has no revision if the server did not report it. */
+  /** `conflict`: a conflict for which the server did not report the revision. */
   readonly outcome: { readonly revision: number } | { readonly error: Error } | { readonly conflict: true }
 }
 
@@ -110,13 +110,12 @@ const refusal = (type: string, said: string): Error => {
       return new TooLarge(said)
     // "Not handled" means that the server is starting, busy or not the leader, and did not read the append.
     case 'google.protobuf.Empty':
-    // `checkAppend` has already refused invalid appends. The server refused this attempt, but an earlier attempt may have been
-    // written.
+    // `checkAppend` has already refused invalid appends. The server has refused this attempt, but an earlier one may have been written.
     case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':
       return new Unavailable(said)
-    // A timeout in the server, an internal error, or an answer of a later version. The append may have been written.
+    // After a timeout in the server, an internal error, or an answer of a later version, the append may have been written.
     default:
       return new UnknownOutcome(said)
   }
@@ -189,7 +188,7 @@ const filterBy = (prefixes: readonly string[]): ReadReq.Options.FilterOptions =>
   return filter
 }
 
-/** Follows the whole log after a position (exclusive), filtered by prefixes if any are given. */
+/** Follows the whole log after a position (exclusive), filtered by any given prefixes. */
 export const subscribeRequest = (after: Position, prefixes: readonly string[]): ReadReq => {
   const options = readOptions()
   options.setAll(allFrom(after === logStart ? undefined : after, true))
@@ -199,7 +198,7 @@ export const subscribeRequest = (after: Position, prefixes: readonly string[]): 
   return requestOf(options)
 }
 
-/** The event in a response, including the server's own events; undefined if the response contains none. */
+/** The event in a response, including the server's own events, or undefined. */
 export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => {
   const read = response.getEvent()
   const record = read?.getEvent()
@@ -220,7 +219,7 @@ export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => 
   }
 }
 
-/** Decodes UTF-8. Unlike TextDecoder, this function keeps a byte order mark. */
+/** Decodes UTF-8 and, unlike TextDecoder, keeps a byte order mark. */
 const text = (bytes: Uint8Array): string =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
 

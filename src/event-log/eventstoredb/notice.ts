@@ -1,14 +1,14 @@
-/** A signal that new events may have arrived. Anyone can give it at any time; only one caller waits for it. */
+/** A signal that new events may have arrived. It can be given at any time, but only one caller can wait for it. */
 export type Notice = {
   give(): void
   /**
-   * Resolves when the signal is given, immediately on abort, and after `ms` at the latest. The result is true if the signal was
-   * given since the last wait.
+   * Resolves when the signal is given or the wait is aborted, and after `ms` at the latest. The result is true if the signal was given
+   * since the last wait.
    */
   wait(ms: number): Promise<boolean>
 }
 
-/** Creates a notice that has not been given yet. */
+/** `signal` aborts the waits. */
 export const createNotice = (signal: AbortSignal): Notice => {
   let given = false
   let wake: (() => void) | undefined

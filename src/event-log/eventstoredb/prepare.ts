@@ -13,14 +13,14 @@ import { checkUrl, connect, connectTo } from './client.ts'
 import { readEvents, readHead } from './read.ts'
 
 /**
- * Creates the service's user and grants it the rights to read all events and to read and write streams, but not to delete streams
- * or change their settings. An administrator runs this once, and again to change the password.
+ * Creates the service's user, and grants it the rights to read all events and to read and write streams, but not to delete streams or
+ * change their settings. An administrator runs this once, and again to change the password.
  */
 
 const timeoutMs = 10_000
 const settingsStream = '$settings'
 const notFound = 5
-/** How long the server may take to apply new rights. */
+/** How long the server can take to apply new rights. */
 const effectMs = 5_000
 const effectPauseMs = 100
 
@@ -28,7 +28,7 @@ type Preparation = {
   readonly adminUrl: string
   readonly user: string
   readonly password: string
-  /** Whether other software uses this server. If so, rights that everyone has are not restricted. */
+  /** Whether other software also uses this server. If so, rights that everyone has are not restricted. */
   readonly shared: boolean
   readonly logger: Logger
 }
@@ -43,7 +43,7 @@ type Roles = string | readonly string[]
 type Acl = { readonly [role: string]: Roles }
 type Settings = { readonly $userStreamAcl?: Acl; readonly $systemStreamAcl?: Acl }
 
-/** Creates the user, grants its rights and tests them. Can be repeated. Throws if the server refuses something. */
+/** Creates the user, grants its rights and tests them. Can be repeated. Throws if the server refuses a request. */
 export const prepareEventStoreDb = async (preparation: Preparation): Promise<Prepared> => {
   const { adminUrl, user, password } = preparation
   checkUrl(adminUrl)
@@ -53,7 +53,7 @@ export const prepareEventStoreDb = async (preparation: Preparation): Promise<Pre
   return { created, ...changed }
 }
 
-/** The connection string `url` with another user and password. */
+/** Replaces the user and password in a connection string. */
 export const urlFor = (url: string, user: string, password: string): string =>
   url.trim().replace(/^([^:/]+:\/\/)(.*@)?/, `$1${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
 
@@ -78,7 +78,7 @@ const makeUser = async ({ adminUrl: url, user, password }: Preparation): Promise
     }
     if (known.getGroupsList().length > 0)
       throw new Error(
-        `the user "${user}" is in ${known.getGroupsList().join(', ')}, but the service needs its own user, in no group: choose another name`,
+        `the user "${user}" is in the group ${known.getGroupsList().join(', ')}, but the service needs its own user in no group. Choose another name`,
       )
     const reset = new usersPb.ResetPasswordReq.Options().setLoginName(user).setNewPassword(password)
     await settled((answer) =>
@@ -100,7 +100,7 @@ const settled = (ask: (answer: (error: ServiceError | null) => void) => unknown)
   })
 
 const refused = (error: Error): Unavailable =>
-  new Unavailable(`the event store refuses: ${error.message}`, { cause: error })
+  new Unavailable(`the event store refuses the request: ${error.message}`, { cause: error })
 
 const detailsOf = (
   stub: UsersClient,
@@ -155,9 +155,8 @@ const giveRights = async ({
 }
 
 /**
- * Adds the user to the current `$settings`. Users who are named there keep their rights. A right that names no user belongs to
- * everyone. On a server that is not shared, a right that belongs to everyone is restricted to the new user; deleting streams is
- * restricted to administrators.
+ * Adds the user to the current `$settings`. Users who are listed there keep their rights. A right without a list of users belongs to
+ * everyone. On a server that is not shared, such rights are restricted to the new user, and deleting streams to administrators.
  */
 export const settingsFor = (
   before: Settings,
@@ -193,7 +192,7 @@ const withUser = (roles: Roles, user: string): Roles => {
   return named.includes(user) || named.includes('$all') ? roles : [...named, user]
 }
 
-/** Reads all events as the new user, because the service cannot start without that right. */
+/** Reads events as the new user, because the service cannot start without the right to read all events. */
 const tried = async (url: string): Promise<void> => {
   const deadline = performance.now() + effectMs
   for (;;) {

@@ -11,9 +11,9 @@ import {
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
-/** Every read in this file ends, at the latest when the server has sent nothing for `silenceMs`. */
+/** Every read in this file fails if the server sends nothing for `silenceMs`. */
 
-/** Passes responses to `take` until `take` has enough or the server has no more. */
+/** Passes responses to `take` until it has enough or there are no more. */
 export const readUntil = (
   connection: Connection,
   request: ReadRequest,
@@ -43,7 +43,7 @@ export const readUntil = (
     call.on('end', () => settle())
   })
 
-/** All events of one read, including the server's own. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
+/** Returns all events of one read, including the server's own. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
 export const readEvents = async (
   connection: Connection,
   request: ReadRequest,
@@ -62,7 +62,7 @@ export const readEvents = async (
       }
       if (bytes > readBytesMax)
         throw new TooLarge(
-          `${request.max} events of ${request.stream ?? 'the event log'} are more than ${readBytesMax} bytes; ask for fewer at a time`,
+          `${request.max} events of ${request.stream ?? 'the event log'} are more than ${readBytesMax} bytes; read fewer at a time`,
         )
       return events.length < request.max ? 'more' : 'enough'
     },
@@ -73,7 +73,7 @@ export const readEvents = async (
 export type EventHeader = Pick<RecordedEvent, 'position' | 'stream' | 'type'>
 
 /**
- * The headers of all events of one read of the whole log. A search through events of other software does not need their content,
+ * Returns the headers of all events of one read of the whole log. A search through the events of other software does not need their content,
  * and must not fail because of their size. Throws `Unavailable`.
  */
 export const readHeaders = async (
@@ -94,11 +94,11 @@ export const readHeaders = async (
   return headers
 }
 
-/** Whether an event is the server's own, such as statistics and users. Readers never receive these events. */
+/** Whether an event is the server's own, such as statistics. Readers never receive these events. */
 export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 
-/** The position of the last event that is not the server's own. A reader that has received this event has caught up. */
+/** Returns the position of the last event that is not the server's own. A reader that has received this event has caught up. */
 export const readHead = async (connection: Connection, silenceMs: number): Promise<Position> => {
   let head = logStart
   await readUntil(
@@ -118,17 +118,16 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
 }
 
 /**
- * The maximum number of new events of this service that are read one after another. If there are more, the search starts from the end of the log
+ * The maximum number of this service's new events that are read one after another. If there are more, the search starts at the end of the log
  * instead.
  */
 const ownEventsMax = 1_000
-/** The server sends nothing while it searches through events of other software, and there can be very many of them. */
+/** The server sends nothing while it searches through events of other software, of which there can be very many. */
 export const searchSilenceMs = 60_000
 
 /**
- * Finds the position of the last event whose stream has the prefix, on a server that other software uses too. It remembers how far
- * it has searched: health checks need the position every second, and millions of events of other software can follow this service's
- * last event.
+ * Finds the position of the last event whose stream has the prefix, on a server that other software also uses. The progress of the search is
+ * kept, because health checks need the position every second, and millions of events of other software can follow this service's last event.
  */
 export const createOwnHead = (
   prefix: string,
@@ -143,7 +142,7 @@ export const createOwnHead = (
     const end = last?.position ?? logStart
     if (end === known.end) return known.head
     const from = known
-    // If the search fails, for example because the log was restored, the next search starts over.
+    // After a failure, for example because the log was restored, the next search starts over.
     known = { head: logStart, end: logStart }
     const search = (request: Pick<ReadRequest, 'direction' | 'max'> & { from: Position | undefined }) =>
       readHeaders(connection, { ...request, prefix }, searchSilenceMs)
@@ -161,9 +160,8 @@ export const createOwnHead = (
 }
 
 /**
- * The event at exactly this position, or null. The server refuses a position without an event with the same message that it sends
- * when it cannot read the log at all. Null is returned only if the end of the log can be read and the position is then refused
- * again.
+ * Returns the event at exactly this position, or null. For a position without an event, the server sends the same error as if it could not read
+ * the log at all. Null is therefore returned only if the end of the log can be read and the position is then refused again.
  */
 export const readAt = async (
   connection: Connection,
@@ -193,8 +191,8 @@ export const readAt = async (
 const unknownStatus = 2
 
 /**
- * Whether the server refused to read the whole log from a position. Version 24.2 and later report "InvalidPosition" for most
- * positions without an event. Older versions only report that reading the log failed, which can have other causes (see `readAt`).
+ * Whether the server refused to read the whole log from a position. For most positions without an event, version 24.2 and later report
+ * "InvalidPosition". Older versions only report that reading the log failed, which can have other causes (see `readAt`).
  */
 export const isPositionRefused = (error: unknown): boolean => {
   const said = error instanceof Unavailable ? error.cause : error

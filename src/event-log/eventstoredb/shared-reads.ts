@@ -11,7 +11,7 @@ import type { Connection } from './client.ts'
 import { type ReadRequest, recordedEvent } from './messages.ts'
 import { isPositionRefused, isSystemEvent, readAt, readEvents, readUntil, searchSilenceMs } from './read.ts'
 
-/** The log's reads. They share one connection, which is replaced after a failed read. */
+/** The reads of the log, which share one connection. It is replaced after a failed read. */
 
 type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'lookBack'> & {
   /** Ends the current reads, and refuses new ones. */
@@ -81,7 +81,7 @@ const readStream = async (
 ): Promise<RecordedEvent[]> => {
   const page = await readPage({ stream, from, direction, max })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
-  // If the revision is beyond the end, a backwards read returns nothing, but the caller wants the last events.
+  // If the revision is beyond the end, a backwards read returns nothing, but the port requires the last events.
   const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
   return last !== undefined && last.revision < from
     ? readPage({ stream, from: undefined, direction, max })
@@ -98,11 +98,11 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
   }
 }
 
-/** The maximum bytes of a page. With its last event, a page can exceed this limit. */
+/** The maximum bytes of a page, which its last event can exceed. */
 const pageBytesMax = 4 * 1024 * 1024
 /**
- * The maximum number of events read for one page. The server's own events, such as statistics, are skipped, and there can be many
- * in a row.
+ * The maximum number of events that are read for one page, including the server's own events. These are skipped, and there can be many in a
+ * row.
  */
 const lookedAtMax = 10_000
 
@@ -113,8 +113,7 @@ type From = {
 }
 
 /**
- * The newest events before a position, without the server's own. Like this function, the server excludes the position itself when
- * it reads backwards.
+ * Returns the newest events before a position, without the server's own. When reading backwards, the server also excludes the position itself.
  */
 const readBack = async (
   connection: Connection,
@@ -149,7 +148,7 @@ const readBack = async (
     })
   } catch (error) {
     if (before === null || !isPositionRefused(error)) throw error
-    // If the log could not be read for another reason, an empty page would hide earlier events.
+    // If the position has an event, the read failed for another reason, and an empty page would hide earlier events.
     if ((await readAt(connection, before, silenceMs)) !== null) throw error
     return { events: [], unreadable: [], next: null }
   }

@@ -13,19 +13,19 @@ import { createNotice, type Notice } from './notice.ts'
 import { type EventHeader, isSystemEvent, readAt, readHead, readHeaders } from './read.ts'
 
 /**
- * One subscription on the server, from the connection until it is lost.
+ * One subscription on the server, from connecting until the connection is lost.
  *
- * Checkpoints from the server only show that the server is alive. Some servers have sent checkpoints beyond events that were not
- * delivered yet, or the same checkpoint again and again. So positions are taken only from events that were delivered or read.
+ * The server's checkpoints only show that it is working. Some servers have sent checkpoints beyond events that were not yet delivered, or the
+ * same checkpoint repeatedly. Therefore, positions are taken only from events that were delivered or read.
  */
 
 const batchBytesMax = 4 * 1024 * 1024
-/** How long a batch waits for the next event. Large batches are cheaper for consumers. */
+/** How long a batch waits for the next event, because large batches are more efficient for consumers. */
 const lingerMs = 10
-/** How long a live batch is filled, even if events keep arriving. */
+/** The maximum time for which a live batch is filled, even if more events arrive. */
 const liveBatchMs = 100
 
-/** A delivered event, by which a session recognizes whether it is still reading the same log. */
+/** A delivered event. If it is still in the log, a new session reads the same log. */
 export type Delivered = Pick<RecordedEvent, 'position' | 'id'>
 
 export type Session = {
@@ -33,12 +33,12 @@ export type Session = {
   readonly call: ReadCall
   readonly notice: Notice
   readonly matches: (event: EventHeader) => boolean
-  /** Whether the server filters the events. The session then does not know whether there are events between two delivered ones. */
+  /** Whether the server filters the events, so that there can be other events between two delivered ones. */
   readonly filtered: boolean
   readonly headAtStart: Position
-  /** The last position that the consumer was given. */
+  /** The last position that was passed to the consumer. */
   said: Position
-  /** All matching events up to this position were received from the server. */
+  /** The position up to which all matching events were received from the server. */
   seen: Position
   /** The position of an event at or before `seen`. */
   place: Position
@@ -53,7 +53,7 @@ export type Session = {
 type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
   readonly connect: () => Promise<Connection>
   readonly silenceMs: number
-  /** Where the server's subscription begins. This is always the position of an event. */
+  /** The position after which the server's subscription begins, which is always the position of an event. */
   readonly from: Position
   /** The last event that was delivered earlier, at or before `after`. */
   readonly last: Delivered | undefined
@@ -74,8 +74,8 @@ export const openSession = async ({
 }: Opening): Promise<Session> => {
   const connection = await connect()
   try {
-    // The head is read before subscribing, and from the same server, so that the server delivers everything up to the head before
-    // it reports "caught up".
+    // The head is read before subscribing and from the same server, so that everything up to the head is delivered before the server reports
+    // "caught up".
     const headAtStart = await readHead(connection, silenceMs)
     if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
     if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
@@ -116,7 +116,7 @@ export const openSession = async ({
   }
 }
 
-/** Throws if the log ends before `after`. The server's own events can lie past the head, but nothing can lie past the end of the log. */
+/** Throws if the log ends before `after`. The head is not sufficient for this check, because the server's own events can come after it. */
 const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
   const [last] = await readHeaders(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
   const end = last?.position ?? logStart
@@ -125,13 +125,12 @@ const refuseShortened = async (connection: Connection, after: Position, silenceM
 }
 
 /**
- * Whether everything that was in the log when the subscription began was delivered. Either the server reports this, or the position
- * shows it.
+ * Whether everything that was in the log when the subscription began was delivered, as reported by the server or shown by the position.
  */
 export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
   serverCaughtUp || seen >= headAtStart
 
-/** Marks the session as caught up, and returns the item that reports it to the consumer. */
+/** Marks the session as caught up, and returns the item for the consumer. */
 export const catchUp = (session: Session): SubscriptionItem => {
   const { headAtStart, said, seen } = session
   session.caughtUp = true
@@ -144,9 +143,9 @@ export const catchUp = (session: Session): SubscriptionItem => {
 }
 
 /**
- * Takes waiting events from the server, up to a batch. The call buffers only a few events and fetches more while it is read, so an
- * empty buffer does not mean that no events are waiting. A single live event is returned immediately. After two events, the batch
- * waits for more, because a slow consumer would never catch up with batches of a few events.
+ * Takes waiting events from the server, up to a batch. The call buffers only a few events and fetches more while it is read, so an empty buffer
+ * does not mean that no events are waiting. A single live event is returned immediately. After two events, the batch waits for more, because a
+ * slow consumer could not catch up with batches of a few events.
  */
 export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []

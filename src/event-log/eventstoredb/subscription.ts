@@ -21,8 +21,8 @@ import {
 } from './subscription-session.ts'
 
 /**
- * Follows the whole log in order, forever. A subscription on the server ends if the server restarts, the reader is slow or the
- * connection is lost, sometimes without an error. It is then replaced by a new one.
+ * Follows the whole log in order, without end. If the server restarts, the reader is slow or the connection is lost, a subscription ends,
+ * sometimes without an error. It is then replaced by a new one.
  */
 
 const batchMaxDefault = 1_000
@@ -31,7 +31,7 @@ const retryPauseMaxMs = 5_000
 
 type FollowOptions = {
   readonly connect: () => Promise<Connection>
-  /** The subscription is checked after this long without an event. If no event was missed, `idle` is yielded. */
+  /** The subscription is checked after this time without an event. If no event was missed, `idle` is yielded. */
   readonly heartbeatMs: number
   readonly silenceMs: number
   readonly logger: Logger
@@ -52,7 +52,7 @@ export async function* followAll(
   }
   let caughtUp = false
   let failures = 0
-  /** Where the server's subscription begins: always the position of an event, because other positions may be invalid. */
+  /** The position after which the server's subscription begins. It must be the position of an event, because others can be invalid. */
   let from = options.after
   while (!signal.aborted) {
     let session: Session | undefined
@@ -79,7 +79,7 @@ export async function* followAll(
       if (isPositionRefused(error) && session !== undefined && (await isNowhere(session, from, follow))) {
         logger.error(
           { err: error, position: position.toString() },
-          'event log: there is no event at this position, reading from the start',
+          'event log: there is no event at this position, so the log is read from the start',
         )
         from = logStart
       } else follow.lost.failed(error)
@@ -90,7 +90,7 @@ export async function* followAll(
   }
 }
 
-/** Whether the log has no event at `from`, where the subscription began. False if the server does not answer. */
+/** Whether the log has no event at `from`, where the subscription began. Returns false if the server does not answer. */
 const isNowhere = async (
   { connection }: Session,
   from: Position,
@@ -104,7 +104,7 @@ const isNowhere = async (
   }
 }
 
-/** The next item; undefined after the abort. Throws when this subscription is lost. */
+/** Returns the next item, or undefined after the abort. Throws if this subscription is lost. */
 const nextItem = async (
   session: Session,
   follow: FollowOptions,
@@ -121,7 +121,7 @@ const nextItem = async (
     }
     if (!session.caughtUp && isCaughtUp(session)) continue
     if (session.failure !== undefined) throw session.failure
-    // Checkpoints also wake this loop, so the wait is measured from the last heartbeat.
+    // Checkpoints also wake up this loop, so the wait is measured from the last heartbeat.
     const leftMs = session.beatAtMs + follow.heartbeatMs - performance.now()
     if (leftMs > 0) {
       await session.notice.wait(leftMs)
@@ -136,9 +136,9 @@ const nextItem = async (
   return undefined
 }
 
-/** How long an event may be in transit before the subscription counts as stalled. */
+/** How long an event can be in transit before the subscription counts as stalled. */
 const graceMs = 1_000
-/** How many events of other software are read at a time to prove that nothing was missed. */
+/** How many events of other software are read at a time to check that no event was missed. */
 const proofMax = 4 * searchWindow
 
 type Check = {
@@ -148,8 +148,8 @@ type Check = {
 }
 
 /**
- * Called when no event has arrived for a while. Throws if the log contains an event that was not delivered. Otherwise, moves `seen`
- * past events that belong to other software.
+ * Must be called when no event has arrived for a while. Throws if the log contains an event that was not delivered. Otherwise, moves `seen` past
+ * events of other software.
  */
 const checkSilence = async (session: Session, check: Check): Promise<void> => {
   const heard = performance.now() - session.heardAtMs < check.heartbeatMs
@@ -158,7 +158,8 @@ const checkSilence = async (session: Session, check: Check): Promise<void> => {
     if (session.caughtUp || !heard) await lookThrough(session, check, heard)
   } else if (!heard) {
     const head = await readHead(session.connection, check.silenceMs)
-    if (await isStalled(session, head, check.signal)) throw new Error(`events up to ${head} do not arrive`)
+    if (await isStalled(session, head, check.signal))
+      throw new Error(`events up to ${head} are not delivered`)
   }
 }
 
@@ -174,7 +175,7 @@ const lookThrough = async (
   const missed = page.find((event) => event.position > session.seen && matches(event))
   if (missed !== undefined) {
     if (await isStalled(session, missed.position, signal))
-      throw new Error(`the event at ${missed.position} does not arrive`)
+      throw new Error(`the event at ${missed.position} is not delivered`)
     return
   }
   const last = page.at(-1)
@@ -182,19 +183,19 @@ const lookThrough = async (
   session.place = last.position
   if (last.position > session.seen) session.seen = last.position
   if (page.length < proofMax) session.headAtBeat = last.position
-  // If the server never reports "caught up", continue the search without a pause.
+  // If the server has not reported "caught up", the search continues without a pause.
   else if (!session.caughtUp) session.beatAtMs -= heartbeatMs
   else {
-    // This check has not reached the end of the log. If other software writes events, the server must send checkpoints, so the
-    // subscription is broken if none arrive.
+    // The end of the log is not reached. If other software writes events, the server must send checkpoints. If none arrive, the subscription is
+    // broken.
     const head = await readHead(connection, silenceMs)
     if (!heard && head > session.headAtBeat)
-      session.failure ??= new Error('other software writes events, but no checkpoints arrive')
+      session.failure ??= new Error('other software writes events, but the server sends no checkpoints')
     session.headAtBeat = head
   }
 }
 
-/** Whether an event has still not been delivered after `graceMs`. */
+/** Whether an event is still missing after `graceMs`. */
 const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
   const deadline = performance.now() + graceMs
   while (

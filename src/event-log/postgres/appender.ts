@@ -16,10 +16,10 @@ import { packSegment, type Segment } from './segment.ts'
 
 const batchAppendsMax = 256
 const batchEventsMax = 4_096
-/** The maximum bytes of a batch in stored form. The whole statement is in memory in this process and in the server. */
+/** The maximum bytes of a batch in stored form. The whole statement must fit into the memory of this process and of the server. */
 const batchBytesMax = 8 * 1024 * 1024
 const queuedAppendsMax = 10_000
-/** After this time, the outcome counts as unknown, because the server can still write the append until `serverTimeoutMs`. */
+/** After this time, the outcome is unknown, because the server can still write the append until `serverTimeoutMs`. */
 const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
@@ -30,7 +30,7 @@ type QueuedAppend = {
   readonly stream: string
   readonly expected: ExpectedRevision
   readonly count: number
-  /** Packed while the previous batch is being written. */
+  /** The events in stored form, packed while the previous batch is being written. */
   readonly segment: Segment
   readonly resolve: (result: Appended) => void
   readonly reject: (error: Error) => void
@@ -45,8 +45,8 @@ type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
   /**
-   * The highest end of the log that this process has seen. If the log now ends earlier, it was restored from an older copy, and
-   * appends are refused.
+   * Returns the highest end of the log that this process has seen. If the log now ends earlier, it was restored from an older copy, so appends
+   * are refused.
    */
   readonly seenHead: () => Position
 }
@@ -58,11 +58,11 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   let closed = false
 
   const run = async (): Promise<void> => {
-    // Waits, so that all appends requested in one turn of the event loop are sent together.
+    // All appends that are requested in one turn of the event loop are sent together.
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // A caller whose append is done may append again immediately. Waiting for a tick includes these appends in the next batch.
+      // Callers often append again as soon as an append is done. After a tick, these appends are part of the next batch.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined
@@ -73,7 +73,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
       new Promise((resolve, reject) => {
         if (closed) return reject(new Unavailable('the event log is closed'))
         if (queue.length >= queuedAppendsMax)
-          return reject(new Unavailable(`${queuedAppendsMax} appends are waiting for the event log`))
+          return reject(new Unavailable(`${queuedAppendsMax} appends are already waiting for the event log`))
         queue.push({ stream, expected, count: events.length, segment: packSegment(events), resolve, reject })
         running ??= run()
       }),
@@ -85,7 +85,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   }
 }
 
-/** A connection that is opened when it is needed, and again after it was lost. */
+/** A connection that is opened when it is first needed, and again after it was lost. */
 type Connection = {
   get(): Promise<pg.Client>
   drop(broken: pg.Client): void
@@ -105,7 +105,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
         application_name: 'event-log-append',
       })
       fresh.on('error', (error) => {
-        logger.warn({ err: error }, 'event log: append connection lost')
+        logger.warn({ err: error }, 'event log: the connection for appends was lost')
         if (client === fresh) client = undefined
       })
       await fresh.connect()
@@ -122,7 +122,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
   }
 }
 
-/** Takes the next appends in order, but only one per stream, because each append names its exact revision. */
+/** Takes the next appends in order, but only one for each stream, because each append expects an exact revision. */
 const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
   const streams = new Set<string>()
   const batch: QueuedAppend[] = []
@@ -163,7 +163,7 @@ const write = async (
       values: [...parameters(batch), seenHead().toString()],
     })
     if (rows.length === 0) {
-      const error = new LogRewritten('the event log ends before what this process has read of it')
+      const error = new LogRewritten('the event log ends before events that this process has read')
       for (const append of batch) append.reject(error)
       return
     }
@@ -172,18 +172,18 @@ const write = async (
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
-    // The database refuses one of the appends. Each append is now written separately, so that only the invalid one fails.
+    // The database has refused one of the appends. Each append is now written separately, so that only the invalid one fails.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
       for (const append of batch) await write(connection, [append], seenHead)
       return
     }
-    // The server is now read-only, so the next connection goes to the server that took over.
+    // If the server is now read-only, the next connection leads to the server that took over.
     if (unanswered || sqlState === readOnly) connection.drop(client)
     for (const { stream, reject } of batch)
       reject(
         unanswered
           ? new UnknownOutcome(`no answer to an append to ${stream}: ${message(error)}`, { cause: error })
-          : // The server answered with an error, so its transaction was rolled back.
+          : // The server has answered with an error, so its transaction was rolled back.
             new Unavailable(`the event log refused an append to ${stream}: ${message(error)}`, {
               cause: error,
             }),
@@ -196,7 +196,7 @@ const repeatedFrom = 2 ** 52
 
 const settle = (append: QueuedAppend, result: number | undefined): void => {
   if (result === undefined || Number.isNaN(result))
-    append.reject(new UnknownOutcome(`the event log gave no result for an append to ${append.stream}`))
+    append.reject(new UnknownOutcome(`the event log returned no result for an append to ${append.stream}`))
   else if (result >= repeatedFrom) append.resolve({ revision: result - repeatedFrom, repeated: true })
   else if (result >= 0) append.resolve({ revision: result, repeated: false })
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))

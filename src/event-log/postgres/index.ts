@@ -19,21 +19,20 @@ import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
 /**
- * The event log in PostgreSQL. This is the default, with the embedded PostgreSQL, and is also suitable for production. Each append
- * is one row.
+ * The event log in PostgreSQL. It is the default with the embedded PostgreSQL, but is also suitable for production. Each append is one row.
  *
- * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees their
- * order and durability (see migrations/0001_event_log.sql). An append never joins a caller's transaction.
+ * Appends to all streams are collected and written in one transaction at a time (group commit). The database guarantees their order and
+ * durability (see migrations/0001_event_log.sql). An append is never part of a caller's transaction.
  */
 
 const readersMax = 4
 const readTimeoutMs = 60_000
-/** A connection is replaced after this time, because after a failover it would otherwise keep using the old server. */
+/** Connections are replaced after this time, because they can still lead to the old server after a failover. */
 const connectionLifetimeSeconds = 60
 
 type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
 
-/** Opens the log and connects on first use. The schema must have been migrated. */
+/** Opens the log, and connects on first use. The schema must be up to date. */
 export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): EventLog => {
   const pool = new pg.Pool({
     connectionString: url,
@@ -44,11 +43,11 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     application_name: 'event-log-read',
   })
   pool.on('error', (error) => {
-    // Connections that are being closed can fail, too, but this is not logged.
-    if (!pool.ending) logger.warn({ err: error }, 'event log: idle connection lost')
+    // While the pool is being closed, lost connections are normal.
+    if (!pool.ending) logger.warn({ err: error }, 'event log: lost an idle database connection')
   })
-  // The pool removes its listener from a connection that it is closing. If the server ends the connection at that moment, the error
-  // needs a listener.
+  // The pool removes its listener from a connection that it is closing. If the server closes the connection at that moment, the error still needs
+  // a listener.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
   let seenHead: Position = logStart
@@ -115,8 +114,8 @@ const batchMaxDefault = 1_000
 const reconnectPauseMs = 250
 
 /**
- * Catches up and then follows the log, with one query after another, until the signal aborts. Repeats a query while the database
- * cannot be reached. Fails if this is another log, or if an event cannot be opened.
+ * Catches up and then follows the log, with one query after another, until the signal aborts. While the database cannot be reached, the query is
+ * repeated. Throws if this is another log, or if an event cannot be opened.
  */
 async function* followLog(
   {
@@ -155,7 +154,7 @@ async function* followLog(
   }
 }
 
-/** Splits the events of one query into batches of the requested size, because a segment can contain more. */
+/** Splits the events of one query into batches of the requested size, because a single segment can contain more events. */
 function* itemsOf(
   { events, position }: Look,
   { after, batchMax, signal }: Pick<SubscribeOptions, 'after' | 'signal'> & { readonly batchMax: number },

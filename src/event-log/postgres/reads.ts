@@ -15,17 +15,17 @@ import {
 import { openSegment, type SegmentRow } from './segment.ts'
 
 /**
- * Queries on the log's tables. Each query returns one page, limited by segments, events and bytes, because an append
- * can contain a thousand events, or one event of a megabyte.
+ * Queries on the log's tables. Each query returns one page, which is limited by segments, events and bytes, because an append can contain a
+ * thousand events, or one event of a megabyte.
  */
 
 const pageSegmentsMax = 512
-/** The maximum bytes of opened events. With its last segment, a page can exceed this limit. */
+/** The maximum bytes of the opened events in a page, which its last segment can exceed. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The maximum number of positions that one query in busy families covers, so that a search for rare events is never a long scan. */
+/** The maximum number of positions that one query in busy families covers, so that a search for rare events does not take long. */
 const scanWindow = 50_000n
 
-/** The families of streams that are not in the index `log_segments_quiet`. */
+/** The families (name prefixes) of streams with many events. They are not in the index `log_segments_quiet`. */
 const busyFamilies = ['ledger', 'profile']
 const quiet = `family not in (${busyFamilies.map((family) => `'${family}'`).join(', ')})`
 
@@ -33,7 +33,7 @@ const columns = `last_position, last_revision, count, bytes, ids, events,
   (extract(epoch from recorded_at) * 1000)::bigint as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
-/** The query for one page. `$1` to `$3` limit the page. `where` selects the segments, and uses parameters from `$4` on. */
+/** The query for one page. `$1` to `$3` are its limits. `where` selects the segments, with parameters from `$4` on. */
 const page = (where: string, order: string): string => `
   select ${columns} from (
     select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
@@ -52,7 +52,7 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
-/** `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query has searched. */
+/** `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query searches. */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
@@ -61,7 +61,7 @@ const afterPosition = (where: string, scanned: string): string => `
    order by last_position`
 const lookAtAll = afterPosition('true', 'h.position')
 const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
-/** A segment that extends beyond the window is left to the next query. */
+/** A segment that extends beyond the window is returned by the next query. */
 const lookAtBusy = afterPosition(
   'last_position <= $7 and family like any ($6)',
   `case when h.position <= $7 then h.position else
@@ -100,7 +100,7 @@ const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & Seg
 
 const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
 
-/** Whether the query has returned all segments; false if the page is full, because more may follow. */
+/** Whether the query has returned all segments. False if the page is full, so that more segments can follow. */
 const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   let events = 0
   let bytes = 0
@@ -112,8 +112,7 @@ const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
 }
 
 /**
- * Opens segments up to the first one that cannot be opened. The events before that segment are delivered, up to `end`; the next
- * query then fails.
+ * Opens segments up to the first one that cannot be opened. The events before it are delivered, up to `end`, and the next query fails.
  */
 const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; end?: Position } => {
   const events: RecordedEvent[] = []
@@ -130,7 +129,7 @@ const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; en
 
 const likePrefix = (prefix: string): string => `${prefix.replace(/[\\%_]/g, '\\$&')}%`
 
-/** A family's name is the part before the first hyphen. */
+/** The LIKE pattern for the families whose streams can start with a prefix. A family is the part of a name before the first hyphen. */
 const familyPattern = (prefix: string): string => {
   const end = prefix.indexOf('-')
   return end === -1 ? likePrefix(prefix) : likePrefix(prefix.slice(0, end)).slice(0, -1)
@@ -142,7 +141,7 @@ const mayBegin = (family: string, prefix: string): boolean =>
 
 export type Look = {
   readonly events: readonly RecordedEvent[]
-  /** There are no other matching events up to this position. */
+  /** The position up to which there are no other matching events. */
   readonly position: Position
   readonly head: Position
 }
@@ -151,7 +150,7 @@ export type Known = Pick<RecordedEvent, 'position' | 'id'>
 
 export type Reads = Pick<EventLog, 'read' | 'head' | 'at' | 'lookBack' | 'lastRevision' | 'streams'> & {
   /**
-   * The matching events after a position, up to a page. Throws `LogRewritten` if the log ends before the position, or has a
+   * Returns the matching events after a position, at most one page. Throws `LogRewritten` if the log ends before the position, or contains a
    * different event at the position of `last`.
    */
   lookAfter(
@@ -162,8 +161,8 @@ export type Reads = Pick<EventLog, 'read' | 'head' | 'at' | 'lookBack' | 'lastRe
 }
 
 /**
- * Throws `Unavailable` if the database does not answer. Statements are prepared, because planning a query takes several times as
- * long as running it at the end of the log.
+ * Runs a statement. Throws `Unavailable` if the database does not answer. Statements are prepared, because planning a query for the end of the log
+ * takes several times as long as running it.
  */
 type Ask = <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => Promise<Row[]>
 
@@ -198,7 +197,7 @@ const read = async (
       bytes += segment.bytes
       if (bytes > readBytesMax)
         throw new TooLarge(
-          `${max} events of ${stream} are more than ${readBytesMax} bytes; ask for fewer at a time`,
+          `${max} events of ${stream} are more than ${readBytesMax} bytes; read fewer at a time`,
         )
       const due = forwards
         ? opened.filter(({ revision }) => revision >= next)

@@ -17,15 +17,14 @@ import {
 } from '../port.ts'
 
 /**
- * Compresses and opens whole zstd frames in one reusable context. `zstdDecompressSync` and `zstdCompressSync` create a context and
- * load the dictionary for every frame, which takes several times as long as compressing one call. Node.js has no documented way to
- * reuse a context, so this code uses an internal handle of these functions, and calls the functions themselves if the handle is
- * missing. The frames are identical.
+ * Compresses and opens whole zstd frames in a reusable context. `zstdDecompressSync` and `zstdCompressSync` create a context and load the
+ * dictionary for every frame, which takes several times as long as compressing one call. Node.js has no documented way to reuse a context, so
+ * this code uses an internal handle. If the handle is missing, it uses these functions instead. The frames are identical.
  */
 
 /**
- * Compresses or opens a frame. `room` is the maximum size of the result, which is valid until the next call. Throws if the input is
- * not a frame, or if the result does not fit.
+ * Compresses or opens a frame. `room` is the maximum size of the result, which is valid only until the next call. Throws if the input is not a
+ * frame, or if the result does not fit.
  */
 type Zstd = (input: Buffer, room: number) => Buffer
 
@@ -49,7 +48,7 @@ const contextOf = (stream: Stream): Context | null => {
   const handle: unknown = Reflect.get(stream, '_handle')
   const left: unknown = Reflect.get(stream, '_writeState')
   if (!isHandle(handle) || !(left instanceof Uint32Array)) return null
-  // The error is thrown below. Without a listener, it would also end the process.
+  // The error is thrown below. Without a listener, it would also crash the process.
   stream.on('error', () => undefined)
   return { stream, handle, left }
 }
@@ -59,7 +58,7 @@ const isHandle = (value: unknown): value is Handle =>
 
 const outputBytesUsual = 64 * 1024
 
-/** Returns a function that reuses a context. `once` is the documented function, which gives the same results. */
+/** Returns a function that reuses a context. `once` is the documented function with the same results. */
 export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
   let context: Context | null = null
   let output = Buffer.alloc(0)
@@ -71,33 +70,31 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
     handle.writeSync(constants.ZSTD_e_end, input, 0, input.length, output, 0, room)
     const unused = left[0] ?? 0
     if (stream.errored === null && unused > 0) return output.subarray(0, room - unused)
-    // The context stopped in the middle of this frame, so it cannot be used for the next one.
+    // The context has stopped in the middle of this frame, so it cannot be used for the next one.
     context = null
     stream.destroy()
-    throw stream.errored ?? new RangeError(`the result needs ${room} bytes or more`)
+    throw stream.errored ?? new RangeError(`the result needs at least ${room} bytes`)
   }
 }
 
 /**
- * The events of one append are one row of `log_segments`. The row contains ids of 16 bytes each, and a zstd frame with the types,
- * data and metadata, separated by U+001E. The dictionary contains text that most events have in common; with the dictionary, a
- * single call needs a third of the space. A frame can be opened only with the dictionary it was written with, so the dictionary
- * file never changes.
+ * The events of one append are one row of `log_segments`. The row contains ids of 16 bytes each, and a zstd frame with the types, data and
+ * metadata, separated by U+001E. The dictionary contains text that most events have in common, so that a single call needs only a third of the
+ * space. A frame can be opened only with the dictionary with which it was written, so the dictionary file must never change.
  *
- * PostgreSQL itself compresses only rows above 2 kB, so a single call would need 2.3 times as much space, and the
- * embedded build has no lz4.
+ * PostgreSQL itself compresses only rows above 2 kB, so a single call would need 2.3 times as much space, and the embedded build has no lz4.
  */
 const dictionary = readFileSync(new URL('segment-dictionary.bin', import.meta.url))
 
 /** JSON never contains this character unescaped, so it can separate JSON texts. */
 const separator = '\x1e'
 const zstdLevel = 1
-/** The most that `checkAppend` allows: data and metadata, and for each event a type and three separators. */
+/** The maximum that `checkAppend` allows: data and metadata, and a type and three separators for each event. */
 const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
 const idBytes = 16
 
 const packing: ZstdOptions = {
-  // The frame does not contain the length of the text, because the row does.
+  // The frame does not contain the length of the text, because the row already does.
   params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
   dictionary,
 }
@@ -135,12 +132,12 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
   }
 }
 
-/** Throws if an event contains the separator. JSON never contains it unescaped, so data with the separator was not serialized as JSON. */
+/** Throws if an event contains the separator. JSON never contains it unescaped, so such data is not JSON. */
 export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
     if (data.includes(separator) || metadata.includes(separator))
       throw new TypeError(
-        `${type} for ${stream} contains U+001E unescaped: its data or metadata is not JSON text`,
+        `${type} for ${stream} contains U+001E unescaped, so its data or metadata is not JSON text`,
       )
 }
 
@@ -156,7 +153,7 @@ export type SegmentRow = {
   readonly events: Buffer
 }
 
-/** The events of a segment, in order. Throws `EventsUnreadable` if the segment was changed since it was written. */
+/** Returns the events of a segment, in order. Throws `EventsUnreadable` if the segment was changed after it was written. */
 export const openSegment = (row: SegmentRow): RecordedEvent[] => {
   const { count, ids } = row
   const stream = row.stream ?? 'a stream without a name'
@@ -195,7 +192,7 @@ const textOf = (
   if (bytes > segmentBytesMax) throw unreadable(`${bytes} bytes; an append has at most ${segmentBytesMax}`)
   let open: Buffer
   try {
-    // Fails if the frame contains more bytes than the row states, before they fill the memory.
+    // If the frame contains more bytes than the row states, this fails before they fill the memory.
     open = decompress(events, bytes + 1)
   } catch (error) {
     throw unreadable(error instanceof Error ? error.message : String(error), error)
@@ -208,7 +205,7 @@ const uuidChars = 36
 const hyphen = 0x2d
 const hexDigits = Buffer.from('0123456789abcdef')
 
-/** The UUIDs, as text, of consecutive ids of 16 bytes each. This function runs thousands of times a second, so it creates few strings. */
+/** Returns consecutive ids of 16 bytes as UUIDs. This function runs thousands of times a second, so it creates few strings. */
 const uuidsOf = (ids: Buffer): string => {
   const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
   let at = 0

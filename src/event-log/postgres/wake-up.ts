@@ -2,22 +2,20 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 
 /**
- * Notifies subscriptions that the log may have grown, through LISTEN and through polling. A lost notification costs at
- * most one poll interval.
+ * Notifies subscriptions that the log may have grown, by LISTEN and by polling. A lost notification causes a delay of at most one poll interval.
  */
 
 const pollIntervalMs = 250
 /**
- * The shortest time between two queries. A busy log sends hundreds of notifications a second, and a query for each of them would be
- * too expensive.
+ * The minimum time between two queries. A busy log sends hundreds of notifications a second, and a query for each of them would be too expensive.
  */
 const wakeIntervalMs = 50
 const reconnectMs = 1_000
 
 export type WakeUp = {
-  /** The number of notifications so far. Read this number before you query the log, and pass it to `after` if the query finds nothing. */
+  /** Returns the number of notifications so far. Read it before you query the log, and pass it to `after` if the query finds nothing. */
   rings(): number
-  /** Resolves when there have been more than `rings` notifications, at the latest after the poll interval, and immediately when aborted. */
+  /** Resolves after more than `rings` notifications, after the poll interval, or when aborted, whichever comes first. */
   after(rings: number, signal: AbortSignal): Promise<void>
   pause(ms: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
@@ -61,7 +59,7 @@ export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   }
 }
 
-/** Resolves after `ms`, when aborted, or when someone calls the callback that this function adds to `waiting`. */
+/** Resolves after `ms`, when aborted, or when the callback that this function adds to `waiting` is called. */
 const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {
@@ -78,7 +76,7 @@ const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promi
 
 type Listener = { close(): Promise<void> }
 
-/** Listens on the channel until closed, and reconnects after a loss. `notified` receives the text of each notification. */
+/** Listens on the channel until closed, and reconnects if the connection is lost. `notified` receives the text of each notification. */
 export const startListening = ({
   url,
   channel,
@@ -109,7 +107,7 @@ export const startListening = ({
       await fresh.query(`listen ${channel}`)
       listening()
     } catch (error) {
-      logger.debug({ err: error, channel }, 'cannot listen to PostgreSQL, trying again')
+      logger.debug({ err: error, channel }, 'cannot listen for notifications of PostgreSQL; trying again')
       again(fresh)
     }
   }

@@ -7,14 +7,14 @@ import { encodeEvent, eventIdOf } from '../stored-event.ts'
 import { announcementText, type CheckpointStream } from './checkpoint-stream.ts'
 import type { SigningKey } from './signing-key.ts'
 
-/** Appends events to the stream `checkpoint` directly after the events that were read, so that only one of several processes succeeds. */
+/** Appends to the stream `checkpoint` directly after the events that were read, so that only one of several processes succeeds. */
 
 export type Keyed = {
   readonly key: string
   readonly event: DomainEventOf<'SigningKeyAnnounced' | 'LogTreeBegun' | 'LogCheckpointed'>
 }
 
-/** The event that announces a signing key. The previous key signs the announcement if it is available. */
+/** The event that announces a signing key. It is signed by the previous key, if that is available. */
 export const announcementOf = (
   key: Pick<SigningKey, 'id' | 'publicKey'>,
   {
@@ -22,7 +22,7 @@ export const announcementOf = (
     actor,
     reason,
   }: {
-    /** The previous key, or null for the first key. `key` is null if the previous key is lost. */
+    /** The previous key. Null: this is the first key. If `key` is null, the previous key is lost. */
     readonly previous: { readonly id: string; readonly key: SigningKey | null } | null
     readonly actor: string
     readonly reason: string | null
@@ -49,7 +49,7 @@ export const treeBegun = (previousNote: string | null): Keyed => {
   }
 }
 
-/** Appends directly after the events that were read. Returns false if another process has appended first. */
+/** Returns false if another process has appended first. */
 export const appendedTo = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   stream: Pick<CheckpointStream, 'revision'>,

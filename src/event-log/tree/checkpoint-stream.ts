@@ -11,7 +11,7 @@ import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 type AnnouncedKey = {
   readonly id: string
   readonly publicKey: Buffer
-  /** Why an operator announced the key; null if the previous key signed the announcement, or if this is the first key. */
+  /** The reason why an operator announced the key. Null: the previous key signed the announcement, or this is the first key. */
   readonly reason: string | null
 }
 
@@ -28,9 +28,9 @@ export type Checkpoint = LogCheckpointed & {
 }
 
 export type CheckpointStream = {
-  /** The revision of the stream's last event; −1 if the stream is empty. */
+  /** The revision of the stream's last event, or −1 if the stream is empty. */
   readonly revision: number
-  /** The announced keys, in order. The last key signs. */
+  /** The announced keys, in order. The last one is the current signing key. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null
@@ -48,7 +48,7 @@ export const emptyStream: CheckpointStream = {
   lastOfAll: null,
 }
 
-/** The stream contains an invalid event: a key without a valid announcement, or a checkpoint that its key did not sign. */
+/** The stream contains an invalid event: a key without a valid announcement, or a checkpoint without a valid signature. */
 export class CheckpointFault extends Error {
   override name = 'CheckpointFault'
   readonly revision: number
@@ -60,13 +60,13 @@ export class CheckpointFault extends Error {
   }
 }
 
-/** The id of a key, derived from its bytes. */
+/** Derives the id of a key from its bytes. */
 export const keyIdOf = (publicKey: Buffer): string =>
   Buffer.from(hash('sha256', publicKey, 'hex'), 'hex')
     .subarray(0, 16)
     .toString('base64url')
 
-/** The text that the previous key signs to announce a new key. */
+/** The text that is signed with the previous key to announce a new key. */
 export const announcementText = (announced: {
   readonly key_id: string
   readonly public_key: string
@@ -83,10 +83,7 @@ const evolveStream = (stream: CheckpointStream, event: DecodedEvent): Checkpoint
     case 'LogTreeBegun': {
       const { origin, previous_note: previousNote } = event.data
       if (previousNote !== (stream.lastOfAll?.note ?? null))
-        throw new CheckpointFault(
-          event.recorded,
-          'the new tree does not begin with the last checkpoint before it',
-        )
+        throw new CheckpointFault(event.recorded, 'the new tree does not begin with the previous checkpoint')
       return { ...stream, revision, tree: { origin, previousNote }, last: null }
     }
     case 'LogCheckpointed': {
@@ -122,11 +119,11 @@ const keyOf = (
     (data.signature !== null &&
       isSignature(announcementText(data), Buffer.from(data.signature, 'base64url'), before.publicKey))
   if (!vouched && (data.signature !== null || data.reason === null))
-    throw fault('neither the previous key nor an operator vouches for it')
+    throw fault('it is neither signed by the previous key nor announced by an operator with a reason')
   return { id: data.key_id, publicKey, reason: vouched ? null : data.reason }
 }
 
-/** Why a checkpoint is not valid; null if the current key has signed its note and the note matches the event. */
+/** Returns the fault of a checkpoint, or null if the current key has signed its note and the note matches the event. */
 const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Checkpoint): string | null => {
   const { origin, size, root, note } = checkpoint
   try {
@@ -146,8 +143,8 @@ const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Che
 }
 
 /**
- * Reads the stream. The state is remembered, so that each event is read only once. Throws the errors of reading, `CheckpointFault`,
- * and `UnknownEventType` for events of a newer release.
+ * Returns a function that reads the stream. The state is kept, so that each event is read only once. Throws the errors of reading,
+ * `CheckpointFault`, and `UnknownEventType` for events of a newer release.
  */
 export const createStreamReader = (
   eventLog: Pick<EventLog, 'read'>,

@@ -8,8 +8,8 @@ import type { SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 
 /**
- * Signed checkpoints of the whole event log, and proofs for outsiders that an event is in it. A checkpoint is a signed note with
- * the size and the root of the log's tree.
+ * Signed checkpoints of the whole event log, and proofs that an event is in it, which others can verify. A checkpoint is a signed note with the
+ * size and the root of the log's tree.
  */
 
 export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
@@ -18,27 +18,26 @@ export type { InclusionProof } from './prove.ts'
 
 export type Checkpoints = {
   /**
-   * Signs a checkpoint over everything that the log contains now, and appends it. With `rebuild`, the tiles are first rebuilt from
-   * the log. Throws `CheckpointRefused` if no checkpoint can be signed, and `CheckpointFault` if the stream `checkpoint` is
-   * invalid.
+   * Signs a checkpoint that covers the whole log, and appends it. With `rebuild`, the tiles are first rebuilt from the log. Throws
+   * `CheckpointRefused` if no checkpoint can be signed, and `CheckpointFault` if the stream `checkpoint` is invalid.
    */
   make(options?: { rebuild?: boolean }): Promise<Checkpoint>
-  /** The last checkpoint; null before the first. */
+  /** Returns the last checkpoint, or null if there is none. */
   last(): Promise<Checkpoint | null>
   /**
-   * Proves that the last checkpoint contains the event at this position; null if no checkpoint covers the position, or if this
-   * service did not write the event.
+   * Proves that the last checkpoint contains the event at this position. Returns null if no checkpoint covers the position, or if this service
+   * did not write the event.
    */
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
-  /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree; null before the first checkpoint. */
+  /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree. Returns null if there is no checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Uses the announced key to sign a string that is not a checkpoint; null if no key was announced, or if the key's file is not in KEY_DIR. */
+  /** Signs a text that is not a checkpoint with the announced key. Returns null if there is none, or if its file is not in KEY_DIR. */
   sign(text: string): Promise<KeySignature | null>
   /** Whether the signature is valid for an announced key. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>
   /**
-   * Announces a new signing key. The current key signs the announcement. If the current key is lost, an operator vouches for the
-   * new key.
+   * Announces a new signing key. The announcement is signed with the current key. If that key is lost, the operator's reason is recorded
+   * instead, and `vouchedFor` is true.
    */
   announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
 }
@@ -46,12 +45,12 @@ export type Checkpoints = {
 /** `value` is in base64url. */
 type KeySignature = { readonly keyId: string; readonly value: string }
 
-/** The job that makes a checkpoint on request. */
+/** The name of the job that makes a checkpoint on request. */
 export const askedCheckpointJob = 'checkpoint-asked'
-/** Requests made within this many seconds are answered by one checkpoint. */
+/** One checkpoint is made for all requests within this many seconds. */
 const gatherSeconds = 20
 
-/** Requests a checkpoint over everything that the log contains now. The process that runs jobs makes it within a minute. */
+/** Requests a checkpoint that covers the whole log. A process that runs jobs makes it within a minute. */
 export const requestCheckpoint = (queue: {
   send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
 }): Promise<void> => queue.send(askedCheckpointJob, '', { afterSeconds: gatherSeconds, key: 'checkpoint' })
@@ -91,14 +90,17 @@ const announceKey = async (
   const stream = await read()
   const announced = stream.keys.at(-1)
   const present = announced === undefined ? null : await keys.find(announced.id)
-  // If the announced key is lost, another key that is already in the directory is announced.
+  // If the announced key is lost, any other key that is already in the directory is announced.
   const key = present === null ? await keys.first() : await keys.next()
-  if (key.id === announced?.id) throw new CheckpointRefused(`the log has already announced ${key.id}`)
+  if (key.id === announced?.id)
+    throw new CheckpointRefused(`the key ${key.id} is already announced in the log`)
   const previous = announced === undefined ? null : { id: announced.id, key: present }
   const event = announcementOf(key, { previous, actor, reason })
   if (!(await appendedTo(eventLog, stream, [event], actor)))
-    throw new CheckpointRefused('another process wrote to the checkpoint stream in the meantime. Try again')
-  // Finding the announced key moves its file to the place of the old key.
+    throw new CheckpointRefused(
+      'another process has written to the checkpoint stream in the meantime. Try again',
+    )
+  // Finding the announced key renames its file, so that it replaces the old key.
   await keys.find(key.id)
   return { keyId: key.id, vouchedFor: present !== null }
 }

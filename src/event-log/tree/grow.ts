@@ -5,12 +5,12 @@ import { writeLeafHash } from './merkle-tree.ts'
 import { packPositions, type StoredTile, type StoredTree, type TreeStore } from './store.ts'
 import { TileStack, tileName, tileWidth } from './tiles.ts'
 
-/** Extends the stored tiles to the log's head. After an interruption, the next call continues from the stored tiles. */
+/** Extends the stored tiles to the end of the log. After an interruption, the next call continues from the stored tiles. */
 
 /** The number of leaves that are collected in memory before they are stored. */
 const leavesPerWrite = 16_384
 
-/** The first leaf of a copied log: the base64url SHA-256 of the checkpoint's whole note in UTF-8. */
+/** The first leaf of a copied log: the base64url SHA-256 of a checkpoint's whole note in UTF-8. */
 export const noteDigest = (note: string): string => hash('sha256', note, 'base64url')
 
 type Growing = {
@@ -22,8 +22,7 @@ type Growing = {
 export type GrownTree = StoredTree & { readonly root: Buffer }
 
 /**
- * Resolves with the stored tree, which reaches at least the log's head at the time of the call. With `rebuild`, all tiles are built
- * again.
+ * Resolves with the stored tree, which extends at least to the end of the log at the time of the call. With `rebuild`, all tiles are rebuilt.
  */
 export const growTree = async (growing: Growing, { rebuild = false } = {}): Promise<GrownTree> => {
   const { eventLog, store, tree } = growing
@@ -33,12 +32,12 @@ export const growTree = async (growing: Growing, { rebuild = false } = {}): Prom
     const usable =
       stored !== null &&
       stored.origin === tree.origin &&
-      // If the log was restored from an older copy, it no longer contains the last event of the stored tiles.
+      // A log that was restored from an older copy no longer contains the last event of the stored tiles.
       (stored.place === null || (await stillHolds(eventLog, stored.place)))
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
       if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
-      // If another process has extended the tiles between two queries, the tiles are still sound.
+      // If the size differs, another process has only extended the tiles between two queries.
     } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
   }
 }
@@ -52,7 +51,7 @@ type Growth = {
   last: RecordedEvent | null
 }
 
-/** The state from which the tree grows; null if the stored tiles do not match the stored size. */
+/** The state from which the tree grows, or null if the stored tiles do not match the stored size. */
 const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
   const begun = await stackAt(store, stored.size)
   // A different number of positions means that the stored tile does not match the size.
@@ -65,8 +64,8 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 }
 
 /**
- * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if stored tiles
- * or positions are missing. `known` is the number of positions stored for that tile.
+ * Builds the tree at a size from the stored tiles, with the positions of the leaves in its last level-0 tile. Returns null if stored tiles or
+ * positions are missing. `known` is the number of positions that are stored for that tile.
  */
 export const stackAt = async (
   store: TreeStore,
@@ -100,7 +99,7 @@ const addLeaf = (growth: Growth, { digest, position }: { digest: string; positio
   )
 }
 
-/** Adds new leaves up to the head. Returns false if another process has changed the stored tree in the meantime. */
+/** Adds new leaves up to the end of the log. Returns false if another process has changed the stored tree in the meantime. */
 const growOn = async ({ eventLog, store }: Growing, growth: Growth): Promise<boolean> => {
   const known = growth.reached.place ?? undefined
   for await (const { events } of ownEventsAfter(eventLog, known && { after: known.position, known }))

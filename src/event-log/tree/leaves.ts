@@ -5,16 +5,16 @@ import { readingAhead } from '../read-stream.ts'
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
- * The leaves of the tree are the digests in the metadata of this service's events, in log order. If a digest was removed, the leaf
- * is calculated from the event as if it began a chain, so the root differs.
+ * The leaves of the tree are the digests in the metadata of this service's events, in log order. If a digest was removed, the leaf is calculated
+ * from the event as if it were the first of a chain, so the root differs.
  */
 
-/** Metadata that matches this pattern was written by this service, and need not be parsed. */
+/** Metadata that matches this pattern was written by this service, and does not have to be parsed. */
 const ownMetadata =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains no control characters unescaped.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains no unescaped control characters.
   /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
-/** Checks which events are ours. Remembers the last stream, because consecutive events often belong to the same stream. */
+/** Returns a function that checks whether this service wrote an event. The last stream is cached, because consecutive events often share it. */
 export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
   let stream = ''
   let ours = false
@@ -42,12 +42,12 @@ const carriedDigest = (metadata: string): string | null => {
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** A page of this service's events, in log order. All events up to `position` have been read. */
+/** A page of this service's events, in log order. The log was read up to `position`. */
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads this service's events after a position, up to the current head. The next page is fetched while the current page is
- * processed. Throws the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
+ * Reads this service's events after a position, up to the current end of the log. The next page is fetched while the current one is processed.
+ * Throws the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
  */
 export async function* ownEventsAfter(
   eventLog: Pick<EventLog, 'head' | 'subscribe'>,

@@ -8,7 +8,7 @@ import type { SigningKey, SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 import { rangeRoot, tilesOf } from './tiles.ts'
 
-/** Why a checkpoint cannot be signed or an event cannot be proved, and what to do. */
+/** A checkpoint cannot be signed, or an event cannot be proved. `message` contains the reason and the remedy. */
 export class CheckpointRefused extends Error {
   override name = 'CheckpointRefused'
 }
@@ -20,7 +20,7 @@ export type Making = {
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** The first checkpoint needs two other appends before it, and each of the three can conflict with another process. */
+/** The maximum number of attempts. Each can conflict with another process, and the first checkpoint needs two appends before its own. */
 const attemptsMax = 10
 
 /** See `Checkpoints.make`. */
@@ -29,7 +29,7 @@ export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const stream = await making.read()
     const { last } = stream
-    // Another process has made a checkpoint that covers the wanted position.
+    // Another process has made a checkpoint that covers the required position.
     if (attempt > 0 && last !== null && BigInt(last.position) >= wanted) return last
     const key = await signingKeyOf(making, stream)
     const begun = beginning(stream, key)
@@ -37,25 +37,27 @@ export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): 
     const appended = await appendedTo(making.eventLog, stream, next)
     if (appended && begun === null) return (await making.read()).last ?? missing()
   }
-  throw new CheckpointRefused('no checkpoint was made, because other processes were always first. Try again')
+  throw new CheckpointRefused(
+    'no checkpoint was made, because other processes kept appending to its stream first. Try again',
+  )
 }
 
 const missing = (): never => {
   throw new CheckpointRefused('the checkpoint that was appended is not in the log')
 }
 
-/** The last announced key. Before the first announcement, the key in KEY_DIR, which is created if it is missing. */
+/** Returns the last announced key. Before the first announcement, returns the key in KEY_DIR, which is created if it is missing. */
 const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise<SigningKey> => {
   const announced = stream.keys.at(-1)
   const key = announced === undefined ? await keys.first() : await keys.find(announced.id)
   if (key !== null) return key
   throw new CheckpointRefused(
-    `no checkpoint can be signed: ${keys.path} does not contain the key ${announced?.id} that the log announced. Set the right ` +
-      'KEY_DIR or, if the key is lost, announce another: event-log announce-key --reason TEXT',
+    `no checkpoint can be signed: ${keys.path} does not contain the key ${announced?.id}, which was announced in the log. Set the correct ` +
+      'KEY_DIR or, if the key is lost, announce another one: event-log announce-key --reason TEXT',
   )
 }
 
-/** The events that must come before the first checkpoint; null if they are already in the log. */
+/** The events that must come before the first checkpoint, or null if they are already in the log. */
 const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] | null => {
   const announcement: Keyed[] =
     stream.keys.length > 0 ? [] : [announcementOf(key, { previous: null, actor: 'system', reason: null })]
@@ -63,7 +65,7 @@ const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] 
   return announcement.length + tree.length === 0 ? null : [...announcement, ...tree]
 }
 
-/** Extends the tree to the log's head and signs its root. */
+/** Extends the tree to the end of the log, and signs its root. */
 const signed = async (
   making: Making,
   { stream, key, rebuild }: { stream: CheckpointStream; key: SigningKey; rebuild: boolean },
@@ -87,8 +89,8 @@ const signed = async (
 }
 
 /**
- * Extends the tree to the log's head. The beginning of the tree must match the last signed root. If the tiles have another root,
- * they are rebuilt. If the log itself has another root, nothing is signed.
+ * Extends the tree to the end of the log. The beginning of the tree must have the last signed root. If the tiles have another root, they are
+ * rebuilt. If the log itself has another root, nothing is signed.
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],
@@ -103,14 +105,16 @@ const grownAsSigned = async (
     if (making)
       throw new CheckpointRefused(
         `no checkpoint is signed: the log's first ${last.size} leaves no longer have the root that was signed on ${last.at}. ` +
-          'Earlier events were changed or removed: run event-log verify',
+          'Earlier events were changed or removed. Run "event-log verify"',
       )
     making = true
   }
-  throw new CheckpointRefused('no checkpoint was made, because other processes keep deleting the tiles')
+  throw new CheckpointRefused(
+    'no checkpoint was made, because other processes kept rebuilding the tree. Try again',
+  )
 }
 
-/** The root at an earlier size, from the stored tiles; null if a tile is missing. */
+/** The root at an earlier size, from the stored tiles, or null if a tile is missing. */
 const rootAt = async (store: TreeStore, size: number): Promise<Buffer | null> => {
   const whole = { from: 0, to: size }
   return rangeRoot(whole, await store.tiles(tilesOf([whole])))

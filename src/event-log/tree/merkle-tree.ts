@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 
 /**
- * The Merkle tree of RFC 6962 over SHA-256, with proofs that a leaf is in a tree, and that a tree is the beginning of a
- * larger one. Pure. Sizes and indexes are whole numbers below 2^53.
+ * The Merkle tree of RFC 6962 with SHA-256. It can prove that a leaf is in a tree, and that a tree is the beginning of a larger one. Pure. Sizes
+ * and indexes are integers below 2^53.
  */
 
 export const hashBytes = 32
@@ -17,11 +17,11 @@ nodeInput[0] = 1
 /** The digest as text with one character per byte, which is the fastest output of `hash`. */
 const digestText = (input: Buffer): string => hash('sha256', input, 'binary')
 
-/** The hash of a leaf with any bytes. */
+/** The hash of a leaf. */
 export const leafHash = (leaf: Buffer): Buffer =>
   Buffer.from(digestText(Buffer.concat([Buffer.of(0), leaf])), 'binary')
 
-/** Writes the hash of a leaf, which is the 32 bytes of a base64url digest. */
+/** Writes the hash of a leaf that is given as a base64url digest of 32 bytes. */
 export const writeLeafHash = (digest: string, target: Buffer, at: number): void => {
   leafInput.write(digest, 1, 'base64url')
   target.write(digestText(leafInput), at, 'binary')
@@ -34,8 +34,8 @@ export const nodeHash = (left: Buffer, right: Buffer): Buffer => {
 }
 
 /**
- * The root over consecutive hashes of leaves, or of complete subtrees with the same height. Pairs are hashed level by level, and an
- * unpaired hash moves up unchanged. This gives the same root as the recursive definition in the RFC.
+ * The root over consecutive hashes of leaves, or of complete subtrees of the same height. Pairs are hashed level by level, and an unpaired hash
+ * moves up unchanged. The result is the root in the recursive definition of the RFC.
  */
 export const rootOf = (hashes: Buffer): Buffer => {
   let count = hashes.length / hashBytes
@@ -87,12 +87,12 @@ export const consistencyRanges = (before: number, size: number): LeafRange[] => 
     if (left) to = middle
     else from = middle
   }
-  // A range from 0 is the earlier tree itself, whose root the reader already has.
+  // A range from 0 is the earlier tree itself, whose root the verifier already has.
   if (from > 0) ranges.push({ from, to })
   return ranges.reverse()
 }
 
-/** The root from a leaf's hash and the proof; null if the proof has the wrong length. RFC 9162 §2.1.3.2. */
+/** Calculates the root from a leaf's hash and a proof, or returns null if the proof has the wrong length (RFC 9162 §2.1.3.2). */
 export const rootFromInclusion = (
   leaf: Buffer,
   proof: readonly Buffer[],

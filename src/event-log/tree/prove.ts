@@ -26,7 +26,7 @@ export type InclusionProof = {
   readonly verifierKey: string
 }
 
-/** The stored tiles do not match the log, so either the tiles or the log were changed. `message` names the event. */
+/** The stored tiles do not match the log, so either the tiles or the log were changed. `message` contains the event. */
 export class ProofFault extends Error {
   override name = 'ProofFault'
 }
@@ -58,8 +58,8 @@ export const prove = async (
       : rootFromInclusion(leafHash(Buffer.from(leaf, 'base64url')), hashes, { index, size })
   if (index === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
     throw new ProofFault(
-      `the event at position ${position} cannot be proved: the stored tree does not lead from it to the checkpoint at ${size} leaves. ` +
-        'Rebuild the stored tree with "event-log checkpoint --rebuild"; if this is refused, run "event-log verify"',
+      `the event at position ${position} cannot be proved: the stored tree does not connect it to the checkpoint at ${size} leaves. ` +
+        'Rebuild the stored tree with "event-log checkpoint --rebuild". If this is refused, run "event-log verify"',
     )
   return {
     index,
@@ -81,7 +81,7 @@ export type ConsistencyProof = {
   readonly checkpoint: Checkpoint
 }
 
-/** See `Checkpoints.proofOfConsistency`. Throws `ProofFault` also if the last checkpoint is smaller than `size`. */
+/** See `Checkpoints.proofOfConsistency`. Also throws `ProofFault` if the last checkpoint is smaller than `size`. */
 export const proveConsistency = async (
   { store, read }: Pick<Proving, 'store' | 'read'>,
   size: number,
@@ -89,7 +89,7 @@ export const proveConsistency = async (
   const { last: checkpoint } = await read()
   if (checkpoint === null) return null
   if (size > checkpoint.size)
-    throw new ProofFault(`the last checkpoint is at ${checkpoint.size} leaves, not at ${size} or more`)
+    throw new ProofFault(`the last checkpoint is at ${checkpoint.size} leaves, so it is smaller than ${size}`)
   const earlier = { from: 0, to: size }
   const ranges = consistencyRanges(size, checkpoint.size)
   const tiles = await store.tiles(tilesOf([earlier, ...ranges]))
@@ -98,7 +98,7 @@ export const proveConsistency = async (
   const last = { size: checkpoint.size, root: Buffer.from(checkpoint.root, 'base64') }
   if (root === null || !isConsistent({ size, root }, last, hashes))
     throw new ProofFault(
-      `the stored tree does not lead from ${size} leaves to the checkpoint at ${checkpoint.size}. Run event-log verify`,
+      `the stored tree does not connect ${size} leaves to the checkpoint at ${checkpoint.size}. Run "event-log verify"`,
     )
   return {
     size,

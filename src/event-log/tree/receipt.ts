@@ -16,19 +16,19 @@ type ReceiptEvent = {
   readonly proof: string
 }
 
-/** Proves to an outsider what a call recorded. `test/support/verify-receipt.ts` verifies it offline. */
+/** Proves the events of a call to a third party. `test/support/verify-receipt.ts` verifies it offline. */
 export type Receipt = {
   readonly request_id: string
   readonly verifier_key: string
   readonly events: readonly ReceiptEvent[]
 }
 
-/** A receipt contains a call and its charge. */
+/** The call and its charge. */
 const eventsMax = 2
 
 /**
- * The receipt for a call, by the revision of its first event; null if no checkpoint covers all of its events yet.
- * Throws `ProofFault` if the stored tiles do not match the log, and the errors of the event log.
+ * Returns the receipt for a call, by the revision of its first event, or null if no checkpoint covers all of its events yet. Throws `ProofFault` if
+ * the stored tiles do not match the log, and the errors of the event log.
  */
 export const receiptOf = async (
   {
@@ -68,6 +68,6 @@ export const receiptOf = async (
 
 const metadataOf = ({ metadata }: RecordedEvent): EventMetadata => JSON.parse(metadata) as EventMetadata
 
-/** The format is defined by https://c2sp.org/tlog-proof. */
+/** Returns the proof in the format of https://c2sp.org/tlog-proof. */
 const proofText = ({ index, hashes, note }: InclusionProof): string =>
   ['c2sp.org/tlog-proof@v1', `index ${index}`, ...hashes, '', note].join('\n')

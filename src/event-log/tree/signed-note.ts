@@ -2,14 +2,14 @@ import { createPublicKey, hash, verify } from 'node:crypto'
 import { hashBytes } from './merkle-tree.ts'
 
 /**
- * Checkpoints in the format of C2SP tlog-checkpoint: a signed note of three lines (origin, size and root), and one line
- * for each signature. Signatures are Ed25519 over the text, by a key whose name is the origin.
+ * Checkpoints in the format of C2SP tlog-checkpoint: a signed note of three lines (origin, size and root), and a line for each signature.
+ * Signatures are Ed25519 over the text, by a key whose name is the origin.
  */
 
 /** `origin` is the globally unique name of the tree. */
 type TreeHead = { readonly origin: string; readonly size: number; readonly root: Buffer }
 
-/** The text is not a checkpoint, or the expected key did not sign it. `message` gives the reason. */
+/** The text is not a checkpoint, or was not signed by the expected key. `message` contains the reason. */
 export class NoteFault extends Error {
   override name = 'NoteFault'
 }
@@ -26,11 +26,11 @@ const originPattern = /^[^\s+]{1,200}$/u
 const sizePattern = /^(0|[1-9]\d{0,15})$/
 
 const textOf = ({ origin, size, root }: TreeHead): string => {
-  if (!originPattern.test(origin)) throw new NoteFault(`"${origin}" is not an origin`)
+  if (!originPattern.test(origin)) throw new NoteFault(`"${origin}" is not a valid origin of a checkpoint`)
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }
 
-/** The bytes that identify the key at the start of a signature. */
+/** The bytes at the start of a signature, which identify the key. */
 const keyHash = (name: string, publicKey: Buffer): Buffer =>
   Buffer.from(
     hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), ed25519, publicKey]), 'hex'),
@@ -51,14 +51,15 @@ export const signedNote = (head: TreeHead, signer: Signer): string => {
 
 type Signature = { readonly name: string; readonly keyHash: Buffer; readonly signature: Buffer }
 
-/** The signed text of a note, and its signatures. Throws `NoteFault`. */
+/** Splits a note into its signed text and its signatures. Throws `NoteFault`. */
 export const partsOf = (note: string): { text: string; signatures: Signature[] } => {
-  if (Buffer.byteLength(note) > noteBytesMax) throw new NoteFault(`a note has at most ${noteBytesMax} bytes`)
+  if (Buffer.byteLength(note) > noteBytesMax)
+    throw new NoteFault(`a note can have at most ${noteBytesMax} bytes`)
   const blank = note.lastIndexOf('\n\n')
   if (blank === -1 || !note.endsWith('\n'))
-    throw new NoteFault('a signed note has its text, an empty line, and lines of signatures')
+    throw new NoteFault('a signed note must consist of its text, an empty line, and lines of signatures')
   const lines = note.slice(blank + 2, -1).split('\n')
-  if (lines.length > signaturesMax) throw new NoteFault(`a note has at most ${signaturesMax} signatures`)
+  if (lines.length > signaturesMax) throw new NoteFault(`a note can have at most ${signaturesMax} signatures`)
   return { text: note.slice(0, blank + 1), signatures: lines.map(signatureOf) }
 }
 
@@ -70,19 +71,19 @@ const signatureOf = (line: string): Signature => {
   return { name, keyHash: bytes.subarray(0, keyIdBytes), signature: bytes.subarray(keyIdBytes) }
 }
 
-/** The content of a checkpoint. Does not check signatures. Throws `NoteFault`. */
+/** Returns the content of a checkpoint, without checking signatures. Throws `NoteFault`. */
 export const headOf = (note: string): TreeHead => {
   const [origin = '', size = '', encoded = '', ...rest] = partsOf(note).text.split('\n')
   const root = Buffer.from(encoded, 'base64')
   if (!originPattern.test(origin) || !sizePattern.test(size) || rest.length === 0)
-    throw new NoteFault('the lines of a checkpoint are its origin, its size and its root')
+    throw new NoteFault('the lines of a checkpoint must be its origin, its size and its root')
   if (root.length !== hashBytes || root.toString('base64') !== encoded)
     throw new NoteFault('the root of the checkpoint is not 32 bytes in base64')
   if (!Number.isSafeInteger(Number(size))) throw new NoteFault(`no tree has ${size} leaves`)
   return { origin, size: Number(size), root }
 }
 
-/** The key that signed the note under `name`; undefined if no key did. Throws `NoteFault` if the text is not a note. */
+/** Returns the key that signed the note under `name`, or undefined. Throws `NoteFault` if the text is not a note. */
 export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   note: string,
   name: string,

@@ -6,20 +6,20 @@ import { codeOf, createDurably, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
- * The key that signs checkpoints. It is an Ed25519 key in PKCS #8 PEM, in the file `checkpoint.key` in KEY_DIR (mode 0600), which
- * all processes of an installation share.
+ * The key that signs checkpoints: an Ed25519 key in PKCS #8 PEM, in the file `checkpoint.key` (mode 0600) in KEY_DIR, which all processes of an
+ * installation share.
  *
- * A new key is in `checkpoint-next.key` until it has been announced in the log. It replaces the old key when it is first used.
+ * Until a new key is announced in the log, it is in `checkpoint-next.key`. It replaces the old key when it is first used.
  */
 export type SigningKeyFiles = {
   readonly path: string
-  /** The key with this id; null if it is not in the directory. */
+  /** Returns the key with this id, or null if it is not in the directory. */
   find(id: string): Promise<SigningKey | null>
-  /** All keys in the directory. Changes nothing. */
+  /** Returns all keys in the directory, without changing anything. */
   present(): SigningKey[]
-  /** The key in the directory. If there is none, it is created. */
+  /** Returns the key in the directory, which is created if there is none. */
   first(): Promise<SigningKey>
-  /** A new key in addition to the current one. Until the new key is used, every call returns the same key. */
+  /** Returns a new key in addition to the current one. Every call returns the same key until it is used. */
   next(): Promise<SigningKey>
 }
 
@@ -29,7 +29,7 @@ export type SigningKey = {
   sign(text: string): Buffer
 }
 
-/** The key cannot be used. `message` gives the reason and the remedy. */
+/** The key cannot be used. `message` contains the reason and the remedy. */
 class SigningKeyFault extends Error {
   override name = 'SigningKeyFault'
 }
@@ -87,7 +87,7 @@ const readKey = (path: string): SigningKey | null => {
   } catch (error) {
     return fail(
       path,
-      'it is damaged. Restore it from its copy, or remove it and see "event-log announce-key"',
+      'it is damaged. Restore it from its copy, or remove it and announce another key with "event-log announce-key"',
       error,
     )
   }

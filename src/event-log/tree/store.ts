@@ -3,17 +3,16 @@ import { inTransaction } from '../../concurrency/transaction.ts'
 import type { LogPlace, Position } from '../port.ts'
 import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
 
-/** The tree's tiles in PostgreSQL. They derive from the log and can be rebuilt at any time. */
+/** The tree's tiles in PostgreSQL. They are derived from the log, and can be rebuilt at any time. */
 
-/** The stored tree: its name, its number of leaves, and the place of its last leaf's event. */
 export type StoredTree = {
   readonly origin: string
   readonly size: number
-  /** Null if no leaf belongs to an event yet. */
+  /** The place of the last leaf's event, or null if no leaf belongs to an event yet. */
   readonly place: LogPlace | null
 }
 
-/** On level 0, `positions` are the packed positions of the leaves' events. Position 0 means a leaf without an event. */
+/** On level 0, `positions` contains the packed positions of the leaves' events, or 0 for a leaf without an event. */
 export type StoredTile = Tile & { readonly positions: Buffer | null }
 
 export type TreeStore = {
@@ -21,19 +20,19 @@ export type TreeStore = {
   /** Deletes all tiles and starts an empty tree. */
   begin(origin: string): Promise<void>
   /**
-   * Adds the tiles by which the tree grows from one size to another. Returns `false` and adds nothing if another process changed
-   * the tree in the meantime.
+   * Adds the tiles by which the tree grows from one size to another. If another process has changed the tree in the meantime, adds nothing and
+   * returns false.
    */
   grow(
     from: Pick<StoredTree, 'origin' | 'size'>,
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** The hashes of these tiles, by name. Tiles that are not stored are left out. */
+  /** Returns the hashes of these tiles, by name. Tiles that are not stored are missing in the result. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
-  /** The positions of the leaves in a tile of level 0; empty if the tile is not stored. */
+  /** Returns the positions of the leaves in a tile of level 0, or none if the tile is not stored. */
   positionsIn(index: number): Promise<Position[]>
-  /** The index of the leaf of the event at a position, or null. */
+  /** Returns the index of the leaf for the event at a position, or null. */
   leafAt(position: Position): Promise<number | null>
 }
 
@@ -73,7 +72,7 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
   },
   begin: (origin) =>
     inTransaction(pool, async (client) => {
-      // The row is changed first, so that other processes that extend the tree wait for this change, and then find another size.
+      // The row is changed first, so that other processes that extend the tree wait for it and then find another size.
       await client.query(
         `insert into log_tree (origin, size, position) values ($1, 0, 0)
          on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,

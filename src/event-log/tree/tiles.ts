@@ -10,13 +10,13 @@ export const tileWidth = 256
 export type Tile = {
   readonly level: number
   readonly index: number
-  /** Consecutive hashes; fewer than 256 in the last tile of a level. */
+  /** The consecutive hashes. The last tile of a level can have fewer than 256. */
   readonly hashes: Buffer
 }
 
 export const tileName = ({ level, index }: Pick<Tile, 'level' | 'index'>): string => `${level}/${index}`
 
-/** Builds tiles from leaves, in order. Only the last tile of each level is in memory. */
+/** Builds tiles from leaves, in order. Keeps only the last tile of each level in memory. */
 export class TileStack {
   #size = 0
   readonly #levels: { hashes: Buffer; count: number }[] = []
@@ -25,7 +25,7 @@ export class TileStack {
     return this.#size
   }
 
-  /** The stack for a tree of this size. `lastTile` returns the last tile of a level; null if a tile is missing or too short. */
+  /** Returns the stack for a tree of this size, or null if a tile is missing or too short. `lastTile` returns the last tile of a level. */
   static at(size: number, lastTile: (level: number, index: number) => Buffer | undefined): TileStack | null {
     const stack = new TileStack()
     for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth)) {
@@ -42,8 +42,8 @@ export class TileStack {
   }
 
   /**
-   * Adds a leaf. `write` must write the hash of the leaf into the given buffer. Calls `completed` for every tile that this leaf
-   * completes, lowest level first.
+   * Adds a leaf. `write` must write the hash of the leaf into the buffer. Calls `completed` for every tile that this leaf completes, the lowest
+   * level first.
    */
   add(write: (target: Buffer, at: number) => void, completed: (tile: Tile) => void): void {
     const lowest = this.#level(0)
@@ -63,7 +63,7 @@ export class TileStack {
     }
   }
 
-  /** The incomplete tiles, lowest level first. */
+  /** Returns the incomplete tiles, the lowest level first. */
   partial(): Tile[] {
     return this.#levels.flatMap(({ hashes, count }, level) =>
       count === 0
@@ -121,7 +121,7 @@ const placeOf = ({
   return { level, index: Math.floor(first / tileWidth), first: first % tileWidth, count }
 }
 
-/** The tiles that are needed to calculate the roots of these ranges, without duplicates. */
+/** Returns the tiles that are needed to calculate the roots of these ranges, without duplicates. */
 export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'index'>[] => {
   const tiles = ranges.flatMap(subtreesOf).map(placeOf)
   return [
@@ -132,7 +132,7 @@ export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'ind
 /** The hashes of tiles, by `tileName`. */
 export type TileHashes = ReadonlyMap<string, Buffer>
 
-/** The root over a range of leaves; null if a tile is missing or too short. The range must start where a subtree of its size can start. */
+/** Returns the root over a range of leaves, or null if a tile is missing or too short. The range must start where a subtree of its size can start. */
 export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
   if (from === to) return rootOf(Buffer.alloc(0))
   const [subtree, more] = subtreesOf({ from, to })
@@ -147,7 +147,7 @@ export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | 
   return left === null || right === null ? null : nodeHash(left, right)
 }
 
-/** The hashes that prove a leaf in a tree of this size; null if a tile is missing. */
+/** Returns the hashes that prove a leaf in a tree of this size, or null if a tile is missing. */
 export const inclusionProof = (index: number, size: number, tiles: TileHashes): Buffer[] | null => {
   const hashes = inclusionRanges(index, size).map((range) => rangeRoot(range, tiles))
   return hashes.every((hash) => hash !== null) ? hashes : null

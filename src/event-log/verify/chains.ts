@@ -3,15 +3,15 @@ import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * Checks the hash chains of all streams at the same time. Events of different streams can come in any order, and only the end of
- * each chain is in memory. Pure.
+ * Checks the hash chains of all streams together. Events of different streams can come in any order, and only the end of each chain is in memory.
+ * Pure.
  */
 
 /** The end of the part of a stream that was checked. */
 type ChainEnd = {
   revision: number
   digest: string
-  /** True after a reported fault. Later events of the stream are then not checked. */
+  /** Whether a fault was reported. Later events of the stream are then not checked. */
   broken: boolean
 }
 
@@ -19,15 +19,15 @@ type ChainEnd = {
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** Checks the next event of a stream. Returns the fault; null if the event has none, or if a fault of the stream was already reported. */
+  /** Checks the next event of a stream. Returns its fault, or null if there is none or if a fault of the stream was already reported. */
   check(event: RecordedEvent): string | null
   /** Begins a stream after an event that was verified earlier. */
   begin(verified: RecordedEvent): void
   met(): string[]
-  /** The last revision seen in a stream; −1 if no event was seen. */
+  /** Returns the last revision that was checked in a stream, or −1 if there is none. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
-  /** Marks a stream as reported, so that its other faults are not reported. */
+  /** Marks a stream as reported, so that no more faults are reported for it. */
   giveUp(stream: string): void
   counts(): { readonly streams: number; readonly known: number }
 }
@@ -42,7 +42,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     ends.set(stream, end)
     return end
   }
-  // The last stream is remembered, because consecutive events often belong to the same stream.
+  // The last stream is cached, because consecutive events often belong to the same stream.
   let last: { stream: string; end: ChainEnd } = { stream: '', end: endOf('') }
   ends.delete('')
   return {
@@ -80,7 +80,7 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
         ? 'has no digest'
         : (mismatch(carried, computed) ?? unknown(event))
   if (fault !== null && !isKnown(event, computed)) return fault
-  // Events after an acknowledged fault were chained to the digest that the faulty event contains.
+  // The event after an acknowledged fault was chained to the digest that the faulty event contains.
   end.digest = carried ?? digestAfter(event)
   end.revision = event.revision
   return fault === null ? null : 'known'
@@ -93,7 +93,7 @@ const mismatch = (carried: string, computed: string): string | null =>
 
 const versionStart = '{"schema_version":'
 
-/** The digest already proves the bytes, so it is enough to check that this release supports the event's type. */
+/** Checks only that this release supports the event's type, because the digest already proves the bytes. */
 const unknown = ({ type, metadata }: RecordedEvent): string | null => {
   const newest = isEventType(type) ? currentVersion(type) : 0
   const version = metadata.startsWith(versionStart)
@@ -101,6 +101,6 @@ const unknown = ({ type, metadata }: RecordedEvent): string | null => {
     : 0
   if (version >= 1 && version <= newest) return null
   return newest === 0
-    ? `event type ${type} is not in the catalogue of this release`
-    : `${type} version ${version} is not known to this release (newest: ${newest})`
+    ? `event type ${type} is unknown to this release; a newer release or other software wrote it`
+    : `${type} version ${version} is unknown to this release, which has versions up to ${newest}`
 }

@@ -2,9 +2,8 @@ import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * Checks the hash chain of one stream for the events of a page. This proves that no event was changed, inserted or removed within
- * the page. Only signed checkpoints prove that the end of the stream was not removed and that the whole chain was not rewritten.
- * Pure.
+ * Checks the hash chain of one stream for the events of a page. This proves that no event in the page was changed, inserted or removed. Only signed
+ * checkpoints prove that the end of the stream was not removed, and that the whole chain was not rewritten. Pure.
  */
 
 export type ChainLink = {
@@ -12,15 +11,15 @@ export type ChainLink = {
   /** `unjudged`: the digest cannot be checked, because the previous event is unknown. */
   readonly state: 'holds' | 'broken' | 'unjudged'
   readonly why: string | null
-  /** The digest that the event contains; null if there is none. */
+  /** The digest that the event contains, or null. */
   readonly carried: string | null
-  /** The digest calculated from the event's bytes and the previous digest; null if the previous digest is unknown. */
+  /** The digest calculated from the event's bytes and the previous digest. Null: the previous digest is unknown. */
   readonly computed: string | null
 }
 
 /**
- * Returns one link per event, in order. `events` belong to one stream and have rising revisions. `before` is the event before the
- * first one; null if it could not be read.
+ * Returns a link for each event, in order. `events` must belong to one stream and have increasing revisions. `before` is the event before the first
+ * one, or null if it could not be read.
  */
 export const chainLinks = (
   events: readonly RecordedEvent[],
@@ -35,7 +34,7 @@ const linkOf = (event: RecordedEvent, before: RecordedEvent | null): ChainLink =
     previous: previous === null ? genesisDigest : digestAfter(previous),
   })
   if (revision > 0 && previous === null) {
-    const why = 'the event before it could not be read'
+    const why = 'the previous event could not be read'
     return { revision, state: 'unjudged', why, carried, computed: null }
   }
   const why =

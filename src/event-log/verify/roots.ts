@@ -9,21 +9,21 @@ import { TileStack } from '../tree/tiles.ts'
 /** The root that the log must have at a given size. */
 export type ExpectedRoot = {
   readonly size: number
-  /** Null if only the size is known, which the log must have reached. */
+  /** Null if only the size is known. The log must then have at least this size. */
   readonly root: string | null
-  /** The position of the last leaf's event; null if it is unknown. */
+  /** The position of the last leaf's event, or null if it is unknown. */
   readonly position: string | null
-  /** Called with a description of the difference if the log has another root. */
+  /** Called with a description of the difference if the log does not have this root. */
   readonly refuted: (why: string) => void
 }
 
 export type Roots = {
   /** Adds this service's next event, in log order. */
   add(event: RecordedEvent): void
-  /** Refutes the expected roots that the log is too short for. */
+  /** Must be called after the last event. Refutes the expected roots for which the log is too short. */
   end(): void
   readonly size: number
-  /** The last signed root that matches the log; null if none does. */
+  /** The last signed root that matches the log, or null if none does. */
   readonly passed: { readonly size: number; readonly root: string } | null
 }
 
@@ -34,7 +34,7 @@ export const createRoots = ({
 }: {
   readonly tree: { readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
-  /** The tree over leaves that were verified earlier. */
+  /** The tree over the leaves that were verified earlier. */
   readonly begun?: TileStack | undefined
 }): Roots => {
   const due = [...expected].sort((a, b) => a.size - b.size)
@@ -62,7 +62,7 @@ export const createRoots = ({
     add: (event) => addLeaf(leafDigestOf(event), event.position),
     end: () => {
       for (const { refuted } of due.slice(next))
-        refuted(`the log has only ${size} leaves: its end is missing`)
+        refuted(`the log has only ${size} leaves, so its end is missing`)
     },
     get size() {
       return size
@@ -81,7 +81,7 @@ const compareRoot = (
   const root = stack.root().toString('base64')
   if (root !== expected.root)
     expected.refuted(
-      `the log's first ${expected.size} leaves have the root ${root}: an earlier event was changed`,
+      `the log's first ${expected.size} leaves have the root ${root}, so an earlier event was changed`,
     )
   else if (expected.position !== null && expected.position !== position.toString())
     expected.refuted(`its last leaf is the event at position ${position}, not at ${expected.position}`)

@@ -19,11 +19,11 @@ import { createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 /**
  * Reads the log once, in log order, and checks the chain and the end of each stream, and every signed root.
  *
- * Events that were verified earlier, up to a signed checkpoint, need not be read again. Changes to them can still be found, because
- * the stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
+ * Events that were verified earlier, up to a signed checkpoint, do not have to be read again. The stored tiles must have that checkpoint's root,
+ * and each chain must continue from its last verified event.
  */
 
-/** A difference between the log and the events that were written. `revision` and `event_id` are null if the fault is not in one event. */
+/** A difference between the log and the events that were written. `revision` and `event_id` are null if no single event is faulty. */
 export type LogFault = {
   readonly stream: string
   readonly revision: number | null
@@ -34,27 +34,27 @@ export type LogFault = {
 export type LogVerdict = {
   readonly events: number
   readonly streams: number
-  /** Broken events that an operator has acknowledged. */
+  /** The number of broken events that an operator has acknowledged. */
   readonly known: number
-  /** The number of leaves that were verified earlier and not read again; 0 if the log was read from its beginning. */
+  /** The number of leaves that were verified earlier and not read again, or 0 if the log was read from its beginning. */
   readonly after: number
-  /** The last checkpoint up to which everything is now verified; null if there is none, or if there are faults. */
+  /** The last checkpoint up to which everything is now verified. Null: there is none, or there are faults. */
   readonly through: VerifiedUpTo | null
   readonly checkpoints: {
-    /** The number of checkpoints of this log's own tree whose roots were calculated again. */
+    /** The number of checkpoints of this log's own tree whose roots were recalculated. */
     readonly recomputed: number
     /**
-     * The number of checkpoints of the logs from which this log was copied. Their signatures are valid, and the last checkpoint of
-     * each log is the first leaf of the next tree.
+     * The number of checkpoints from the logs of which this log is a copy. Their signatures are valid, and the last checkpoint of each log is
+     * the first leaf of the next tree.
      */
     readonly earlier: number
     readonly last: Checkpoint | null
-    /** The keys that an operator announced because the previous key was lost, each with the reason. */
+    /** The keys that an operator announced because the previous key was lost, with the reasons. */
     readonly announced: readonly { readonly key_id: string; readonly reason: string }[]
   }
-  /** The verdict about a checkpoint from outside; null if none was given. */
+  /** The verdict on a checkpoint that the caller provided, or null. */
   readonly against: OutsideCheckpoint | null
-  /** The first fault of each stream, in log order, and the faults of the tree; at most `faultsMax`. */
+  /** The first fault of each stream, in log order, and the faults of the tree, up to `faultsMax`. */
   readonly faults: readonly LogFault[]
 }
 
@@ -63,9 +63,9 @@ export type VerifiedUpTo = { readonly origin: string; readonly size: number; rea
 export type VerifyLogOptions = {
   readonly against?: string | undefined
   readonly isKnown?: IsKnown | undefined
-  /** Continues after this checkpoint if it is signed in the log and the stored tiles have its root. Otherwise, reads the whole log. */
+  /** A checkpoint after which to continue. If it is not signed in the log, or the stored tiles do not have its root, the whole log is read. */
   readonly since?: VerifiedUpTo | null | undefined
-  /** Stops after this time, but not before the first checkpoint. Default: at the end of the log. */
+  /** How long to read, but at least up to the first checkpoint. By default, the log is read to its end. */
   readonly readMaxMs?: number | undefined
   readonly onProgress?:
     | undefined
@@ -97,7 +97,7 @@ export const verifyLog = async (
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
-  // The ends of streams are checked only if the log was read to its head, and only for streams with new events.
+  // The ends of streams are checked only if the log was read to its end, and only for streams with new events.
   if (whole) await complete(eventLog, chains, { report, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
   return {
@@ -126,12 +126,12 @@ const throughOf = (
 ): VerifiedUpTo | null =>
   passed === null || tree === null ? since : { origin: tree.origin, size: passed.size, root: passed.root }
 
-/** `after` is the position of the last event that need not be read again. */
+/** `after` is the position of the last event that does not have to be read again. */
 type Begun = { readonly size: number; readonly after: Position; readonly tree?: TileStack }
 
 const beginning: Begun = { size: 0, after: logStart }
 
-/** The end of the part that was verified earlier. The log must contain its signed checkpoint, and the stored tiles must have its root. */
+/** Returns the end of the part that was verified earlier, if the log contains its signed checkpoint and the stored tiles have its root. */
 const begunAt = async (
   store: TreeStore | null,
   {
@@ -155,7 +155,7 @@ const begunAt = async (
   return { size: checkpoint.size, after: BigInt(checkpoint.position), tree }
 }
 
-/** The log must not be shorter than the stored tree. Each proof checks the tiles themselves. */
+/** Expects that the log is not shorter than the stored tree. The tiles themselves are checked by each proof. */
 const storedSize = (
   stored: StoredTree | null,
   { stream, begun, report }: { stream: CheckpointStream; begun: Begun; report: Report },
@@ -173,8 +173,8 @@ const storedSize = (
 }
 
 /**
- * The signed roots, up to the first fault in the stream of checkpoints. They are read before the log, so that no root is beyond the
- * part of the log that is read.
+ * Returns the signed roots, up to the first fault in the stream of checkpoints. They are read before the log, so that no root is beyond the part of
+ * the log that is read.
  */
 const signedRoots = async (
   eventLog: Log,
@@ -246,8 +246,8 @@ const readAll = async (
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    // An event cannot be opened, so the rest of the log cannot be read in log order. Instead, each stream is read separately, up to
-    // its first event that cannot be opened. The tree is not checked any further.
+    // An event cannot be opened, so the rest of the log cannot be read in log order. Instead, each stream is read separately, up to its first event
+    // that cannot be opened. The rest of the tree is not checked.
     await readStreams(eventLog, chains, { report, begun })
     return true
   }
@@ -255,7 +255,7 @@ const readAll = async (
   return true
 }
 
-/** If the beginning of a stream was verified earlier, its chain continues after the last verified event. */
+/** If the beginning of a stream was verified earlier, continues its chain after the last verified event. */
 const goOn = async (
   eventLog: Log,
   chains: Chains,
@@ -307,7 +307,7 @@ const readStreams = async (
 const allStreams = async (eventLog: Log): Promise<string[]> =>
   (await eventLog.streams('')).filter(isStreamOfOurs).sort()
 
-/** Every stream must end at the revision in the engine's own records. Streams that have grown in the meantime are read once more. */
+/** Checks that every stream ends at the revision in the engine's own records. Streams that have grown in the meantime are read again. */
 const complete = async (
   eventLog: Log,
   chains: Chains,
@@ -329,12 +329,16 @@ const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<
   if (engine === null || engine === met) return null
   const missing = (fault: string): LogFault => ({ stream, revision: met + 1, event_id: null, fault })
   if (engine < met)
-    return missing(`the stream ends at revision ${met}, but the event log itself counts only up to ${engine}`)
+    return missing(
+      `the stream ends at revision ${met}, but according to the event log's own records at ${engine}`,
+    )
   const { events, unreadable } = await readOpenable(eventLog, stream, { from: met + 1, max: 1 })
   if (unreadable !== null) return missing(unreadable.message)
-  // The next event exists: it was written while the log was being read.
+  // The next event was written while the log was being read.
   if (events[0]?.revision === met + 1) return null
-  return missing(`the stream ends before revision ${engine}, although the event log itself counts up to it`)
+  return missing(
+    `the stream ends before revision ${engine}, which is its last one according to the event log's own records`,
+  )
 }
 
 type OutsideCheckpoint = {
@@ -342,15 +346,15 @@ type OutsideCheckpoint = {
   readonly size: number
   readonly root: string
   /**
-   * `extended`: the log's tree begins with the leaves of the checkpoint. `begun_from`: the log is a copy whose tree begins with the
-   * checkpoint. `refuted`: neither is true, and the faults give the reason.
+   * `extended`: the log's tree begins with the leaves of the checkpoint. `begun_from`: the log is a copy, and its tree begins with the checkpoint.
+   * `refuted`: neither is true, for the reason in the faults.
    */
   readonly verdict: 'extended' | 'begun_from' | 'refuted'
 }
 
 type Fault = { stream: string; revision: null; event_id: null; fault: string }
 
-/** Throws `NoteFault` if the text is not a checkpoint. `expected` is the root that the log must have; the verdict depends on it. */
+/** Throws `NoteFault` if the text is not a checkpoint. `expected` is the root that the log must have, on which the verdict depends. */
 const outsideCheckpoint = (
   note: string,
   { keys, tree }: CheckpointStream,
@@ -372,7 +376,7 @@ const outsideCheckpoint = (
   else
     refuted(
       `it belongs to the tree ${origin}, but this log's tree is ${tree?.origin ?? 'not begun'}. A copied log proves only that it begins with the ` +
-        'last checkpoint of the log it was copied from: use that checkpoint, or verify this one against the old log',
+        'last checkpoint of the original log. Use that checkpoint, or verify this one against the original log',
     )
   return { expected, checkpoint: () => ({ origin, size, root, verdict }) }
 }
