@@ -1,14 +1,14 @@
 /**
- * Keeps calls away from a failing target, so that callers are refused immediately and the target can recover. Available libraries read the
- * system's clock and record no cause. Here, the caller passes both.
+ * Refuses calls to a failing target immediately, so that the target can recover. Unlike in available libraries, the caller passes the time and
+ * the cause of a failure.
  */
 export type CircuitBreaker<Cause> = {
-  /** Returns why no call may pass now, and for how long. Null: the call may pass. When the time is over, one call at a time may try. */
+  /** Returns the reason why calls are refused, and for how long, or null if this call is allowed. After that time, one call at a time is a trial. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
-  /** Closes the breaker, even before its time is over. */
+  /** Closes the breaker, even if its time is not over. */
   succeed(): void
-  /** Ends a trial that had no meaningful outcome, so that another call can try. */
+  /** Ends a trial without a meaningful outcome, so that another call can be the trial. */
   abandon(): void
   state(nowMs: number): BreakerState
 }
@@ -16,26 +16,26 @@ export type CircuitBreaker<Cause> = {
 type BreakerState = 'closed' | 'open' | 'half_open'
 
 type FailureOptions = {
-  /** What the failure concerns. Several failures with the same value count as one. */
+  /** The subject of the failure. Several failures with the same subject count as one. */
   readonly about?: string | null
-  /** A failed trial without a waiting caller does not lengthen the time for which the breaker stays open. */
+  /** Set for a trial without a waiting caller. If it fails, the breaker does not stay open for longer than before. */
   readonly background?: boolean
 }
 
 type BreakerBounds = {
-  /** The breaker opens after this many failures without a success between them. */
+  /** The breaker opens after this many consecutive failures. */
   readonly failuresMax: number
   readonly openMs: number
-  /** Each failed trial of a caller doubles the time for which the breaker stays open, up to this limit. */
+  /** Each failed trial doubles the time for which the breaker stays open, up to this limit. */
   readonly openMsMax: number
-  /** A trial that takes longer counts as over, because its caller no longer waits. */
+  /** A trial that takes longer counts as over, because its caller is no longer waiting. */
   readonly trialMs: number
 }
 
 export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
   let failures = 0
-  /** What the failures since the last success concern. Never more entries than `failuresMax`. */
+  /** The subjects of the failures since the last success, at most `failuresMax`. */
   const failedAbout = new Set<string>()
   const isOneTooMany = (about: string | null): boolean => {
     if (about !== null) {
@@ -56,7 +56,7 @@ export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreak
       return null
     },
     fail: (cause, nowMs, { about = null, background = false } = {}) => {
-      // The failures of calls that were in progress when the breaker opened show nothing new.
+      // While the breaker is open, failures are from calls that were already in progress, so they do not count.
       if (isOpen(nowMs)) return
       if (opened === null && !isOneTooMany(about)) return
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)

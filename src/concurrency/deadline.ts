@@ -1,16 +1,16 @@
 /**
- * Limits the time that a caller waits for work. The work itself continues, and a caller who has stopped waiting does not learn its outcome.
- * Pass the work a signal if it must stop too.
+ * Limits the time that a caller waits for work. The work itself continues, and its outcome is then ignored. If the work must stop too, pass it a
+ * signal.
  */
 
 /** Runs a function once, after the given milliseconds. Returns a function that cancels the timer. */
 export type After = (ms: number, run: () => void) => () => void
 
 type Deadline = {
-  /** In milliseconds. Without it, only the signal ends the wait. */
+  /** If undefined, only the signal ends the wait. */
   readonly waitMs?: number | undefined
   readonly signal?: AbortSignal | undefined
-  /** The timer to use. Default: the system's clock. */
+  /** The timer to use. The default uses the system's clock. */
   readonly after?: After
 }
 

@@ -2,13 +2,13 @@ import type { After } from './deadline.ts'
 
 type FairPlacesBounds = {
   readonly placesMax: number
-  /** The limit for all parties together. */
+  /** The maximum number of waiting callers of all parties. */
   readonly waitingMax: number
-  /** A caller that waits longer is refused. */
+  /** A caller is refused after waiting this long. */
   readonly waitMaxMs: number
 }
 
-/** A function that gives the place back, to be called once. Without a place, the reason why there is none. */
+/** A function that releases the place and must be called once, or the reason why there is no place. */
 type Outcome = (() => void) | 'full' | 'late'
 
 type Waiting = { readonly settle: (outcome: Outcome) => void }
@@ -16,15 +16,14 @@ type Waiting = { readonly settle: (outcome: Outcome) => void }
 type Party = { readonly name: string; held: number; readonly line: Waiting[] }
 
 /**
- * A limited number of places, shared by many parties. Callers without a place wait in a queue with a limited length and time. A free place
- * goes to the party with the fewest places; if several parties have the fewest, to the one that has gone longest without a new place. So a
- * party with a hundred times as many requests delays only itself. When the queue is full, the newest caller of the party with the most
- * waiting callers is refused.
+ * A limited number of places, shared by many parties. Callers without a place wait in a queue with a limited length and time. A free place goes to
+ * the party with the fewest places or, if there are several, to the one that has waited longest for a new place. Therefore, a party with a hundred
+ * times as many requests delays only itself. If the queue is full, the newest caller of the party with the most waiting callers is refused.
  */
 export class FairPlaces {
   readonly #bounds: FairPlacesBounds
   readonly #after: After
-  /** Parties with places or waiting callers, in the order in which they last got a place. */
+  /** The parties with places or waiting callers, in the order in which they last got a place. */
   readonly #parties = new Map<string, Party>()
   #taken = 0
   #waiting = 0

@@ -1,11 +1,10 @@
 /**
- * A limit on calls in progress, shared by parties without a queue. While less than half of the limit is used, every call enters. Otherwise,
- * a party's call enters while the party has less than its share: the limit divided by the number of parties with calls in progress. So a
- * busy party uses the part that other parties do not need, and a new party's call enters immediately. Together, the parties may exceed the
- * limit by one call each.
+ * A limit on calls in progress that parties share, without a queue. While less than half of the limit is used, every call is allowed. Otherwise, a
+ * call is allowed if its party has less than its share, which is the limit divided by the number of parties with calls in progress. A busy party can
+ * therefore use capacity that others do not need, and the call of a new party is allowed immediately. Each party can exceed the limit by one call.
  */
 type FairShare = {
-  /** Returns a function that ends the call and must be called exactly once; returns null if the party has used its share. */
+  /** Returns a function that ends the call and must be called exactly once, or null if the party has used its share. */
   enter(party: string): (() => void) | null
   readonly inProgress: number
 }

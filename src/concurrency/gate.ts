@@ -1,23 +1,23 @@
 import { type After, within } from './deadline.ts'
 
 /**
- * Keeps work away from a server that does not answer, so that callers are refused immediately instead of waiting for a timeout.
+ * Refuses work immediately while a server does not answer, so that callers do not have to wait for a timeout.
  *
- * A circuit breaker would let one caller try when its time is over, but that caller would wait for ten seconds. So the gate itself queries
- * the server when work has taken a second or nothing has succeeded for a second, and twice a second while the gate is shut. Only an answer
- * to that query opens the gate, because some work may succeed even if a part of the server hangs.
+ * With a circuit breaker, one caller at a time would be a trial and wait for ten seconds. The gate sends its own query instead: when work has taken
+ * a second or nothing has succeeded for a second, and twice a second while the gate is shut. Only an answer to that query opens the gate, because
+ * some work can succeed even if a part of the server hangs.
  */
 export type Gate = {
-  /** Registers work in progress. Settles when and as `work` settles. */
+  /** Registers work in progress. Settles like `work`. */
   watch<Value>(work: Promise<Value>): Promise<Value>
-  /** Returns how long the server has been failing to answer, in milliseconds; null: the server answers. Counts the refused work. */
+  /** Returns for how many milliseconds the server has not answered, and counts the refused work. Returns null if the server answers. */
   refuses(): number | null
   /** Like `refuses`, but does not count refused work. */
   shutForMs(): number | null
   close(): void
 }
 
-/** Thrown instead of doing the work while the gate is shut. Nothing was sent. */
+/** The work was refused because the gate is shut. Nothing was sent. */
 export class GateShut extends Error {
   override name = 'GateShut'
 }
@@ -25,9 +25,9 @@ export class GateShut extends Error {
 type GateLogger = Readonly<Record<'info' | 'error', (fields: object, message: string) => void>>
 
 type GateOptions = {
-  /** The server's name, which begins the log messages. */
+  /** The name of the server, with which log messages begin. */
   readonly what: string
-  /** Sends the server a small query, on a separate connection. */
+  /** Sends a small query to the server, on a separate connection. */
   readonly ask: () => Promise<unknown>
   readonly logger: GateLogger
   readonly bounds?: GateBounds
@@ -35,18 +35,18 @@ type GateOptions = {
 }
 
 type GateBounds = {
-  /** How often the gate checks the work in progress. */
+  /** How often the work in progress is checked. */
   readonly lookMs: number
   /** The server is queried if work takes this long, or if nothing succeeds for this long. */
   readonly stalledMs: number
-  /** How long the server may take to answer. */
+  /** How long to wait for the answer to a query. */
   readonly answerMs: number
   /** The pause between two queries while the gate is shut. */
   readonly againMs: number
 }
 
 const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
-/** How often the log repeats that the gate is still shut. */
+/** How often to log that the gate is still shut. */
 const toldAgainMs = 60_000
 
 export const createGate = ({
@@ -56,9 +56,9 @@ export const createGate = ({
   bounds = gateBounds,
   now = () => performance.now(),
 }: GateOptions): Gate => {
-  /** The start of each piece of work, the oldest first. */
+  /** The work in progress, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>()
-  /** The start of the first work since the last success; null: the last work succeeded. */
+  /** The start of the first work that failed since the last success. Null: the last work succeeded. */
   let failingSinceMs: number | null = null
   let answeredMs = Number.NEGATIVE_INFINITY
   let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
@@ -71,7 +71,7 @@ export const createGate = ({
     timer ??= setTimeout(look, ms).unref()
   }
 
-  /** Returns the time since which the server might be failing; null: nothing suggests a failure. */
+  /** Returns the time since which the server may not be answering, or null if nothing suggests that. */
   const doubtfulSinceMs = (): number | null => {
     const [oldest] = underWay
     if (oldest === undefined) return failingSinceMs
@@ -93,7 +93,7 @@ export const createGate = ({
       shut = { sinceMs: doubtfulSinceMs() ?? nowMs, toldMs: nowMs, refused: 0 }
       logger.error(
         { err: error },
-        `${what} does not answer; requests that need it are refused immediately until it does`,
+        `${what} does not answer; until it does, requests that need it are refused`,
       )
     } else if (nowMs - shut.toldMs >= toldAgainMs) {
       shut.toldMs = nowMs
@@ -110,7 +110,7 @@ export const createGate = ({
     const doubtful = doubtfulSinceMs()
     if (shut === null && doubtful === null) return
     const stalled = now() - Math.max(doubtful ?? now(), answeredMs) >= bounds.stalledMs
-    // Only one query runs at a time, because a late answer counts too.
+    // Only one query runs at a time, because a late answer also counts.
     if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
     else askServer()
   }
@@ -143,7 +143,7 @@ export const createGate = ({
         failingSinceMs = null
         return value
       } finally {
-        // A failure proves nothing, because it may be the server's answer or our timeout.
+        // A failure proves nothing, because it can be an answer of the server or a timeout of the client.
         underWay.delete(begun)
       }
     },
@@ -159,7 +159,7 @@ export const createGate = ({
   }
 }
 
-/** Runs after pending input is read, so that an answer counts even if the event loop was too busy to read it. */
+/** Runs after pending input has been read, so that an answer counts even if the event loop was too busy to read it earlier. */
 const afterInput: After = (ms, run) => {
   const timer = setTimeout(() => setImmediate(run), ms)
   return () => clearTimeout(timer)

@@ -1,27 +1,27 @@
 export type GatheringOptions<Ask, Answer> = {
   /**
-   * Answers the requests that `take` returns, one by one and in order. A run that calls `take` late, after getting a connection, also gets
-   * requests that arrived in the meantime. If a run fails, the requests that it took fail too. If it took none, all waiting requests fail.
+   * Answers the requests that `take` returns, one by one and in order. If `take` is called only after a connection is available, it also returns
+   * requests that arrived in the meantime. If a run fails, the requests that it took fail. If it took none, all waiting requests fail.
    */
   readonly run: (take: () => readonly Ask[]) => Promise<readonly Answer[]>
   /** The maximum number of requests in one run. */
   readonly batchMax: number
   readonly underWayMax: number
-  /** The maximum number of waiting requests; a further request is refused as `full`. */
+  /** The maximum number of waiting requests. Further requests are refused as `full`. */
   readonly waitingMax: number
-  /** The longest wait in milliseconds; a request that waits longer is refused as `late`. */
+  /** A request that waits longer is refused as `late`. */
   readonly waitMaxMs?: number
   readonly refusal: (why: 'full' | 'late') => Error
-  /** Whether a failure that this accepts also fails all waiting requests, because they would fail later anyway. */
+  /** Whether an error also fails all waiting requests, because they would fail later anyway. */
   readonly failsAll?: (error: unknown) => boolean
 }
 
 /**
- * Joins requests of many callers into few runs. Requests that arrive in one turn of the event loop, or while `underWayMax` runs are in
- * progress, go into the next run together and in order. No request waits for later requests.
+ * Combines the requests of many callers into few runs. Requests that arrive in one turn of the event loop, or while `underWayMax` runs are in
+ * progress, are handled in order by the next run. No request waits for later ones.
  */
 export type Gathering<Ask, Answer> = {
-  /** Settles with the run that takes the request. */
+  /** Settles when the run that takes the request settles. */
   ask(ask: Ask): Promise<Answer>
   /** Resolves when nothing is waiting and nothing is in progress. Never rejects. */
   settled(): Promise<void>
@@ -71,7 +71,7 @@ export const createGathering = <Ask, Answer>(
     }
   }
 
-  /** Starts one run per turn of the event loop, because a run takes all requests that it finds. */
+  /** Starts one run in each turn of the event loop, because a run takes all waiting requests. */
   const start = (): void => {
     starting = false
     if (waiting.length === 0 && underWay === 0) whenIdle.resolve()
@@ -84,7 +84,7 @@ export const createGathering = <Ask, Answer>(
     startSoon()
   }
 
-  /** Starts after this turn of the event loop, so that all its requests are in one run. */
+  /** Starts after this turn of the event loop, so that one run takes all its requests. */
   const startSoon = (): void => {
     if (starting) return
     starting = true
@@ -105,7 +105,8 @@ export const createGathering = <Ask, Answer>(
 }
 
 const settle = <Ask, Answer>(taken: readonly Waiting<Ask, Answer>[], answers: readonly Answer[]): void => {
-  if (answers.length !== taken.length) throw new Error(`${answers.length} answers to ${taken.length} asks`)
+  if (answers.length !== taken.length)
+    throw new Error(`a run returned ${answers.length} answers for ${taken.length} requests`)
   const next = answers.values()
   for (const { resolve } of taken) {
     const { done, value } = next.next()

@@ -1,4 +1,4 @@
-/** Runs one query at a time. Callers during a query, or within `keptMs` after its answer, share the answer. Failures are not remembered. */
+/** Runs one query at a time. Callers during a query, or within `keptMs` after its answer, share the answer. Failures are not cached. */
 export const remembered = <Value>(
   ask: () => Promise<Value>,
   { keptMs = 0, nowMs = () => performance.now() }: { keptMs?: number; nowMs?: () => number } = {},

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** Runs `work` in a transaction. Closes a connection that breaks. Throws the errors of `work`. */
+/** Runs `work` in a transaction. If the connection fails, it is closed. Throws the errors of `work`. */
 export async function inTransaction<Result>(
   pool: Pick<pg.Pool, 'connect'>,
   work: (client: pg.PoolClient) => Promise<Result>,

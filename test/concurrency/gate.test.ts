@@ -77,11 +77,7 @@ test('opens within half a second of the first answer, also without traffic, and 
   await vi.advanceTimersByTimeAsync(500)
   expect(gate.refuses()).toBeNull()
   expect(lines).toEqual([
-    [
-      'error',
-      'the server does not answer; requests that need it are refused immediately until it does',
-      undefined,
-    ],
+    ['error', 'the server does not answer; until it does, requests that need it are refused', undefined],
     ['info', 'the server answers again', 3],
   ])
   gate.close()

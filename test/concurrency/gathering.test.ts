@@ -103,7 +103,7 @@ describe('a gathering', () => {
 
   test('a run that does not give one answer for each question fails', async () => {
     const { gathering } = scene({ run: async (take) => [...take().map(String), 'more'] })
-    await expect(gathering.ask(1)).rejects.toThrow('2 answers to 1 asks')
+    await expect(gathering.ask(1)).rejects.toThrow('a run returned 2 answers for 1 requests')
   })
 
   test('is settled when nothing waits and nothing is in progress', async () => {
