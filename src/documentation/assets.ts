@@ -6,7 +6,7 @@ import { type ServedFile, servedFile } from './file.ts'
 
 type Asset = {
   readonly path: string
-  /** The URL with a hash of the content, so that browsers can cache the file forever. */
+  /** The URL, which contains a hash of the content, so that browsers can cache the file forever. */
   readonly href: string
   readonly whole: ServedFile
   /** The compressed file, created on the first request. */

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import markdownIt, { type Token } from 'markdown-it'
 
 /**
- * The partners' guides as HTML. HTML inside a guide is shown as text, and links can only lead to https or to our own pages, so that a mistake in
- * a guide cannot become markup.
+ * The partners' guides as HTML. HTML in a guide is shown as text, and links can lead only to https or to pages of this host, so that a mistake in a
+ * guide cannot become markup.
  */
 type Heading = { readonly anchor: string; readonly text: string }
 
@@ -17,13 +17,13 @@ export type Guide = {
   readonly sections: readonly Heading[]
 }
 
-/** The guides for partners, in the order in which partners need them. */
+/** The guides for partners, in display order. */
 const names = [
   ...['quick-start', 'partners', 'errors', 'idempotency', 'billing', 'webhooks', 'receipts', 'testing'],
   'changelog',
 ] as const
 
-/** Returns the anchor that GitHub generates for a heading, so that links work on GitHub and on our pages. */
+/** Returns the anchor that GitHub generates for a heading, so that links work both on GitHub and on these pages. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
@@ -38,7 +38,7 @@ const markdown = markdownIt({ html: false, linkify: false, typographer: false })
 
 const isServed = (name: string): boolean => names.some((one) => one === name)
 
-/** Returns the target of a guide's link on our pages. Null: the link leads to a page that partners cannot read. */
+/** Returns the target of a guide's link on these pages, or null if partners cannot read that page. */
 const targetOf = (href: string): string | null => {
   if (href.startsWith('https://') || href.startsWith('#')) return href
   const [, name = '', anchor = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? []

@@ -1,7 +1,7 @@
 import { stylesheet } from './assets.ts'
 import { escaped, type Guide } from './guides.ts'
 
-/** The browser may load a page's resources only from this host. */
+/** Allows a page to load resources only from this host. */
 const policy = [
   "default-src 'none'",
   "style-src 'self'",
@@ -18,7 +18,7 @@ export const pageHeaders = {
   'cross-origin-opener-policy': 'same-origin',
 } as const
 
-/** Calls from the page can go only to this host, so a typed key is never sent to another host. */
+/** Allows calls from the page only to this host, so that a key is never sent to another host. */
 export const referenceHeaders = {
   ...pageHeaders,
   'content-security-policy': [...policy, "script-src 'self'", "connect-src 'self'"].join('; '),
@@ -111,7 +111,7 @@ export const overviewPage = (guides: readonly Guide[], version: string): string 
   const main = `<h1>Documentation</h1>
 <p>Version ${escaped(version)} of the API.</p>
 <ul class="overview">${listed.join('\n')}
-<li><a href="/docs/reference">Reference</a><p>Every call with its members, and a form that makes it with your key.</p></li>
+<li><a href="/docs/reference">Reference</a><p>All calls with their members, and a form to try each call with your key.</p></li>
 <li><a href="/openapi.json">openapi.json</a><p>The same description for programs (OpenAPI 3.1). You can generate a client from it.</p></li>
 </ul>`
   return shell({ title: 'Documentation', path: '/docs', links: linksTo(guides), main })

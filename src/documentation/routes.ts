@@ -4,7 +4,7 @@ import { sendFile } from './file.ts'
 import { readGuides } from './guides.ts'
 import { guidePage, linksTo, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
-/** `/docs` on the API's host, for everyone: the guides, and a page for trying calls. `api` is the configured address of the API. */
+/** `/docs` on the API's host, which is public: the guides, and a page for trying calls. `api` is the configured URL of the API. */
 export const documentationPages =
   ({ version, api }: { readonly version: string; readonly api: string | null }): FastifyPluginAsync =>
   async (host) => {
@@ -40,7 +40,7 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/** Returns the address in the request if it means this machine. Other addresses are ignored, because the client chooses the Host header, and a cache could show it to other readers. */
+/** Returns the origin in the request if it is this machine. Others are ignored, because a client can send any Host header, and a cache could show it to other readers. */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
   const named = address.includes(':') ? `[${address}]` : address
@@ -49,11 +49,11 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
     : null
 }
 
-/** Returns the text with the API's address in its examples, if it is known. */
+/** Replaces the address in the examples with the address of the API, if it is known. */
 const addressed = (text: string, api: string | null): string =>
   api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
-/** Returns the origin as examples show it. `http://` is left out, because it is curl's default. */
+/** Returns the origin without `http://`, which is curl's default. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {

@@ -9,10 +9,10 @@ import {
 } from '@opentelemetry/api'
 
 /**
- * The trace that a partner's request belongs to, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps
- * the partner to find the call in other tools. No decision depends on it, because its origin is not proved.
+ * The trace of a partner's request, from its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It only helps the partner to find the
+ * call in other tools. No decision depends on it, because its origin is not verified.
  *
- * Answers have no `traceresponse`, which is not a Recommendation. `X-Request-Id` already identifies the call.
+ * Answers do not contain `traceresponse`, which is not a Recommendation. `X-Request-Id` already identifies the call.
  */
 export type TraceContext = {
   /** 32 lower-case hexadecimal digits, not all zero. */
@@ -23,15 +23,15 @@ export type TraceContext = {
   readonly sampled: boolean
 }
 
-/** A later version may have more members after another hyphen. */
+/** Later versions can have additional members after another hyphen. */
 const traceparent = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?=$|-)/
 const length00 = 55
 /** The maximum length of the header, which is far longer than the header of any version. */
 const charsMax = 512
 
 /**
- * Null if there is no valid `traceparent`; the request is then answered as if it had none. Several headers arrive joined by commas, so they
- * are not valid.
+ * Returns null if there is no valid `traceparent`. If the header is sent several times, Node.js joins the values with commas, so they are not
+ * valid.
  */
 export const traceContextOf = (header: string | readonly string[] | undefined): TraceContext | null => {
   if (typeof header !== 'string' || header.length > charsMax) return null
@@ -43,15 +43,15 @@ export const traceContextOf = (header: string | readonly string[] | undefined): 
 }
 
 /**
- * Spans of our work, made with OpenTelemetry's API. `src/start/run.ts` configures their export, or the operator loads an SDK (`node
- * --import`). Without either, a span does nothing.
+ * The spans of this service, created with OpenTelemetry's API. `src/start/run.ts` configures their export, or the operator loads an SDK (`node
+ * --import`). Without either, spans have no effect.
  *
- * A span's parent is an argument, because tracking asynchronous context would cost time on every call. Names and attributes contain only
- * our own words, numbers and call ids, and never an e-mail address, an IP address, a key, or other content of a request.
+ * The parent of a span is an argument, because tracking the asynchronous context would take time on every call. Names and attributes contain only
+ * fixed words, numbers and call ids, but never an e-mail address, an IP address, a key, or other content of a request.
  */
 const tracer = trace.getTracer('enrichment-ledger')
 
-/** Starts the span of a request, in the partner's trace if the request names one. */
+/** Starts the span of a request, in the partner's trace if there is one. */
 export const startRequestSpan = (name: string, partner: TraceContext | null): Span =>
   tracer.startSpan(
     name,
@@ -66,11 +66,11 @@ export const startRequestSpan = (name: string, partner: TraceContext | null): Sp
         }),
   )
 
-/** Ends a span. `attributes` is called only if the span is recorded. */
+/** Ends a span. Calls `attributes` only if the span is recorded. */
 export const endSpan = (span: Span, attributes: () => Attributes, failed: boolean): void => {
   if (!span.isRecording()) return
   span.setAttributes(attributes())
-  // The error is not added, because its message may quote personal data.
+  // The error is not added, because its message can quote personal data.
   if (failed) span.setStatus({ code: SpanStatusCode.ERROR })
   span.end()
 }
