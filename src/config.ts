@@ -32,13 +32,13 @@ const cidrBlocks = z
   .default([])
 
 /**
- * The one hyphen is at the end, so that no prefix begins with another prefix. A category of our streams is not allowed, because the streams
- * of a service without a prefix would count as streams of a service with this prefix.
+ * The only hyphen is at the end, so that no prefix begins with another one. The categories of our streams are not allowed, because the streams of a
+ * service without a prefix would then count as streams of a service with this prefix.
  */
 export const eventLogPrefix =
   /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate|installation)-)[a-z][a-z0-9]{0,29}-$/
 export const eventLogPrefixRule =
-  'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
+  'lower-case letters and digits with a hyphen at the end, such as enrichment-, but not a category of streams, such as ledger- or key-'
 
 const secretKey = z.string().min(32, 'at least 32 characters')
 
@@ -101,12 +101,12 @@ const variables = z.object({
     .refine(credentialsEncoded, credentialsRule)
     .optional(),
   EVENT_LOG_PREFIX: z.string().regex(eventLogPrefix, eventLogPrefixRule).optional(),
-  // Used only by "event-log copy" and "event-log prepare".
+  // Only for "event-log copy" and "event-log prepare".
   EVENT_LOG_FROM: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_TO: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_ADMIN_URL: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
-  // Used only on the command line, for the actor.
+  // Only for the command line, where they determine the actor.
   OPERATOR_TOKEN: z.string().max(200).optional(),
   OPERATOR: z.string().max(200).optional(),
   TWO_PERSON: z.enum(['on', 'off']).optional(),
@@ -205,10 +205,10 @@ const variables = z.object({
 
 export type Config = Readonly<z.infer<typeof variables>>
 
-/** Every variable this service reads. */
+/** All variables that this service reads. */
 export const variableNames: readonly string[] = Object.keys(variables.shape)
 
-/** Whether price books and re-rates need a second person. By default, they do if the database is not embedded. */
+/** Whether price books and re-rates need a second person. By default, they do unless the database is embedded. */
 export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
   TWO_PERSON === undefined ? DATABASE_URL !== undefined : TWO_PERSON === 'on'
 
@@ -226,37 +226,37 @@ const secretVariables = new Set([
   'OIDC_CLIENT_SECRET',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
-  // The URL may contain a password.
+  // The URL can contain a password.
   'OTEL_EXPORTER_OTLP_ENDPOINT',
   'OTEL_EXPORTER_OTLP_HEADERS',
-  // A user and a password are refused, and must not be repeated.
+  // A user and password in this URL are refused, and must not be shown in the error.
   'PROMETHEUS_URL',
 ])
 
-/** The environment is invalid. `message` names every bad variable, and never contains a secret's value. */
+/** The environment is invalid. `message` contains every invalid variable, but never the value of a secret. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
 
-/** Either all variables of a group are set or none. */
+/** Groups of variables of which either all or none must be set. */
 const together = [
   ['TLS_CERT', 'TLS_KEY'],
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
 /**
- * Refuses a setting of earlier releases, in which a process started further processes. Otherwise, a deployment that relies on the setting
- * would continue with only a part of its capacity.
+ * Refuses a setting of earlier releases that made a process start further processes. If it were ignored, such a deployment would run with only a
+ * part of its capacity.
  */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(
-      `API_PROCESSES: it is "${processes.slice(0, 100)}", and a process no longer starts others. Leave it out and start several processes ` +
-        'behind an edge: src/guides/deployment.md, "How do I run several api processes?"',
+      `API_PROCESSES: it is "${processes.slice(0, 100)}", but a process no longer starts other processes. Remove this variable and start several processes ` +
+        'behind a proxy: src/guides/deployment.md, "How do I run several api processes?"',
     )
 }
 
-/** Parses the environment; empty variables count as unset. Throws `ConfigError`. */
+/** Parses the environment. Empty variables count as not set. Throws `ConfigError`. */
 export const parseConfig = (environment: Readonly<Record<string, string | undefined>>): Config => {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
@@ -266,11 +266,13 @@ export const parseConfig = (environment: Readonly<Record<string, string | undefi
   for (const names of parsed.success ? together : []) {
     const [missing, set] = [false, true].map((is) => names.find((name) => name in given === is))
     if (missing !== undefined && set !== undefined)
-      throw new ConfigError(`${missing}: ${set} is set, and they only work together`)
+      throw new ConfigError(
+        `${missing}: not set, but ${set} is; set all of ${names.join(', ')}, or none of them`,
+      )
   }
   if (!parsed.success)
     throw new ConfigError(
-      // Reports one fault per variable.
+      // Reports only one fault for each variable.
       [...new Map(parsed.error.issues.toReversed().map(({ path, message }) => [String(path[0]), message]))]
         .map(([name, message]) => {
           const was = secretVariables.has(name) ? '' : ` (it is "${(given[name] ?? '').slice(0, 100)}")`

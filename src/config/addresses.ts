@@ -18,5 +18,5 @@ export const isCidr = (text: string): boolean => {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
 }
 
-/** Refuses the prefix length 0, because with it, every caller could choose its own address. */
+/** Refuses the prefix length 0, with which every caller could choose its own address. */
 export const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)

@@ -1,6 +1,6 @@
 /**
- * Whether user and password are encoded. An unencoded character can make a part of the password the host, path or options of the URL, which
- * error messages show.
+ * Whether the user and the password are encoded. With an unencoded character, a part of the password can become the host, path or options of the
+ * URL, which error messages show.
  */
 export const credentialsEncoded = (url: string): boolean => {
   const credentials = /^[^:/]*:\/\/(.*)@/s.exec(url)?.[1] ?? ''
@@ -8,4 +8,4 @@ export const credentialsEncoded = (url: string): boolean => {
 }
 
 export const credentialsRule =
-  'its password has a character with another meaning in a URL: write % as %25, / as %2F, @ as %40, # as %23, ? as %3F, or choose letters and digits'
+  'a URL in which special characters in the password are encoded: % as %25, / as %2F, @ as %40, # as %23, ? as %3F; or use a password of letters and digits'

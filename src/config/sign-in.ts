@@ -1,14 +1,14 @@
 import { z } from 'zod'
 
-/** Refuses paths, queries and fragments, because the server must be at the root of its host. */
+/** Refuses paths, queries and fragments, because the service must be at the root of its host. */
 const isOrigin = (text: string): boolean =>
   /^https?:\/\//.test(text) && URL.canParse(text) && new URL(text).href === `${new URL(text).origin}/`
 
-/** Whether a URL's host always means this machine. */
+/** Whether the host name always refers to this machine. */
 export const isLoopbackName = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
 
-/** The issuer must use TLS, unless it is on this machine. Its path is part of its name. */
+/** An issuer must use TLS, unless it is on this machine. It can have a path. */
 const isIssuer = (text: string): boolean => {
   if (!/^https?:\/\//.test(text) || !URL.canParse(text)) return false
   const { protocol, hostname, search, hash, username, password } = new URL(text)
@@ -16,7 +16,7 @@ const isIssuer = (text: string): boolean => {
   return bare && (protocol === 'https:' || isLoopbackName(hostname))
 }
 
-/** A schema for an origin, which returns it without a trailing slash. `says` describes the expected URL in errors. */
+/** A schema for an origin, which removes a trailing slash. `says` describes the expected URL in errors. */
 export const publicOrigin = (says: string) =>
   z
     .string()

@@ -71,7 +71,7 @@ test.each([
   [
     'DATABASE_URL',
     `postgres://user:${password}#@host:5432/nothing`,
-    'its password has a character with another meaning in a URL',
+    'a URL in which special characters in the password are encoded',
   ],
   ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not a valid database URL'],
   ['REDIS_URL', 'x', 'a URL such as redis://'],

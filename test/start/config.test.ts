@@ -10,7 +10,7 @@ test.each(['2', 'auto'])(
   (text) => {
     expect(() => parseConfig({ API_PROCESSES: text })).toThrow(ConfigError)
     expect(() => parseConfig({ API_PROCESSES: text })).toThrow(
-      `API_PROCESSES: it is "${text}", and a process no longer starts others. Leave it out and start several processes behind an edge`,
+      `API_PROCESSES: it is "${text}", but a process no longer starts other processes. Remove this variable and start several processes behind a proxy`,
     )
   },
 )
