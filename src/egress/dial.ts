@@ -4,11 +4,11 @@ import type { EgressGuard } from './guard.ts'
 import type { ResolveHost } from './hosts.ts'
 
 /**
- * A connection to a stranger's web server. The host is resolved once, the guard judges each address, and only permitted addresses are dialled.
- * TLS checks the certificate against the name.
+ * Connects to a web server that a stranger chose. The host is resolved once, the guard checks each address, and connections are made only to
+ * allowed addresses. TLS checks the certificate against the name.
  */
 
-/** Why there is no answer; `PageAnswer` describes `detail`. */
+/** The reason why there is no answer. `detail` is described at `PageAnswer`. */
 export type NoPage = {
   readonly kind: 'refused' | 'timeout' | 'too_large' | 'unreachable' | 'too_many_redirects'
   readonly detail: string
@@ -21,24 +21,24 @@ export type Dialling = {
   readonly ca?: string
 }
 
-/** `signal` aborts at `deadline`, or earlier if the caller aborts it. */
+/** `signal` aborts together with `deadline`, or earlier if the caller aborts the request. */
 type Target = { readonly url: URL; readonly signal: AbortSignal; readonly deadline: AbortSignal }
 
 export const urlLengthMax = 2_048
 const connectTimeoutMsDefault = 3_000
 const headerBytesMax = 16_384
 const addressesDialledMax = 4
-/** The wait before the next address is dialled. Node's default of 250 ms is too short for a server on another continent. */
+/** The wait before the next address is tried. The default of Node.js, 250 ms, is too short for a server on another continent. */
 const attemptTimeoutMs = 600
 
-/** Returns why a URL cannot be dialled, apart from its host; null: the URL can be dialled if the guard permits its host. */
+/** Returns the reason why a URL is refused, without checking its host, or null. */
 export const refusalOf = (url: URL): string | null => {
   if (url.href.length > urlLengthMax) return 'url'
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
   return url.username === '' && url.password === '' ? null : 'userinfo'
 }
 
-/** Returns the host's addresses that may be dialled. Only exempt addresses may use a port other than the scheme's default. */
+/** Returns the allowed addresses of a host. Only exempt addresses can use a port other than the scheme's default. */
 export const addressesToDial = async (
   { url, signal, deadline }: Target,
   { guard, resolveHost }: Dialling,
@@ -52,13 +52,13 @@ export const addressesToDial = async (
       : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
   const permitted = addresses.filter((address) => guard.mayDial(address))
   if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
-  // A WHATWG URL has an empty port if the port is the scheme's default.
+  // In a WHATWG URL, the port is empty if it is the scheme's default.
   const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
   if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
 }
 
-/** Returns a client that connects only to these addresses, even if the host's name now resolves to others. The caller must destroy it. */
+/** Returns a client that connects only to these addresses, even if the host's name resolves to others by then. The caller must destroy it. */
 export const clientTo = (
   url: URL,
   {
@@ -77,13 +77,13 @@ export const clientTo = (
       timeout: connectTimeoutMs ?? connectTimeoutMsDefault,
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
-      // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED in the environment cannot switch this check off.
+      // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED in the environment cannot disable this check.
       rejectUnauthorized: true,
       ...(ca === undefined ? {} : { ca }),
     },
     allowH2: false,
     maxHeaderSize: headerBytesMax,
-    // The request's deadline replaces both timeouts.
+    // The deadline of the request replaces both timeouts.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -102,7 +102,7 @@ const lateness = (deadline: AbortSignal): NoPage => ({
   detail: deadline.aborted ? 'deadline' : 'aborted',
 })
 
-/** Throws only if the request cannot be written, which is our bug. Servers can make parsers fail with unknown errors. */
+/** Converts an error to a reason. Throws only if the request could not be written, which is a bug. Any other error can be caused by the server. */
 export const failureToReach = (
   error: unknown,
   { signal, deadline }: Pick<Target, 'signal' | 'deadline'>,

@@ -2,19 +2,19 @@ import { type Answer, type DecodedPacket, decode, encode, RECURSION_DESIRED } fr
 import { parseAddress } from './address.ts'
 
 /**
- * Encodes one DNS question as a message, and interprets the answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
- * trusted. An answer to a different question does not count, records of other names are ignored, and special characters in names are escaped.
+ * Encodes a DNS question as a message, and interprets the answer. Pure. `dns-packet` reads and writes the wire format (RFC 1035). The bytes are not
+ * trusted: answers to a different question and records of other names are ignored, and special characters in names are escaped.
  */
 
 export type DnsType = 'A' | 'AAAA' | 'MX'
 export type DnsQuestion = { readonly id: number; readonly name: string; readonly type: DnsType }
 
-/** `value` is an address, or the host name of an exchanger. Only MX records have a priority; others have 0. */
+/** `value` is an address, or the host name of a mail exchanger. The priority is 0, except for MX records. */
 export type DnsRecord = { readonly value: string; readonly priority: number }
 
 /**
- * `ttlSeconds` is how long the answer can be cached: the shortest TTL along the chain of aliases, or RFC 2308's negative TTL. It is null for a
- * negative answer without a TTL. Codes are those of `node:dns`: ESERVFAIL, EREFUSED, ETIMEOUT, …
+ * `ttlSeconds` is how long the answer can be cached: the shortest TTL in the chain of aliases, or the negative TTL of RFC 2308. It is null for a
+ * negative answer without a TTL. `code` is a code of `node:dns`, such as ESERVFAIL, EREFUSED or ETIMEOUT.
  */
 export type DnsAnswer =
   | { readonly kind: 'records'; readonly records: readonly DnsRecord[]; readonly ttlSeconds: number }
@@ -25,10 +25,10 @@ export type DnsAnswer =
 export type DnsResponse = DnsAnswer | { readonly kind: 'truncated' }
 
 const headerOctets = 12
-/** RFC 1035 §2.3.4. In text, a name has at most 253 characters. */
+/** The maximum length of a name as text (RFC 1035 §2.3.4). */
 const nameLengthMax = 253
 const labelPattern = /^[a-z0-9_-]{1,63}$/i
-/** More records, including authority records, than the answer for any mail domain contains. */
+/** More records, including authority records, than are in the answer for any real mail domain. */
 const recordsReadMax = 256
 /** Resolvers refuse longer chains of aliases. */
 const aliasesMax = 8
@@ -43,15 +43,15 @@ const errorCodes: Readonly<Record<number, string>> = {
 
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
-/** Returns the query as bytes; null if the name is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
+/** Returns the query as bytes, or null if the name is not a host name (letters, digits, `-`, `_`; lengths as in RFC 1035). */
 export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =>
   name.length <= nameLengthMax && name.split('.').every((label) => labelPattern.test(label))
     ? encode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [{ name, type }] })
     : null
 
 /**
- * Null for a message that does not answer this question, such as a message with a different id or name. The caller then keeps waiting, so that a
- * forged message cannot end the wait. An invalid answer to the question becomes EBADRESP.
+ * Returns null for a message that does not answer this question, such as a message with a different id or name. The caller then continues to wait, so
+ * that a forged message cannot end the wait. An invalid answer to this question becomes EBADRESP.
  */
 export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsResponse | null => {
   if (message.length < headerOctets || message.readUInt16BE(0) !== question.id) return null
@@ -60,7 +60,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   if (!isResponse || message.readUInt16BE(4) !== 1) return null
   const packet = decoded(message)
   if (packet !== null && !answersQuestion(packet, question)) return null
-  // A truncated message may be cut off anywhere, so it need not be valid.
+  // A truncated message can be cut off anywhere, so it does not have to be valid.
   if ((flags & 0x0200) !== 0) return { kind: 'truncated' }
   if (packet === null) return badResponse
   const code = flags & 0x000f
@@ -68,7 +68,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   return conclude(packet, question, code === noSuchName)
 }
 
-/** Null for a message that cannot be read or that announces too many records. */
+/** Returns null for a message that cannot be decoded or that announces too many records. */
 const decoded = (message: Buffer): DecodedPacket | null => {
   const records = message.readUInt16BE(6) + message.readUInt16BE(8) + message.readUInt16BE(10)
   if (records > recordsReadMax) return null
@@ -112,7 +112,7 @@ const conclude = (
     one.type === 'SOA' ? [Math.min(ttlOf(one), one.data.minimum ?? 0)] : [],
   )
   if (isUnknownName) return { kind: 'not_found', ttlSeconds: negativeTtlSeconds }
-  // Without an SOA record, name servers are a referral (RFC 2308 §2.2), and an alias without its target is an incomplete answer. Neither proves
+  // Without an SOA record, NS records are only a referral (RFC 2308 §2.2), and an alias without its target is an incomplete answer. Neither proves
   // that a record does not exist.
   const isResolved = owner === asked && !authorities.some((one) => one.type === 'NS')
   return negativeTtlSeconds !== null || isResolved
@@ -120,7 +120,7 @@ const conclude = (
     : badResponse
 }
 
-/** Null for an invalid address. The wire format allows a record that is too short for an address. */
+/** Returns null for an invalid address, because a record can be too short for an address. */
 const recordOf = (answer: Answer): DnsRecord | null => {
   if (answer.type === 'MX')
     return { priority: answer.data.preference ?? 0, value: hostName(answer.data.exchange) }
@@ -131,15 +131,15 @@ const recordOf = (answer: Answer): DnsRecord | null => {
 
 const ttlLimit = 0x7fffffff
 
-/** RFC 2181 §8: a TTL with the top bit set is ignored. */
+/** A TTL whose top bit is set counts as 0 (RFC 2181 §8). */
 const ttlOf = (answer: Answer): number => {
   const ttl = 'ttl' in answer ? (answer.ttl ?? 0) : 0
   return ttl > ttlLimit ? 0 : ttl
 }
 
 /**
- * Returns a name in lower case without the final dot; empty for the root. Characters that host names cannot contain are escaped in decimal, so
- * that no later code takes them for syntax.
+ * Returns a name in lower case without the final dot, or an empty text for the root. Characters that host names cannot contain are escaped in
+ * decimal, so that later code cannot mistake them for syntax.
  */
 const hostName = (name: string): string =>
   name === '.'

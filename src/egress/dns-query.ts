@@ -14,22 +14,21 @@ import {
 } from './dns-message.ts'
 
 /**
- * Asks recursive resolvers one question. Keeps no cache and no state; `dns.ts` does.
+ * Sends one question to recursive resolvers. The cache is in `dns.ts`.
  *
  * Every attempt has its own socket, so both the port and the id are random. The socket is connected, so that the kernel drops packets from other
- * addresses. A truncated answer is requested again over TCP. SERVFAIL or REFUSED counts as an answer, so the next server is asked, and the server
- * that sent it is not asked again.
+ * addresses. A truncated answer is requested again over TCP. After SERVFAIL or REFUSED, the next server is asked, but this server is not asked again.
  */
 type DnsServer = { readonly address: string; readonly port: number }
 
-/** The number of rounds. In each round, the servers that have not answered are asked. */
+/** The number of rounds. In each round, the servers that have not answered yet are asked. */
 const roundsMax = 2
 const serversMax = 3
-/** Limits a reply over TCP. A list of mail exchangers needs less than a tenth of this. */
+/** The maximum size of a reply over TCP. A list of mail exchangers needs less than a tenth of this. */
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
-/** Returns the first three servers, as `ip`, `ip:port` or `[ipv6]:port`; null: the system's servers. Throws a TypeError for any other text. */
+/** Parses servers (`ip`, `ip:port` or `[ipv6]:port`), at most three. For null, returns the system's servers. Throws a TypeError for any other text. */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
   if (texts?.length === 0) throw new TypeError('at least one DNS server is needed')
   return (texts ?? getServers()).slice(0, serversMax).map((text) => {
@@ -44,10 +43,10 @@ export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[
 
 const silence = { kind: 'failed', code: 'ETIMEOUT' } as const satisfies DnsAnswer
 
-/** `attemptTimeoutMs` limits the wait for one server, `deadlineMs` the wait for all servers together. */
+/** `attemptTimeoutMs` is the time limit for one server, and `deadlineMs` the limit for all servers together. */
 type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
 
-/** Never throws: errors are `failed`, with EBADNAME if the name is not a host name and ETIMEOUT if no server answered within `deadlineMs`. */
+/** Never throws. Errors are `failed`: EBADNAME if the name is not a host name, and ETIMEOUT if no server answers within `deadlineMs`. */
 export const askServers = async (
   servers: readonly DnsServer[],
   name: string,
@@ -64,7 +63,7 @@ export const askServers = async (
       if (timeoutMs <= 0) return failure
       const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
       if (answer.kind !== 'failed') return answer
-      // An error from one server is more informative than the timeout of another.
+      // An error of one server is more informative than the timeout of another.
       if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
       failure = answer

@@ -4,22 +4,22 @@ import type { DnsAnswer, DnsType } from './dns-message.ts'
 import { askServers, dnsServers } from './dns-query.ts'
 
 /**
- * DNS with a cache that respects TTLs. Identical questions in progress are sent upstream once.
+ * DNS with a cache that respects TTLs. Identical questions in progress are sent only once.
  *
- * `node:dns` uses only the system's servers, drops the TTLs of MX records and of negative answers, mistakes a referral for "there is no mail
- * server", and does not share questions. With `dns.lookup`, four slow names would occupy the whole thread pool, which file reads and key
- * derivation need.
+ * `node:dns` is not used, because it drops the TTLs of MX records and of negative answers, treats a referral as "there is no mail server", does not
+ * share questions, and uses only the system's servers. With `dns.lookup`, four slow names would occupy the whole thread pool, which is also needed
+ * for reading files and deriving keys.
  */
 export type Dns = {
   /**
-   * Never throws. Records are in no particular order. EBUSY: too many different questions are in progress. When `signal` aborts, returns
-   * `failed` with ECANCELLED, and the question continues for other callers and the cache.
+   * Never throws. Records are in no particular order. EBUSY: too many different questions are in progress. If `signal` aborts, returns `failed` with
+   * ECANCELLED, while the question continues for other callers and the cache.
    */
   resolve(name: string, type: DnsType, options?: { readonly signal?: AbortSignal }): Promise<DnsAnswer>
   status(): DnsStatus
 }
 
-/** The outcome of a question that the cache could not answer. `busy`: too many questions were in progress. */
+/** The outcome of a question that was not in the cache. `busy`: too many questions were in progress. */
 type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
 
 type DnsStatus = {
@@ -27,28 +27,28 @@ type DnsStatus = {
   readonly cacheHits: number
 }
 
-/** Every question has an answer or a failure within this time, even if servers are slow. */
+/** The time limit for a question, even if servers are slow. */
 const questionDeadlineMs = 5_000
-/** A resolver that has not answered in this time has probably lost the datagram. */
+/** If a resolver has not answered within this time, the datagram was probably lost. */
 const attemptTimeoutMsDefault = 1_500
-/** A zone may allow a day, but asking again earlier costs only one question. */
+/** A zone can allow a day, but asking again earlier costs only one question. */
 const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
-/** How long a failure, or a negative answer without a TTL, is cached (RFC 2308 §5 forbids longer). */
+/** How long to cache a failure, or a negative answer without a TTL (RFC 2308 §5 does not allow longer). */
 const failureTtlSeconds = 5
-/** The maximum number of questions in progress. If a zone's servers do not answer, each call about it has a dozen of them for seconds. */
+/** The maximum number of questions in progress. If the servers of a zone do not answer, each call about it can have a dozen questions for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
-/** Limits names and values together: hostile zones with long answers can displace entries, but cannot exhaust memory. */
+/** The limit for all names and values together. Zones with long answers can displace other entries, but cannot exhaust memory. */
 const charactersMax = 8 * 1024 * 1024
-/** Added to the length of a record's text. */
+/** The assumed overhead of a record, which is added to the length of its text. */
 const recordCharacters = 32
-/** The maximum number of records kept of one answer: the MX records with the best priority, or the first addresses. */
+/** The maximum number of records to keep from an answer: the MX records with the best priority, or the first addresses. */
 const recordsKept = 32
 
 type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }
 
-/** `servers` has the form that `dnsServers` accepts. `clock` counts milliseconds and should be monotonic (`performance`). */
+/** `servers` must be in a form that `dnsServers` accepts. `clock` returns milliseconds, and should be monotonic (`performance`). */
 export const createDns = ({
   servers: texts,
   clock,
@@ -117,7 +117,7 @@ export const createDns = ({
 
 const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
 
-/** Null: the name is not a host name, and no server was asked. */
+/** Returns null if the name is not a host name, so that no server was asked. */
 const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {
   if (answer.kind !== 'failed') return answer.kind
   if (answer.code === 'EBADNAME') return null

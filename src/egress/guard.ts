@@ -2,13 +2,13 @@ import { BlockList, isIP } from 'node:net'
 import { blocksOf, dottedOf, groupsOf, type ParsedAddress, parseAddress } from './address.ts'
 
 /**
- * Decides which addresses this process may connect to if a stranger chose the target. The guard judges addresses, never names. A name is resolved
- * once, each of its addresses is judged, and a permitted address is dialled. Resolving the name again could return addresses that were not judged.
+ * Decides to which addresses this process can connect if a stranger chose the target. The guard checks addresses, never names. A name is resolved
+ * once, each of its addresses is checked, and the connection is made to an allowed address. Resolving the name again could return other addresses.
  */
 export type EgressGuard = {
   /**
-   * True for an exempt address, and for a global unicast address in allocated space outside this network. Mapped, NAT64 and 6to4 forms are judged
-   * by the IPv4 address inside, ISATAP forms by both addresses. False for text that is not an address, including zone ids.
+   * True for an exempt address, and for an allocated global unicast address outside this network. For mapped, NAT64 and 6to4 forms, the embedded
+   * IPv4 address is checked, and for ISATAP forms, both addresses. False for text that is not an address, and for zone ids.
    */
   mayDial(address: string): boolean
   /** True for an address that the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
@@ -18,14 +18,14 @@ export type EgressGuard = {
 }
 
 /**
- * `allow` lists the exempt CIDR blocks or addresses, for tests and internal servers. Throws a TypeError that names the first invalid item.
+ * `allow` lists the exempt CIDR blocks or addresses, for tests and internal servers. Throws a TypeError that quotes the first invalid item.
  *
- * An IPv4 block also exempts the mapped forms of its addresses, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1. It does not exempt their
- * NAT64 and 6to4 forms, which lead to a translator, where 10.0.0.1 is a different host. Mapped addresses count only as IPv4, so that no IPv6
- * block, not even `::/0`, opens an IPv4 network.
+ * An IPv4 block also exempts the mapped forms of its addresses, because a connection to `::ffff:10.0.0.1` reaches 10.0.0.1. It does not exempt their
+ * NAT64 and 6to4 forms, which lead to a translator, where 10.0.0.1 is a different host. Mapped addresses are checked only as IPv4, so that no IPv6
+ * block, not even `::/0`, exempts an IPv4 network.
  */
 export const createEgressGuard = ({ allow }: { allow: readonly string[] }): EgressGuard => {
-  // A shared list would check IPv4 addresses against IPv6 blocks in their mapped form.
+  // In a shared list, IPv4 addresses would be checked against IPv6 blocks in their mapped form.
   const exempt = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const cidr of allow) addBlock(exempt, cidr)
 
@@ -45,12 +45,12 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
 
 /**
  * Public addresses at which cloud providers offer services to their own machines, such as credentials and start scripts. All other known addresses
- * of this kind (169.254.169.254 and nearby, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private or reserved. This list is only
- * for dialling; its addresses can be looked up.
+ * of this kind (169.254.169.254 and nearby, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private or reserved. Connections to the
+ * addresses in this list are refused, but they can be looked up.
  */
 const platforms = blocksOf(
   [
-    // Azure WireServer, from which machines get certificates and extensions.
+    // Azure WireServer, which gives certificates and extensions to machines.
     '168.63.129.16/32',
     // IBM Cloud infrastructure and service endpoints, which are routed only within IBM Cloud.
     '161.26.0.0/16',
@@ -68,8 +68,8 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
 }
 
 /**
- * Returns the IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix. A machine
- * with an ISATAP interface sends the packet to that IPv4 address. Null for other addresses. Ignores the bits that classify the IPv4 address.
+ * Returns the IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), with any prefix, or null for
+ * other addresses. A machine with an ISATAP interface sends the packet to that IPv4 address. The bit that classifies the IPv4 address is ignored.
  */
 const tunnelledTo = (canonical: string): string | null => {
   if (isMapped(canonical)) return null
@@ -77,7 +77,7 @@ const tunnelledTo = (canonical: string): string | null => {
   return (flags & 0xfcff) === 0 && mark === 0x5efe ? dottedOf(high, low) : null
 }
 
-/** Only the canonical text of a mapped address is this prefix followed by a dotted quad. */
+/** Whether the canonical text is that of a mapped address: this prefix followed by an IPv4 address. */
 const isMapped = (canonical: string): boolean => canonical.startsWith('::ffff:') && canonical.includes('.')
 
 const addBlock = (exempt: { ipv4: BlockList; ipv6: BlockList }, cidr: string): void => {

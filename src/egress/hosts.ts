@@ -1,21 +1,21 @@
 import { isIP } from 'node:net'
 import type { Dns } from './dns.ts'
 
-/** IPv4 addresses come first, because mail hosts trust IPv6 senders less and more hosts are reachable over IPv4. */
+/** IPv4 addresses come first, because mail hosts trust IPv6 senders less, and because more hosts are reachable over IPv4. */
 export type HostAddresses = {
   readonly addresses: readonly string[]
-  /** Why addresses may be missing, such as ESERVFAIL; null: the queries for both families were answered. */
+  /** The code of a failed query, such as ESERVFAIL, after which addresses can be missing. Null: the queries for both families were answered. */
   readonly code: string | null
 }
 
 export type ResolveHost = (host: string, signal: AbortSignal) => Promise<HostAddresses>
 
-/** RFC 6761 §6.3: these names mean this machine, whatever DNS servers answer. */
+/** These names mean this machine, regardless of the answers of DNS servers (RFC 6761 §6.3). */
 export const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host)
 
 /**
- * Uses DNS, never the hosts file or the thread pool. A literal is its own address. `localhost` is the loopback address, which only a guard with
- * an exemption permits.
+ * Returns a function that resolves a host with DNS, without the hosts file and the thread pool. An address is returned unchanged. `localhost` is the
+ * loopback address, which a guard allows only if it is exempt.
  */
 export const hostsOf =
   (dns: Dns): ResolveHost =>

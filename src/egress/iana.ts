@@ -1,9 +1,9 @@
 /**
- * The IANA registries that decide which addresses may be dialled or looked up.
+ * The IANA registries that determine to which addresses connections are allowed, and which addresses can be looked up.
  *
- * Update them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was assigned to APNIC. If an
- * allocated prefix is missing here, calls about its addresses are answered `success: false`. If a prefix were wrongly listed, calls would return a wrong city and be charged,
- * so doubtful prefixes are left out.
+ * Update them by hand when IANA changes a registry. The allocation table last changed when 2410::/12 was assigned to APNIC. If an allocated prefix
+ * is missing here, calls about its addresses are answered with `success: false`. If a prefix were listed incorrectly, calls would return a wrong
+ * city and be charged, so doubtful prefixes are not listed.
  */
 
 /** One row of a registry. `lookedUp`: addresses in the block can be looked up. */
@@ -11,8 +11,8 @@ export type RegistryBlock = { prefix: string; name: string; reference: string; l
 
 /**
  * IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190), with multicast (RFC 5771), from public copies of
- * iana.org/assignments/iana-ipv4-special-registry, 2026-11-21. 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but
- * stay refused with 192.0.0.0/24, because they lead to a service at the nearest router and so have no location.
+ * iana.org/assignments/iana-ipv4-special-registry, 2026-11-21. 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but are
+ * refused as a part of 192.0.0.0/24, because they lead to a service at the nearest router and therefore have no location.
  */
 export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: '0.0.0.0/8', name: 'This network', reference: 'RFC 791', lookedUp: false },
@@ -39,8 +39,8 @@ export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
  * IANA IPv6 Special-Purpose Address Registry (RFC 6890, RFC 8190), with the deprecated and multicast blocks of RFC 4291, from public copies of
  * iana.org/assignments/iana-ipv6-special-registry, 2026-11-21. The newest row is 100:0:0:1::/64 (RFC 9780, 2025).
  *
- * `ipv6Embedding` lists the blocks that embed an IPv4 address. Rows outside 2000::/3 are refused anyway, but tests check the whole registry.
- * Teredo is refused although it embeds an IPv4 address, because database files map 2001::/32 to the Teredo *server*, not to the client.
+ * `ipv6Embedding` lists the blocks that embed an IPv4 address. Rows outside 2000::/3 are refused anyway, but tests check the whole registry. Teredo
+ * is refused although it embeds an IPv4 address, because database files map 2001::/32 to the Teredo *server* instead of the client.
  */
 export const ipv6SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: '::/96', name: 'Unspecified, loopback, IPv4-compatible', reference: 'RFC 4291', lookedUp: false },
@@ -70,7 +70,7 @@ export const ipv6SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: 'ff00::/8', name: 'Multicast', reference: 'RFC 4291', lookedUp: false },
 ]
 
-/** Blocks whose addresses contain an IPv4 address, and the bit at which it starts. */
+/** The blocks whose addresses contain an IPv4 address, and the bit at which it starts. */
 export const ipv6Embedding = [
   { prefix: '::ffff:0:0/96', name: 'IPv4-mapped', reference: 'RFC 4291', ipv4AtBit: 96 },
   { prefix: '64:ff9b::/96', name: 'NAT64 well-known prefix', reference: 'RFC 6052', ipv4AtBit: 96 },
@@ -78,7 +78,7 @@ export const ipv6Embedding = [
 ] as const
 
 /**
- * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 that regional registries have, from public copies of
+ * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 that are assigned to regional registries, from public copies of
  * iana.org/assignments/ipv6-unicast-address-assignments, 2026-11-21. The newest known row is 2410::/12 (2024-11-01). The rest of 2000::/3 is
  * unallocated. No prefix is longer than /23.
  */

@@ -1,7 +1,7 @@
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
- * Interprets the nodes of a page, of which there is at least one. Lists and `@graph`s are already unrolled; nested nodes stay in their parent. If
+ * Interprets the nodes of a page. There is at least one. Lists and `@graph`s are already flattened, but nested nodes are still in their parent. If
  * this throws, the page is malformed.
  */
 export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
@@ -12,11 +12,11 @@ export const typesOf = (node: JsonObject): readonly string[] =>
     .filter((type) => typeof type === 'string')
     .map((type) => type.replace(/^(https?:\/\/(www\.)?schema\.org\/|schema:)/i, ''))
 
-/** Returns a member's values: none for null or a missing member, one for a plain value, and the items of a list. */
+/** Returns the values of a member: the items of a list, one for any other value, and none for null or a missing member. */
 export const listOf = (value: unknown): readonly unknown[] =>
   value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
 
-/** Returns the first text or number in a member's values, even inside `{"@value": …}`, unchanged; null: there is none. */
+/** Returns the first text or number in a member's values, even in `{"@value": …}`, or null. */
 export const textOf = (value: unknown): string | null => {
   for (const one of listOf(value)) {
     const plain = isJsonObject(one) ? one['@value'] : one

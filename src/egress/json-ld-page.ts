@@ -1,13 +1,13 @@
-/** Finds the JSON-LD of one page. `json-ld.ts` runs this in a separate thread and limits its time. */
+/** Finds the JSON-LD of one page. `json-ld.ts` runs this in a separate thread with a time limit. */
 import { Parser } from 'htmlparser2'
 import { jsonLdLimits, type PageRead, type PageToRead } from './json-ld.ts'
 import { isJsonObject, type JsonObject } from './json-ld-nodes.ts'
 
 type PageReader = (nodes: readonly JsonObject[]) => unknown
 
-/** The part of a page that is searched for `<meta charset>`, as in browsers (HTML Standard §13.2.3.2). */
+/** The part of a page that is searched for `<meta charset>`, as in a browser (HTML Standard §13.2.3.2). */
 const charsetWithinBytes = 1_024
-/** After this many characters, parsing pauses to check whether enough blocks were found. */
+/** After this many characters, parsing is interrupted to check whether enough blocks were found. */
 const writeCharacters = 64 * 1024
 
 /** Calls the reader with the nodes of the page. If the reader throws, the page is malformed. */
@@ -33,7 +33,7 @@ const read = ({ html, charset }: PageToRead, reader: PageReader): PageRead => {
   return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', answer: reader(nodes) }
 }
 
-/** Malformed bytes become U+FFFD. */
+/** Replaces malformed bytes with U+FFFD. */
 const decoded = (html: Uint8Array, charset: string | null): string => {
   const head = Buffer.from(html.buffer, html.byteOffset, Math.min(html.length, charsetWithinBytes))
   const declared = /<meta\b[^<>]*?\bcharset\s*=\s*(?:["']\s*)?([A-Za-z0-9_:.-]{1,40})/i.exec(
@@ -44,13 +44,13 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
     try {
       return new TextDecoder(label).decode(html)
     } catch {
-      // The charset is unknown, so the next charset is tried.
+      // The charset is unknown, so the next one is tried.
     }
   }
   return ''
 }
 
-/** Returns the text of the first JSON-LD blocks. Ignores a block without an end tag, because the page may have been cut there. */
+/** Returns the text of the first JSON-LD blocks. Ignores a block without an end tag, because the page can be truncated there. */
 const blocksOf = (html: string): string[] => {
   const blocks: string[] = []
   let pieces: string[] | null = null
@@ -79,7 +79,7 @@ const blocksOf = (html: string): string[] => {
 const bounded = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.slice(0, jsonLdLimits.textCharactersMax) : value
 
-/** Undefined if the block is not JSON. Accepts two common errors: CDATA marks, and raw line ends within strings. */
+/** Returns undefined if the block is not JSON. Accepts two common errors: CDATA marks, and unescaped line breaks in strings. */
 const parsed = (block: string): unknown => {
   const text = withoutCdata(block.trim())
   for (const candidate of [text, text.replaceAll(/\p{Cc}/gu, ' ')]) {
@@ -92,7 +92,7 @@ const parsed = (block: string): unknown => {
   return undefined
 }
 
-/** Removes `<![CDATA[` … `]]>`, which may be inside comments. */
+/** Removes `<![CDATA[` … `]]>`, even in comments. */
 const withoutCdata = (text: string): string => {
   const opening = /^(\/\/|\/\*)?\s{0,9}<!\[CDATA\[\s{0,9}(\*\/)?/.exec(text)?.[0]
   const end = text.lastIndexOf(']]>')
@@ -101,7 +101,7 @@ const withoutCdata = (text: string): string => {
   return inside.endsWith('//') || inside.endsWith('/*') ? inside.slice(0, -2) : inside
 }
 
-/** Works level by level instead of recursively, because the value may be nested too deeply for recursion. */
+/** Works level by level, because a value can be nested too deeply for recursion. */
 const depthWithin = (value: unknown, depthMax: number): boolean => {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

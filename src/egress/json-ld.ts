@@ -1,48 +1,45 @@
 /**
  * Reads the JSON-LD of a web page (`<script type="application/ld+json">`) without trusting the page.
  *
- * Hostile markup can keep a parser busy, so each page is parsed in a separate thread, which is killed when its time is up and shares nothing with
- * the next page. The caller's reader also runs in that thread and within that time, so the main thread gets only the reader's answer and never raw
- * text of the page.
+ * Hostile markup can keep a parser busy, so each page is parsed in its own thread, which is killed when its time is up. The caller's reader also
+ * runs in that thread and within that time, so the main thread gets only the reader's answer and never raw text of the page.
  */
 import { Worker } from 'node:worker_threads'
 
-/** `module` exports `read`, a `ReadNodes`. Its `input` and its answer are copied between threads (structured clone). */
+/** `module` must export `read`, a `ReadNodes`. Its `input` and its answer are copied between threads (structured clone). */
 type NodeReader = { readonly module: URL; readonly input: unknown }
 
 type JsonLd<Answer> =
   | { readonly kind: 'found'; readonly answer: Answer }
   | { readonly kind: 'none' }
-  /** Time ran out, or too many pages were being read. */
+  /** The time ran out, or too many pages were being read. */
   | { readonly kind: 'too_slow' }
-  /** The JSON-LD is not JSON within the limits, or reading it took too much memory. */
+  /** The JSON-LD is not JSON, exceeds the limits, or needs too much memory. */
   | { readonly kind: 'malformed' }
 
-/** Only this part of a page is read. The rest is ignored, as if the page ended there. */
+/** The limits for the part of a page that is read. The rest is ignored. */
 export const jsonLdLimits = {
-  /** The limit for the page. */
   htmlBytesMax: 2 * 1024 * 1024,
   blocksMax: 5,
-  /** The limit for all blocks of a page together. A block that would exceed it is skipped. */
+  /** For all blocks of a page together. A block that would exceed this limit is skipped. */
   blockCharactersMax: 512 * 1024,
-  /** The maximum nesting of objects and lists. */
   depthMax: 32,
   nodesMax: 500,
-  /** The limit for one string; the rest of it is cut off. No reader stores longer strings. */
+  /** Longer strings are truncated. No reader stores longer ones. */
   textCharactersMax: 16_384,
 } as const
 
-/** The time from when a thread gets the page until the reader answers. A large honest page takes tens of milliseconds. */
+/** The time limit from the moment when a thread gets a page until the reader answers. A large normal page takes tens of milliseconds. */
 export const jsonLdTimeMaxMs = 1_000
 
-/** Loading a thread and its reader takes about 150 ms. If it takes longer than this, the machine is too busy for pages. */
+/** Loading a thread and its reader takes about 150 ms. If it takes longer than this limit, the machine is too busy for pages. */
 const threadStartMaxMs = 5_000
 /** More threads would take processor time from calls that do not need a page. */
 const threadsMax = 2
 const waitingMax = 32
 const threadHeapMaxMb = 64
 
-/** Sent to a thread when the thread is ready. */
+/** The message to a thread that is ready. */
 export type PageToRead = { readonly html: Uint8Array<ArrayBuffer>; readonly charset: string | null }
 export type PageThread = { readonly module: string; readonly input: unknown }
 export type PageRead =
@@ -55,8 +52,8 @@ let threads = 0
 const waiting: (() => void)[] = []
 
 /**
- * Reads the JSON-LD of a page before `deadlineMs`, a time of `performance.now()`. `charset` is from the Content-Type; otherwise the page's
- * `<meta charset>` or UTF-8 is used. Rejects only if a thread cannot be started, which is not the page's fault.
+ * Reads the JSON-LD of a page before `deadlineMs`, a time of `performance.now()`. `charset` is the charset in the Content-Type. If it is null, the
+ * page's `<meta charset>` or UTF-8 is used. Rejects only if a thread cannot be started, which does not depend on the page.
  */
 export const readJsonLd = async <Answer>(
   html: Uint8Array,
@@ -68,7 +65,7 @@ export const readJsonLd = async <Answer>(
 ): Promise<JsonLd<Answer>> => {
   if (!(await takeTurn(deadlineMs))) return { kind: 'too_slow' }
   try {
-    // Copied, because a Buffer may share its memory with other Buffers.
+    // Copied, because a Buffer can share its memory with other Buffers.
     const page = new Uint8Array(html.subarray(0, jsonLdLimits.htmlBytesMax))
     const thread = { module: reader.module.href, input: reader.input }
     return (await readInThread({ html: page, charset }, thread, deadlineMs)) as JsonLd<Answer>
@@ -78,7 +75,7 @@ export const readJsonLd = async <Answer>(
   }
 }
 
-/** Waits for a thread. False: the deadline came first, or too many callers are waiting. */
+/** Waits for a thread. Returns false if the deadline is reached first, or if too many callers are waiting. */
 const takeTurn = (deadlineMs: number): Promise<boolean> => {
   const remainingMs = deadlineMs - performance.now()
   if (remainingMs <= 0) return Promise.resolve(false)
@@ -106,16 +103,16 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
     const worker = new Worker(new URL('./json-ld-worker.ts', import.meta.url), {
       execArgv: [],
       workerData: thread,
-      // The thread needs no environment variables, and must not see the secrets in them.
+      // The thread needs no environment variables, and must not have access to the secrets in them.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: threadHeapMaxMb, stackSizeMb: 4 },
     })
     const settle = (how: () => void): void => {
       clearTimeout(timer)
       worker.removeAllListeners()
-      // A thread that is being ended may still report an error, which would end the process without a listener.
+      // A thread that is being terminated can still emit an error, which would crash the process without a listener.
       worker.on('error', () => undefined)
-      // Settles only when the thread has ended, because a running thread counts toward `threadsMax`.
+      // Settles only when the thread has exited, because a running thread counts toward `threadsMax`.
       worker.terminate().then(how, how)
     }
     const tooSlow = (): void => settle(() => resolve({ kind: 'too_slow' }))
@@ -131,11 +128,13 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
       settle(() =>
         isOutOfMemory(error)
           ? resolve({ kind: 'malformed' })
-          : reject(new Error('a thread that reads pages failed', { cause: error })),
+          : reject(new Error('a thread that reads JSON-LD failed', { cause: error })),
       ),
     )
     worker.on('exit', (code) =>
-      settle(() => reject(new Error(`a thread that reads pages ended with code ${code} without an answer`))),
+      settle(() =>
+        reject(new Error(`a thread that reads JSON-LD exited with code ${code} and without an answer`)),
+      ),
     )
   })
 

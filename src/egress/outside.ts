@@ -4,26 +4,26 @@ import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
-/** All outgoing HTTP requests and the guards that judge their addresses. Only addresses that the operator chose can be exempt from the guard. */
+/** All outgoing HTTP requests, and the guards that check their addresses. Only addresses that the operator has configured can be exempt. */
 export type Outside = {
-  /** Judges addresses from partners and strangers, and exempts none. */
+  /** For addresses from partners and strangers. No address is exempt. */
   readonly guard: EgressGuard
-  /** Decides whether addresses in the operator's configuration are allowed. `EGRESS_ALLOW` exempts some. */
+  /** For addresses in the operator's configuration. Those in `EGRESS_ALLOW` are exempt. */
   readonly operatorGuard: EgressGuard
-  /** Judges mail servers, which depend on the domain of an e-mail address. `SMTP_ALLOW` exempts some. */
+  /** For mail servers, which depend on the domain of an e-mail address. Those in `SMTP_ALLOW` are exempt. */
   readonly mailGuard: EgressGuard
   readonly dns: Dns
-  /** Fetches strangers' pages, at most `pagesMax` at a time; other requests wait. */
+  /** Fetches pages of strangers, at most `pagesMax` at a time. Other requests wait. */
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
-  /** Fetches from a source that the operator chose, with any number of requests at a time. */
+  /** Fetches from a source that the operator has configured, with any number of requests at a time. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
-  /** Sends messages to partners, any number at a time. */
+  /** Sends messages to partners' webhooks, any number at a time. */
   readonly post: (request: PostRequest) => Promise<PostAnswer>
   /** Sends messages to the operator's own webhooks. */
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** The maximum number of pages at a time, because a hostile page may use its maximum decoded size in memory. */
+/** The maximum number of pages at a time, because each hostile page can use the maximum decoded size in memory. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 
@@ -58,7 +58,7 @@ export const createOutside = ({
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, dialling)
       } finally {
-        // Passes the place directly to the next request, so that no later request takes it first.
+        // The place is passed directly to the next request, so that no later request takes it first.
         const [first] = waiting
         if (first === undefined) fetching -= 1
         else {
@@ -70,7 +70,7 @@ export const createOutside = ({
   }
 }
 
-/** True when the request gets a place; false if its time is up first. */
+/** Resolves with true when the request gets a place, or with false if its time is up first. */
 const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageRequest): Promise<boolean> =>
   new Promise((resolve) => {
     const done = (placed: boolean): void => {

@@ -13,32 +13,32 @@ import {
 } from './dial.ts'
 
 /**
- * Fetches one page from a stranger's web server, with limits for time, bytes before and after decompression, headers and redirects, and above all for
- * the addresses that may be dialled (`dial.ts`). A redirect is a new page, so everything is checked again.
+ * Fetches one page from a web server that a stranger chose. The time, the bytes before and after decompression, the headers, the redirects, and above
+ * all the addresses (`dial.ts`) are limited. A redirect is a new page, so everything is checked again.
  *
- * `fetch` is not used, because it resolves names, follows redirects and unpacks without a limit. Connections are not reused and proxy variables
- * are not read, because both would dial unjudged addresses. Outside failures are returned, never thrown.
+ * `fetch` is not used, because it resolves names, follows redirects and decompresses without a limit. Connections are not reused and proxy variables
+ * are ignored, because both would lead to addresses that were not checked. External failures are returned, never thrown.
  */
 export type PageRequest = {
   readonly url: string
-  /** `host`, `accept` and `accept-encoding` are set here. A redirect to another origin keeps only `user-agent` and `accept-language`. */
+  /** `host`, `accept` and `accept-encoding` are added. After a redirect to another origin, only `user-agent` and `accept-language` are kept. */
   readonly headers?: Readonly<Record<string, string>>
-  /** The media types to read, in lower case, such as `text/html`. */
+  /** The accepted media types in lower case, such as `text/html`. */
   readonly accept: readonly string[]
-  /** The limit for everything together, from resolving names through redirects to the last byte of the body. */
+  /** The time limit for everything together, from resolving the name to the last byte of the body, including redirects. */
   readonly deadlineMs: number
   readonly connectTimeoutMs?: number
   readonly wireBytesMax?: number
   readonly decodedBytesMax?: number
   readonly redirectsMax?: number
-  /** Called for a redirect's target before the target is resolved. By default, only the guard decides. */
+  /** Called for the target of a redirect before it is resolved. By default, only the guard decides. */
   readonly mayRedirectTo?: (url: URL) => boolean
   readonly signal?: AbortSignal
 }
 
 /**
- * `page`: for any status. The body is empty if there is none, or if a status other than 2xx comes with another media type. `detail` is a word for
- * logs and tests:
+ * `page`: an answer with any status. The body is empty if there is none, or if the status is not 2xx and the media type is not accepted. `detail` is a
+ * word for logs and tests:
  *
  * - refused: `url`, `scheme`, `userinfo`, `port`, `address`, `redirect`, `content_type`, `content_encoding`
  * - timeout: `deadline`, `connect`, `dns`, `aborted` (by the caller)
@@ -50,7 +50,7 @@ export type PageAnswer =
   | {
       readonly kind: 'page'
       readonly status: number
-      /** Names are in lower case; repeated headers are joined by commas. */
+      /** Names are in lower case. Repeated headers are joined by commas. */
       readonly headers: Readonly<Record<string, string>>
       readonly body: Buffer
       /** The URL after redirects. */
@@ -64,10 +64,10 @@ const redirectsMaxDefault = 3
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 const bodilessStatuses = new Set([204, 205, 304])
-/** Only these headers are sent to another origin after a redirect, because all other headers may contain a secret. */
+/** Only these headers are sent to another origin after a redirect, because any other header can contain a secret. */
 const headersForAnyone = new Set(['user-agent', 'accept-language'])
 
-/** GETs a page over http or https. Only exempt addresses (`EGRESS_ALLOW`) can use a port other than the default. */
+/** Fetches a page with GET over http or https. Only exempt addresses (`EGRESS_ALLOW`) can use a port other than the default. */
 export const fetchBounded = async (request: PageRequest, dialling: Dialling): Promise<PageAnswer> => {
   const deadline = AbortSignal.timeout(request.deadlineMs)
   const signal = request.signal === undefined ? deadline : AbortSignal.any([deadline, request.signal])
@@ -117,7 +117,7 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
       headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
       signal,
     })
-    // When the client is destroyed, an unread body emits an error, which needs a listener.
+    // If the client is destroyed, an unread body emits an error, which needs a listener.
     response.body.on('error', () => undefined)
     return await answerOf(response, hop)
   } catch (error) {
@@ -153,7 +153,7 @@ const textHeaders = (headers: Dispatcher.ResponseData['headers']): Record<string
     ),
   )
 
-/** Null for a coding that was not requested. Chains of codings are refused too, because each multiplies the size. */
+/** Returns null for a coding that was not requested. Chains of codings are also refused, because each of them multiplies the size. */
 const decoderOf = (contentEncoding: string): Transform | null => {
   switch (contentEncoding.trim().toLowerCase()) {
     case '':
@@ -175,7 +175,7 @@ class TooLarge extends Error {
   override name = 'TooLarge'
 }
 
-/** Never stores more of the packed or unpacked body than its limit, because decoders produce 16 KiB at a time. */
+/** Never stores more of the body than its limits before and after decompression, because decoders produce only 16 KiB at a time. */
 const read = async (body: Readable, decoder: Transform, hop: Hop): Promise<Buffer> => {
   const chunks: Buffer[] = []
   await pipeline(

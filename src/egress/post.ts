@@ -1,15 +1,15 @@
 import { addressesToDial, clientTo, type Dialling, failureToReach, type NoPage, refusalOf } from './dial.ts'
 
 /**
- * Sends a message to a stranger's web server; the answer is the status. The body is not read, because the person who chose the address
- * must not see the body. Redirects are not followed, because the message is only for its addressee. Outside failures are returned, never thrown.
- * Only exempt addresses (`EGRESS_ALLOW`) are dialled without TLS.
+ * Sends a message to a web server that a partner chose, and returns the status. The body of the answer is not read, so that its content cannot be
+ * disclosed to the person who chose the address. Redirects are not followed, because the message is only for its recipient. External failures are
+ * returned, never thrown. Only exempt addresses (`EGRESS_ALLOW`) can be used without TLS.
  */
 export type PostRequest = {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
-  /** The limit for everything together: resolving the name, connecting and receiving the status. */
+  /** The time limit for everything together: resolving the name, connecting, and receiving the status. */
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
 }
