@@ -38,6 +38,7 @@ const actionOfPage = {
   // The file covers all organizations, but a partner can export only its own.
   'GET /months.csv': 'finance.read',
   'GET /reconcile': 'finance.read',
+  'GET /first-call': 'installation.change',
   'GET /events': 'system.read',
   'GET /events/at/:position': 'system.read',
   'GET /events/streams/:stream': 'system.read',

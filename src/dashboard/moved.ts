@@ -8,6 +8,7 @@ export const moved = {
   '/organizations': '/commands/org/list',
   '/organizations/:organization/statement': '/organizations/:organization/ledger/lines',
   '/reconcile': '/#reconciliation',
+  '/first-call': '/',
   '/events': '/commands/event-log/list',
   '/events/streams/:stream': '/commands/event-log/list?stream=:stream',
   '/events/streams/:stream/:revision': '/commands/event-log/show?stream=:stream&revision=:revision',

@@ -32,7 +32,14 @@ const createOrg = command({
   run: async ({ foundation, operator }, { name, overdraft_limit: overdraftLimit }) => {
     const { actor } = operator
     const { organizationId } = await createOrganization(foundation, { name, overdraftLimit, actor })
-    return { json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) } }
+    const given = { organization: organizationId }
+    return {
+      json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) },
+      next: [
+        { name: 'credits grant', label: 'Grant credits', given },
+        { name: 'key issue', label: 'Issue an API key', given },
+      ],
+    }
   },
 })
 

@@ -5,6 +5,9 @@ import uPlot from './uplot.js'
 const hidden = new Map()
 const opened = new Set()
 
+/** An outcome has the same colour in every plot. */
+const outcomeColors = { answered: 1, 'rate limited': 2, refused: 3, failed: 5 }
+
 const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
 const read = (table) => {
@@ -87,7 +90,7 @@ const optionsOf = ({ at, series }, { width, step, unit }) => {
         value: (_plot, seconds) => (seconds == null ? '' : timeText(seconds, step, true)),
       },
       ...series.toReversed().map(({ label, values }, i) => {
-        const color = colorOf(`--plot-${series.length - i}`)
+        const color = colorOf(`--plot-${outcomeColors[label] ?? series.length - i}`)
         return {
           label,
           stroke: color,

@@ -31,7 +31,7 @@ export const plot = ({
 ${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
 ${
   groups.length === 0
-    ? html`<p class="empty">No usage in this range.</p>`
+    ? html`<p class="empty">No ${unit} in this range.</p>`
     : html`<div class="chart" aria-hidden="true" hidden></div>
 <details open><summary>${title} as a table</summary>
 ${table({
@@ -55,7 +55,7 @@ export const usagePlot = ({
   id,
   title,
   of,
-  series: { groups, points },
+  series,
   range,
   nameOf = (name) => (name === null ? 'all others' : words(name)),
   csvHref = null,
@@ -67,8 +67,9 @@ export const usagePlot = ({
   readonly range: Range
   readonly nameOf?: (name: string | null) => string
   readonly csvHref?: string | null
-}): Html =>
-  plot({
+}): Html => {
+  const { groups, points } = withoutEmpty(series, of)
+  return plot({
     id,
     title: `${capitalized(title)} per ${range.step}`,
     unit: of === 'calls' ? 'calls' : 'credits charged',
@@ -86,6 +87,19 @@ export const usagePlot = ({
             }),
     })),
   })
+}
+
+/** Leaves out the groups that are zero at every time. */
+const withoutEmpty = ({ groups, points }: UsageSeries, of: 'calls' | 'credits'): UsageSeries => {
+  const isUsed = (_: unknown, i: number): boolean =>
+    points.some(({ calls, chargedMicro }) => (of === 'calls' ? calls : chargedMicro)[i] !== 0n)
+  return {
+    groups: groups.filter(isUsed),
+    points: points.map(({ at, calls, chargedMicro }) => ({
+      ...{ at, calls: calls.filter(isUsed), chargedMicro: chargedMicro.filter(isUsed) },
+    })),
+  }
+}
 
 const timeOf = (at: string): Html =>
   at.length === 10 ? html`<time datetime="${at}">${at}</time>` : instant(new Date(at))
