@@ -62,7 +62,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
         if (ended === 'all halted') await pause(failurePauseMaxMs)
       } catch (error) {
         if (!(error instanceof Fenced)) throw error
-        logger.info(`projector: ${error.message}; starting again from there`)
+        logger.info(`projector: ${error.message}; continuing from the new place`)
         await pause(fencedPauseMs)
       }
     },

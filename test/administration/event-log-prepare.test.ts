@@ -97,7 +97,7 @@ test('missing settings and refusals are reported in one line, without a secret',
   const faulty = [
     [{ EVENT_LOG_ADMIN_URL: '' }, 'enrichment', 'EVENT_LOG_ADMIN_URL: set it'],
     [{ EVENT_LOG_ADMIN_URL: 'esdb://a:b@h?tls=false' }, 'enrichment', 'without TLS has no users'],
-    [{}, 'admin', 'is in $admins'],
+    [{}, 'admin', 'is in the group $admins'],
   ] as const
   await Promise.all(
     faulty.map(async ([more, user, said]) => {

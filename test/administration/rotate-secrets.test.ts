@@ -62,7 +62,7 @@ describe('SECRET_KEY in the environment', () => {
     expect(await rotate(given(newText), 'finish')).toMatchObject({ after: [newId], changed: false })
     expect(await starts(given(newText))).toBe(before)
     expect(await starts(given(oldText, newText))).toBe(before)
-    await expect(starts(given(oldText))).rejects.toThrow(`another key (${newId})`)
+    await expect(starts(given(oldText))).rejects.toThrow(`another key (id ${newId})`)
   })
 
   test('does not change if a step is repeated', async () => {

@@ -215,6 +215,6 @@ test('a reader that throws makes the page malformed; a missing reader is our own
   })
   const missing = { module: new URL('./no-such-reader.ts', import.meta.url), input: null }
   await expect(readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: missing })).rejects.toThrow(
-    'a thread that reads pages failed',
+    'a thread that reads JSON-LD failed',
   )
 })

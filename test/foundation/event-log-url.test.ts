@@ -117,7 +117,7 @@ describe('a start fails on an event store', () => {
     )
     await settings({ $userStreamAcl: { $r: 'ledger', $w: '$admins' }, $systemStreamAcl: { $r: 'ledger' } })
     expect(await startOn(own)).toMatch(
-      /the rights the service needs \(.*AccessDenied.*\)\. .*"event-log prepare/,
+      /the rights that the service needs \(.*AccessDenied.*\)\. .*"event-log prepare/,
     )
   })
 
@@ -154,7 +154,7 @@ describe('a start fails on an event store', () => {
 
   test('that is to be discovered at several hosts, because the client would only ask the first', async () => {
     const several = 'esdb+discover://admin:secret@a.example:2113,b.example:2113?tls=true'
-    expect(() => checkUrl(several)).toThrow('remove +discover, as in esdb://user:password@a:2113,b:2113')
+    expect(() => checkUrl(several)).toThrow('Remove +discover, as in esdb://user:password@a:2113,b:2113')
     expect(() => checkUrl(several)).not.toThrow(/secret|a\.example/)
     checkUrl('esdb+discover://admin:secret@all.example:2113?tls=true')
     checkUrl('esdb://admin:secret@a.example:2113,b.example:2113?tls=true')

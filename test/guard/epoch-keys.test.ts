@@ -290,7 +290,7 @@ describe('a directory that does not match the data', () => {
     await settle(keys)
     await rm(dir, { recursive: true })
     await cp(`${dir}-copy`, dir, { recursive: true })
-    await expect(seal(process())).rejects.toThrow(/the key 717-.{8} that/)
+    await expect(seal(process())).rejects.toThrow(/the key 717-.{8} under which/)
     nowMs -= epochMs
     await pool.query('delete from epoch_keys where epoch = 717')
     await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed, but exists again`)
@@ -345,7 +345,7 @@ describe('a running process', () => {
 
   test('is not ready while its key is missing, and seals nothing; it recovers by itself', async () => {
     const keys = process({ watchMs: 10 })
-    expect(keys.failure()?.message).toContain('not read yet')
+    expect(keys.failure()?.message).toContain('has not been read yet')
     await keys.watch()
     expect(keys.failure()).toBeNull()
     await rename(dir, `${dir}-elsewhere`)

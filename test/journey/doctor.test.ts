@@ -187,7 +187,7 @@ test('a database that hangs is a fault within seconds; so is a stopped one, and 
       expect.objectContaining({
         about: 'database',
         level: 'fault',
-        says: expect.stringContaining('does not run'),
+        says: expect.stringContaining('is not running'),
       }),
     )
     return true

@@ -266,7 +266,7 @@ describe('several processes', () => {
     directories.unshift(dataDir)
     const services = [1, 2, 3].map(() => ownerProcess(dataDir, { as: 'service' }))
     const started = await Promise.all(services.map(said))
-    const refused = expect.stringMatching(/^DATA_DIR: another service \(pid \d+\) runs on/)
+    const refused = expect.stringMatching(/^DATA_DIR: another service \(pid \d+\) uses /)
     expect(started.filter(({ role }) => role === 'owner')).toHaveLength(1)
     expect(started.filter(({ error }) => error !== undefined)).toEqual([
       { error: refused },

@@ -161,9 +161,9 @@ describe('rotating', () => {
       [issued(), rotated(day(20))],
       /already rotated to A0b1C2d3E4f5G6h7/,
     ],
-    ['a revoked key', [issued(), revoked()], /has ended/],
-    ['a key that expires this very moment', [issued({ expires_at: day(8) })], /has ended/],
-    ['an expired key', [issued({ expires_at: day(7) })], /has ended/],
+    ['a revoked key', [issued(), revoked()], /was revoked or has expired/],
+    ['a key that expires this very moment', [issued({ expires_at: day(8) })], /was revoked or has expired/],
+    ['an expired key', [issued({ expires_at: day(7) })], /was revoked or has expired/],
   ])('%s is refused', (_, events, why) => {
     expect(rotateKey(given(...events), command)).toEqual({ refused: expect.stringMatching(why) })
   })

@@ -90,7 +90,7 @@ test('a book whose rules were changed in the log stops pricing instead of being 
   ])
   await expect.poll(() => live.doubtful(), { timeout: 5_000 }).toBe(1)
   expect(() => live.at(Date.now())).toThrow('pricebook cannot be read at revision 1')
-  await expect(open()).rejects.toThrow('price book 2 is not the one that was published')
+  await expect(open()).rejects.toThrow('price book 2 was changed after it was published')
 })
 
 test('with two people, the proposer, a label and the command line cannot approve', async () => {

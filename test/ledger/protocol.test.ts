@@ -811,7 +811,7 @@ describe('rule 3: unknown outcomes', () => {
       await rested(ledger)
       expect(adjustedCharges()).toEqual([reversal('first')])
       expect(await balanceNow()).toBe('100')
-      expect(logged.filter(({ msg }) => msg.includes('reversing it'))).toHaveLength(1)
+      expect(logged.filter(({ msg }) => msg.includes('its charge is being reversed'))).toHaveLength(1)
     })
 
     test('a process that stops logs the requests that might stay charged, and fails', async () => {

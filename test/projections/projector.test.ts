@@ -213,7 +213,7 @@ describe('fencing', () => {
     await house.pool.query('update projection_checkpoints set lease_epoch = lease_epoch + 1')
     await calls('fenced', 10)
     await until('the projector notices', () =>
-      messages.some((message) => message.includes('moved by another projector')),
+      messages.some((message) => message.includes('another projector has moved a checkpoint')),
     )
     expect(await allRows()).toEqual(before)
   })
@@ -392,7 +392,7 @@ describe('events that cannot be folded', () => {
     ).toBe(1)
     expect(await count(`accounts where organization_id = '${otherOrg}' and charged_micro = 5000000`)).toBe(1)
     expect(await callsUsed()).toBe(10)
-    expect(messages.some((message) => message.includes('the rows of a stream have stopped'))).toBe(true)
+    expect(messages.some((message) => message.includes('a stream was halted at an event'))).toBe(true)
     expect(await parked()).toEqual([{ projection: 'usage_buckets', stream: ledgerStream(org) }])
     await calls('later', 3, otherOrg)
     await untilProjected(house)

@@ -170,8 +170,8 @@ describe('a start is refused, naming the variable,', () => {
 
   test('if one of the two is missing', async () => {
     const { TLS_CERT, TLS_KEY } = files.variables
-    expect(await refusal({ TLS_CERT })).toMatch(/^TLS_KEY: TLS_CERT is set, and/)
-    expect(await refusal({ TLS_KEY })).toMatch(/^TLS_CERT: TLS_KEY is set, and/)
+    expect(await refusal({ TLS_CERT })).toMatch(/^TLS_KEY: not set, but TLS_CERT is/)
+    expect(await refusal({ TLS_KEY })).toMatch(/^TLS_CERT: not set, but TLS_KEY is/)
   })
 
   test('if a file is missing, is something else, or does not match the other', async () => {

@@ -36,7 +36,9 @@ describe('an identity provider', () => {
   })
 
   test.each(['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'])('without %s stops the start', (name) => {
-    expect(() => parseConfig({ ...whole, [name]: '' })).toThrow(new RegExp(`^${name}: OIDC_\\w+ is set`))
+    expect(() => parseConfig({ ...whole, [name]: '' })).toThrow(
+      new RegExp(`^${name}: not set, but OIDC_\\w+ is;`),
+    )
   })
 
   test.each([
