@@ -53,7 +53,7 @@ const minuteSteps = [1, 2, 5, 10, 15, 30].map((minutes) => minutes * minute)
 const stepsFrom = (step) => [...minuteSteps, ...hourSteps, ...daySteps].filter((one) => one >= step)
 const valueText = (value, step) => (step < 0.01 ? exact.format(value) : compact.format(value))
 
-const optionsOf = ({ at, series }, { width, step, unit }) => {
+const optionsOf = ({ at, series }, { width, step, unit, colors }) => {
   const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
   const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
@@ -90,7 +90,8 @@ const optionsOf = ({ at, series }, { width, step, unit }) => {
         value: (_plot, seconds) => (seconds == null ? '' : timeText(seconds, step, true)),
       },
       ...series.toReversed().map(({ label, values }, i) => {
-        const color = colorOf(`--plot-${outcomeColors[label] ?? series.length - i}`)
+        const place = series.length - 1 - i
+        const color = colorOf(`--plot-${outcomeColors[label] ?? colors?.[place] ?? place + 1}`)
         return {
           label,
           stroke: color,
@@ -170,6 +171,7 @@ const draw = (figure) => {
   const off = hidden.get(id)
   const isHidden = (label) => off.has(label)
   const unit = figure.dataset.unit
+  const colors = figure.dataset.colors?.split(' ')
   let plot = null
   const render = () => {
     plot?.destroy()
@@ -178,7 +180,7 @@ const draw = (figure) => {
       label,
       values: isHidden(label) ? values.map(() => 0) : values,
     }))
-    const options = optionsOf(data, { width: chart.clientWidth, step, unit })
+    const options = optionsOf(data, { width: chart.clientWidth, step, unit, colors })
     plot = new uPlot(
       {
         ...options,

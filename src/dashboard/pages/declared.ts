@@ -547,6 +547,7 @@ const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Name
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
   if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
+  if (['kind', 'capability', 'outcome'].includes(name)) return words(value)
   return label.endsWith('(UTC)') && isoForm.test(value) ? instant(new Date(value)) : shownValue(value)
 }
 

@@ -17,6 +17,7 @@ export const plot = ({
   points,
   csvHref,
   zooms = false,
+  colors,
 }: {
   readonly id: string
   readonly title: string
@@ -26,7 +27,9 @@ export const plot = ({
   readonly csvHref: string | null
   /** Whether people can open the page for a time range by dragging over the plot. */
   readonly zooms?: boolean
-}): Html => html`<figure class="plot" aria-labelledby="${id}" data-unit="${unit}"${zooms && html` data-zoom`}>
+  /** The number of each group's colour. By default, groups are coloured in their order. */
+  readonly colors?: readonly number[]
+}): Html => html`<figure class="plot" aria-labelledby="${id}" data-unit="${unit}"${zooms && html` data-zoom`}${colors !== undefined && html` data-colors="${colors.join(' ')}"`}>
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
 ${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
 ${
@@ -68,38 +71,35 @@ export const usagePlot = ({
   readonly nameOf?: (name: string | null) => string
   readonly csvHref?: string | null
 }): Html => {
-  const { groups, points } = withoutEmpty(series, of)
+  const used = usedGroups(series, of)
+  const { points } = series
   return plot({
     id,
     title: `${capitalized(title)} per ${range.step}`,
     unit: of === 'calls' ? 'calls' : 'credits charged',
-    groups: groups.map(nameOf),
+    groups: used.map((i) => nameOf(series.groups[i] ?? null)),
+    // A group has the same colour in the plots of calls and of credits.
+    colors: used.map((i) => i + 1),
     csvHref,
     zooms: true,
     points: points.map(({ at, calls, chargedMicro }) => ({
       at,
       values:
         of === 'calls'
-          ? calls.map((value) => ({ value: String(value), shown: count(value) }))
-          : chargedMicro.map((micro) => {
-              const shown = credits(String(micro))
+          ? used.map((i) => ({ value: String(calls[i]), shown: count(calls[i] ?? 0n) }))
+          : used.map((i) => {
+              const shown = credits(String(chargedMicro[i]))
               return { value: shown.replaceAll(',', ''), shown }
             }),
     })),
   })
 }
 
-/** Leaves out the groups that are zero at every time. */
-const withoutEmpty = ({ groups, points }: UsageSeries, of: 'calls' | 'credits'): UsageSeries => {
-  const isUsed = (_: unknown, i: number): boolean =>
-    points.some(({ calls, chargedMicro }) => (of === 'calls' ? calls : chargedMicro)[i] !== 0n)
-  return {
-    groups: groups.filter(isUsed),
-    points: points.map(({ at, calls, chargedMicro }) => ({
-      ...{ at, calls: calls.filter(isUsed), chargedMicro: chargedMicro.filter(isUsed) },
-    })),
-  }
-}
+/** The indexes of the groups that are not zero at every time. */
+const usedGroups = ({ groups, points }: UsageSeries, of: 'calls' | 'credits'): number[] =>
+  [...groups.keys()].filter((i) =>
+    points.some(({ calls, chargedMicro }) => (of === 'calls' ? calls : chargedMicro)[i] !== 0n),
+  )
 
 const timeOf = (at: string): Html =>
   at.length === 10 ? html`<time datetime="${at}">${at}</time>` : instant(new Date(at))
