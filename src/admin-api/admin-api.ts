@@ -109,7 +109,7 @@ export const adminApi =
       return reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document)
     })
     host.all('/admin/v1/*', async () => {
-      throw new Refused('missing', 'there is no such command or query; /admin/openapi.json lists them')
+      throw new Refused('missing', 'this command or query does not exist; /admin/openapi.json lists them')
     })
 
     const contextOf = async (request: FastifyRequest, declared: Declared): Promise<Context> => {

@@ -26,7 +26,7 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule 3). After an
- * unknown outcome, only success or a conflict is certain. If a repeated append fails in another way, the first one can still be in the
+ * unknown outcome, only success or a conflict is certain. If a repeated append fails in another way, the first append can still be in the
  * log.
  *
  * Throws the errors of `EventLog.append`, but `UnknownOutcome` only after `unknownMs`.

@@ -35,7 +35,7 @@ type Model = {
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
-/** All models of a log share one subscription, because each separate one would search the whole log for a few events. */
+/** All models of a log share one subscription, because each separate subscription would search the whole log for a few events. */
 const followers = new WeakMap<EventLog, Follower>()
 
 /**
@@ -97,7 +97,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
       failures = 0
       following.works()
     }
-    // The subscription must end only after an abort, which happens when a model is added or the last one is removed.
+    // The subscription must end only after an abort, which happens when a model is added or the last model is removed.
     if (!signal.aborted) throw new Error('the event log ended the subscription')
   }
 

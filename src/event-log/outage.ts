@@ -1,6 +1,6 @@
 /**
  * Logs failures of an operation that is retried: when they begin, once a minute while they continue, and when they end. If every failure were
- * logged, the first one would be hard to find.
+ * logged, the first line would be hard to find.
  */
 export type Outage = {
   /** Reports a failure. The first failure after a minute without one begins a new outage, even if `works` was not called. */

@@ -19,7 +19,7 @@ export const readIfAny = async (
 const pageMaxDefault = 1_000
 
 /**
- * Yields the pages of a stream, and nothing if the stream is missing. The next page is read while the current one is processed.
+ * Yields the pages of a stream, and nothing if the stream is missing. The next page is read while the current page is processed.
  */
 export async function* pagesOf(
   eventLog: Log,
@@ -50,7 +50,7 @@ export async function* pagesOf(
 }
 
 /**
- * Yields the items of a subscription. The next item is requested before the current one is processed. It may never arrive, so when the caller
+ * Yields the items of a subscription. The next item is requested before the current item is processed. It may never arrive, so when the caller
  * takes no more items, `stop` is aborted, which must end the subscription.
  */
 export async function* readingAhead<T>(items: AsyncIterable<T>, stop: AbortController): AsyncGenerator<T> {

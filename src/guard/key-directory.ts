@@ -222,7 +222,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
     ? undefined
     : {
         ...state,
-        // A revocation takes effect when it is delivered, regardless of the clock of the host that revoked the key.
+        // A revocation takes effect when it is delivered, regardless of the clock on the host that revoked the key.
         endsAtMs: revoked ? Number.NEGATIVE_INFINITY : endsAtMs(state),
         allowed: state.allowedCidrs.length === 0 ? null : allowList(state.allowedCidrs),
       }
@@ -232,7 +232,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
 export const mayCallFrom = (key: DirectoryKey, address: string): boolean =>
   key.allowed === null || isAllowed(key.allowed, address)
 
-/** Allows `burst` uses at once, and `perSecond` uses per second in the long run. */
+/** Allows `burst` uses in a row, and `perSecond` uses per second in the long run. */
 const createAllowance = (burst: number, perSecond: number): { take(): boolean } => {
   let left = burst
   let atMs = performance.now()

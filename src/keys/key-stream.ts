@@ -18,7 +18,7 @@ export const emptyKeyStream: KeyStream = {
   unreadableAt: null,
 }
 
-/** Folds the next event. Null stands for an unreadable event, which makes the key doubtful. */
+/** Folds the next event. Null means an unreadable event, which makes the key doubtful. */
 export const foldKeyStream = (
   stream: KeyStream,
   event: KeyEvent | null,

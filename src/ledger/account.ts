@@ -10,7 +10,7 @@ export type Account = {
   readonly organizationId: string
   revision: number
   digest: string
-  /** The recording time of the event at `revision`, by the clock of the process that wrote it, or 0 if it is unknown. */
+  /** The recording time of the event at `revision`, from the clock of the process that wrote it, or 0 if it is unknown. */
   recordedAtMs: number
   /** There is no correction of a charge or of the balance after this revision. It is −1 if there are no corrections. */
   adjustedRevision: number

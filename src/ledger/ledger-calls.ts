@@ -102,7 +102,7 @@ export const walkLedger = async (
 /** The beginning of the metadata of this service's events (see `stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Decodes an event. Does not parse the metadata of calls and charges, which would take as long as parsing their data. */
+/** Decodes an event. Does not parse the metadata of calls and charges, because that takes the same time as parsing their data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'

@@ -23,7 +23,7 @@ export type Build = {
 
 const batchMax = 10_000
 
-/** Folds every build up to its target. While one batch is folded, the next batch is read and the previous one is written. */
+/** Folds every build up to its target. While one batch is folded, the next batch is read and the previous batch is written. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
   const due = work.builds.filter((build) => readTo(build) < build.target)
@@ -118,7 +118,7 @@ type Writer = {
   idle(): Promise<unknown>
 }
 
-/** Writes one batch while the next one is folded. If the database refuses a batch, it is written event by event. */
+/** Writes one batch while the next batch is folded. If the database refuses a batch, it is written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
   /** Resolves with the batches that the database refused as a whole. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])

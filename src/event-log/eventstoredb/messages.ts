@@ -110,7 +110,7 @@ const refusal = (type: string, said: string): Error => {
       return new TooLarge(said)
     // "Not handled" means that the server is starting, busy or not the leader, and did not read the append.
     case 'google.protobuf.Empty':
-    // `checkAppend` has already refused invalid appends. The server has refused this attempt, but an earlier one may have been written.
+    // `checkAppend` has already refused invalid appends. The server has refused this attempt, but an earlier attempt may have been written.
     case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':

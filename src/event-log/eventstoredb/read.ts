@@ -13,7 +13,7 @@ import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
 /** Every read in this file fails if the server sends nothing for `silenceMs`. */
 
-/** Passes responses to `take` until it has enough or there are no more. */
+/** Passes responses to `take` until it has enough or all are passed. */
 export const readUntil = (
   connection: Connection,
   request: ReadRequest,

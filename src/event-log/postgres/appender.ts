@@ -62,7 +62,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // Callers often append again as soon as an append is done. After a tick, these appends are part of the next batch.
+      // Callers often append again when an append is done. After a tick, these appends are part of the next batch.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined

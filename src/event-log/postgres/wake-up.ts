@@ -15,7 +15,7 @@ const reconnectMs = 1_000
 export type WakeUp = {
   /** Returns the number of notifications so far. Read it before you query the log, and pass it to `after` if the query finds nothing. */
   rings(): number
-  /** Resolves after more than `rings` notifications, after the poll interval, or when aborted, whichever comes first. */
+  /** Resolves at the first of these: more than `rings` notifications, the end of the poll interval, or an abort. */
   after(rings: number, signal: AbortSignal): Promise<void>
   pause(ms: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>

@@ -30,7 +30,7 @@ export type Checkpoint = LogCheckpointed & {
 export type CheckpointStream = {
   /** The revision of the stream's last event, or −1 if the stream is empty. */
   readonly revision: number
-  /** The announced keys, in order. The last one is the current signing key. */
+  /** The announced keys, in order. The last key is the current signing key. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null

@@ -46,7 +46,7 @@ export const leafDigestOf = (event: RecordedEvent): string =>
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads this service's events after a position, up to the current end of the log. The next page is fetched while the current one is processed.
+ * Reads this service's events after a position, up to the current end of the log. The next page is fetched while the current page is processed.
  * Throws the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
  */
 export async function* ownEventsAfter(

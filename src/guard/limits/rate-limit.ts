@@ -77,7 +77,7 @@ export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Windo
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0
     const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // If several windows are full, the longest one is reported.
+    // If several windows are full, the longest window is reported.
     if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })

@@ -26,7 +26,7 @@ export const derivingFrom = (secret: string): InstallationKey => ({
 
 /**
  * Keyed hashes and seals. Each purpose has its own key, derived from the installation key. The hash of an address therefore reveals nothing
- * about an API key, and without the installation key no one can search the event log for an address.
+ * about an API key, and the installation key is necessary to search the event log for an address.
  */
 export type Secrets = {
   /** Returns the HMAC-SHA-256 of an API key's secret part, in base64url. It is stored instead of the secret. */

@@ -25,7 +25,7 @@ type BalanceFold = {
 
 export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n, lots: new Map() })
 
-/** The time at which an event was recorded, by the clock of its writer. */
+/** The time at which an event was recorded, from the clock of its writer. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
 /** Folds the ledger's next event in place, unless it was recorded after `knownAtMs` or takes effect after `atMs`. */

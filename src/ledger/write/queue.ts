@@ -18,7 +18,7 @@ export type Queued = {
   absentUpTo: number
   /** The time at which the command was queued, by the monotonic clock. */
   readonly queuedAtMs: number
-  /** Whether the caller was told that the outcome is unknown, and no longer waits. */
+  /** Whether the caller was answered that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 

@@ -15,7 +15,7 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Reverses the charge of a call without an Idempotency-Key if the caller was told that the outcome is unknown, because this caller cannot
+ * Reverses the charge of a call without an Idempotency-Key if the caller was answered that the outcome is unknown, because this caller cannot
  * repeat the call safely. With a key, no reversal is needed, because a repeated call is charged only once.
  *
  * Reversals that are due are only in the memory of this process. If it must stop before they are written, it logs them for "ledger reverse".
@@ -41,7 +41,7 @@ export class Reversals {
     this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
   }
 
-  /** Must be called when a command is durable after its caller was told that the outcome is unknown. */
+  /** Must be called when a command is durable after its caller was answered that the outcome is unknown. */
   written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
     const { requestId } = command
     if (!isUnrepeatable(command) || requestId === undefined) return
