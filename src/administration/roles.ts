@@ -41,7 +41,7 @@ export const rolePermissions = {
   /** Set and remove limits and blocks of the pixel. */
   'pixel.change': ['admin', 'operations', 'partner'],
   'webhooks.change': ['admin', 'operations', 'partner'],
-  /** Rebuild, roll back, retry, release. */
+  /** Rebuild, retry, release. */
   'projections.change': ['admin', 'operations'],
   'jobs.run': ['admin', 'operations'],
   /** Checkpoints, copies, backups, signing and epoch keys. */

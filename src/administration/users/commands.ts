@@ -10,7 +10,14 @@ import { changePassword, changeRole, createUser, setDisabled } from './user-chan
 
 /** Commands that create, invite, change and disable users. Passwords, links and tokens are only in the answer and are not stored. */
 
-const role = (help: string) => choice({ label: 'Role', help }, roles)
+const role = (help: string) =>
+  choice(
+    {
+      label: 'Role',
+      help: `${help}; finance changes credits, prices and months, operations changes keys, projections and data, viewer only reads, partner uses one organization, admin does everything`,
+    },
+    roles,
+  )
 
 const userReason = () => reason({ help: 'kept in the event log with your name' })
 
@@ -20,7 +27,7 @@ const create = command({
   summary: 'create a user with a password, which is shown once',
   input: z.object({
     name: newUser(),
-    role: role('rights of the user; the very first user is an admin by default').optional(),
+    role: role('rights of the user (the first user is an admin by default)').optional(),
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
@@ -45,7 +52,7 @@ const invite = command({
   summary: `invite a person with a link, which is shown once and can be used once within ${invitationHours} hours`,
   input: z.object({
     name: newUser(),
-    role: role('rights of the user; required unless the link is withdrawn').optional(),
+    role: role('rights of the user (required unless the link is withdrawn)').optional(),
     organization: partnerOrganization().optional(),
     withdraw: flag({ label: 'Withdraw', help: 'invalidate the link for this name' }),
   }),
