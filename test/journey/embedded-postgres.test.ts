@@ -154,7 +154,7 @@ describe('after a crash', () => {
     await mkdir(join(foreign, 'postgres'))
     await writeFile(join(foreign, 'postgres', 'PG_VERSION'), '18\n')
     await expect(startIn(foreign)).rejects.toThrow(
-      `${foreign}/postgres is not a complete PostgreSQL cluster. Move it away`,
+      `${foreign}/postgres is not a complete PostgreSQL cluster. Restore it, or move it away`,
     )
     expect(await readdir(join(foreign, 'postgres'))).toEqual(['PG_VERSION'])
   })

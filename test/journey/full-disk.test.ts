@@ -139,7 +139,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; 
   await calling
   expect(strange).toEqual([])
 
-  expect(running.output()).toContain('new calls are refused until there is more')
+  expect(running.output()).toContain('new calls are refused until space is freed')
   expect(running.output()).not.toContain('stopped unexpectedly')
   const events = await exportLedger(partner.organizationId, environment)
   const charges = events.filter(({ type }) => type === 'CreditCharged')
