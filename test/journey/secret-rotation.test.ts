@@ -115,7 +115,7 @@ test('the old key is removed when every process runs with the new one, and is us
   const refused = await cli(['org', 'list'], withKey(firstKey))
   expect([refused.code, refused.err]).toEqual([
     2,
-    expect.stringMatching(new RegExp(`^SECRET_KEY: .*another key \\(${secondId}\\)`)),
+    expect.stringMatching(new RegExp(`^SECRET_KEY: .*another key \\(id ${secondId}\\)`)),
   ])
   calling = false
   await calls
