@@ -91,7 +91,7 @@ export type Plan = {
   readonly sections?: Sections
   /** Overrides the command's own `asks`, if the input or the current state makes a difference. */
   readonly asks?: Asks
-  /** The command would change nothing, because the change was already made. */
+  /** The command would change nothing, because the change has already been made. */
   readonly nothing?: true
 }
 

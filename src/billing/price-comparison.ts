@@ -14,7 +14,7 @@ export type Cost = {
 
 export const noCost = (): Cost => ({ calls: 0, unrated: 0, total: 0n, skus: new Map() })
 
-/** Adds the cost of a call's facts, rated like a live call. */
+/** Adds the cost of a call's facts, rated as in a live call. */
 export const addCall = (cost: Cost, facts: CallFacts, book: PriceBook, override: PriceOverride): void => {
   cost.calls++
   try {

@@ -5,7 +5,7 @@ import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import type { TraceContext } from '../tracing/spans.ts'
 import type { AnyCapabilityForm } from './form.ts'
 
-/** `startedMs` is a time of `performance.now()`, `atMs` is Unix time. */
+/** `startedMs` is a time from `performance.now()`; `atMs` is Unix time. */
 export type Call = {
   readonly form: AnyCapabilityForm
   readonly request: FastifyRequest

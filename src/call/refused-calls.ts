@@ -183,7 +183,7 @@ const write = async (counter: Counter, { ledger, prices, logger, instanceId }: P
     const about = { err: error, keyId: key.keyId, cause, counts: Object.fromEntries(counts) }
     const forbidden = error instanceof CommandRefused
     if (forbidden) logger.error(about, 'refused calls cannot be recorded')
-    else logger.warn(about, 'refused calls could not be recorded yet')
+    else logger.warn(about, 'some refused calls have not been recorded yet')
     return forbidden
   }
 }

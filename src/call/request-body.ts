@@ -26,7 +26,7 @@ const tooLarge = (): BodyRefused =>
 type BodyReader = {
   /** Throws `BodyRefused`. */
   read(request: IncomingMessage): Promise<Buffer>
-  /** Ends the current read on a connection with invalid or missing bytes. Returns false if nothing is being read. */
+  /** Ends the current read on a connection because bytes are invalid or missing. Returns false if nothing is being read. */
   breakOff(socket: Socket, refusal: Refusal): boolean
 }
 

@@ -82,7 +82,7 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Choices that a string identifies exactly, by id, by name, or in the form of a suggestion; at most two. */
+/** At most two choices that a string identifies exactly: by id, by name, or by the text of a suggestion. */
 export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
   const [, idSuggested] = suggestedForm.exec(text) ?? []
   const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)

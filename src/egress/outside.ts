@@ -10,7 +10,7 @@ export type Outside = {
   readonly guard: EgressGuard
   /** For addresses in the operator's configuration. Those in `EGRESS_ALLOW` are exempt. */
   readonly operatorGuard: EgressGuard
-  /** For mail servers, which depend on the domain of an e-mail address. Those in `SMTP_ALLOW` are exempt. */
+  /** For mail servers, which are determined by the domain of an e-mail address. Those in `SMTP_ALLOW` are exempt. */
   readonly mailGuard: EgressGuard
   readonly dns: Dns
   /** Fetches pages of strangers, at most `pagesMax` at a time. Other requests wait. */

@@ -4,7 +4,7 @@ import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
 import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 
-/** How long an append is repeated after conflicts. Many processes can append to the same stream, for example refused sign-ins. */
+/** How long an append is repeated after conflicts. Many processes can append to the same stream, for example to the stream of refused sign-ins. */
 const conflictsMaxMs = 10_000
 /** The maximum pause after a conflict. It is random, so that conflicting appends are not repeated at the same time. */
 const pauseMaxMs = 50

@@ -166,7 +166,7 @@ describe('work that takes longer than a page', () => {
   const asker = { user: 'ada', organizationId: null }
   const asked = { key: 'k', title: 'Counting', owner: 'ada', asker }
 
-  test('runs once, however often it is requested, until its result was read', async () => {
+  test('runs once, however often it is requested, until its result has been read', async () => {
     const works = createWorks()
     let done = (_value: number): void => undefined
     let runs = 0

@@ -540,7 +540,7 @@ describe('key_usage', () => {
     expect(new Set(Object.keys(expected).map((cell) => cell.split(' ')[1])).size).toBeGreaterThan(2)
   })
 
-  test('a key was last used by its latest call, in any recording order', async () => {
+  test('a key was last used by its latest call, even if calls are recorded in another order', async () => {
     const latest = new Map<string, string>()
     for (const { type, data, metadata } of history)
       if (type === 'KeyUsed' && metadata.effective_at > (latest.get(data.key_id) ?? ''))

@@ -18,7 +18,7 @@ afterEach(async () => {
   cleanUp = []
 })
 
-test('this release has kept an installation for later ones', () => {
+test('this release has kept an installation for later releases', () => {
   const remedy = `version ${packaged.version} has none: run "node test/upgrade/keep-installation.ts", and keep those of earlier releases`
   expect(existsSync(pathOf(packaged.version)), remedy).toBe(true)
   for (const release of releasesKept()) expect(statSync(pathOf(release)).size).toBeLessThan(bytesMax)

@@ -37,7 +37,7 @@ export const setPriceOverride = async (
   if (Date.parse(override.effectiveFrom) < Date.now() - toleranceMs)
     throw new InputFault(
       'effective-from',
-      `${override.effectiveFrom} has passed, and prices are not changed for the past; to change past charges, use "rerate plan"`,
+      `${override.effectiveFrom} has passed, and prices cannot be changed for the past; to change past charges, use "rerate plan"`,
     )
   const { prices } = await readPrices(eventLog)
   const skus = new Set(standingBooks(prices).flatMap(({ rules }) => rules.map(({ sku }) => sku)))

@@ -143,7 +143,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
   return { kind: 'acts', user: name, ...rightsOf(row, logged), passwordGiven: row.password_given }
 }
 
-/** The row decides only for a user who is not in the event log. */
+/** The row is used only for a user who is not in the event log. */
 export const rightsOf = (
   row: Pick<UserRow, 'role' | 'organization_id'>,
   logged: Pick<LoggedUser, 'role' | 'organizationId'> = {

@@ -40,7 +40,7 @@ export const createWebhook = async (
       `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret, created_at)
        select $1, $2, $3, $4, $5, $7
         where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
-      // The time of events is compared with this time. Both are from processes, because the database's clock may differ.
+      // The time of events is compared with this time. Both come from the clocks of processes, because the database's clock may differ.
       [webhookId, organizationId, url.href, events, sealed, webhooksMax, new Date()],
     )
     if (rowCount === 0)

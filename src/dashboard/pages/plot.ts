@@ -95,7 +95,7 @@ export const usagePlot = ({
   })
 }
 
-/** The indexes of the groups that are not zero at every time. */
+/** The indexes of the groups that are not zero at least once. */
 const usedGroups = ({ groups, points }: UsageSeries, of: 'calls' | 'credits'): number[] =>
   [...groups.keys()].filter((i) =>
     points.some(({ calls, chargedMicro }) => (of === 'calls' ? calls : chargedMicro)[i] !== 0n),

@@ -94,7 +94,7 @@ export const readHeaders = async (
   return headers
 }
 
-/** Whether an event is the server's own, such as statistics. Readers never receive these events. */
+/** Whether an event is one of the server's own, such as a statistics event. Readers never receive these events. */
 export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 

@@ -82,7 +82,7 @@ export const explain = async (
     events: calls.flatMap((one) => [one.call, ...(one.charge === null ? [] : [one.charge])]).map(placeOf),
     /** The signed checkpoint that covers the events, or null if there is none yet. */
     checkpoint: covering(await checkpoints.last(), (charge ?? call).recorded.position),
-    /** The last event of the ledger that was read. */
+    /** The last event that was read from the ledger. */
     as_of: {
       revision: head.revision,
       position: head.position.toString(),

@@ -97,7 +97,7 @@ const domainPattern =
 /** Domains that every list of disposable domains must contain. */
 const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
 const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
-/** Domains that no list of disposable domains must contain. A source with one of these is not used. */
+/** Domains that must not be in any list of disposable domains. A source with one of these is not used. */
 const neverDisposable = [
   'gmail.com',
   'outlook.com',
