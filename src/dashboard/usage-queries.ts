@@ -154,7 +154,7 @@ export type UseOfAllRow = Omit<OrganizationUseRow, 'organization_id'> & {
 }
 
 /**
- * The sums of each step by outcome, and the organizations with the most credits charged or the most calls that were not answered. One query
+ * The sums for each time step by outcome, and the organizations with the most credits charged or the most calls that were not answered. One query
  * returns both, because reading the rows takes most of the time.
  */
 export const useOfAll = (ask: UsageAsk, max: number): Query<UseOfAllRow> => ({

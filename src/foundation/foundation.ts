@@ -49,7 +49,7 @@ export type Foundation = Database & {
   readonly keyedEvents: KeyedEvents
   /** The name of the event log, without secrets. */
   readonly eventLogName: string
-  /** Closes everything, and the embedded PostgreSQL last if this process owns it. */
+  /** Closes everything. If this process owns the embedded PostgreSQL, it is closed last. */
   close(): Promise<void>
 }
 

@@ -31,8 +31,8 @@ export type Ending = {
 }
 
 /**
- * Must be called before anything else starts. A signal or an uncaught error closes the running service once and then exits: with 0 after a
- * signal, and with 1 after an error or if closing takes longer than `drainMs`. A signal during the start first lets the start finish.
+ * Must be called before anything else starts. After a signal or an uncaught error, the running service is closed once and the process then exits: with 0 after a
+ * signal, and with 1 after an error or if closing takes longer than `drainMs`. If a signal arrives during the start, the start finishes first.
  * SIGHUP only reloads files.
  */
 export const listenForEnd = (): Ending => {

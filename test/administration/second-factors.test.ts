@@ -143,7 +143,7 @@ describe('a code from the app', () => {
 })
 
 describe('a recovery code', () => {
-  test('works once, in any notation, and the event records which one it was', async () => {
+  test('works once, in any notation, and the event records which code was used', async () => {
     const [, second = ''] = codes
     expect(await check(` ${second.toLowerCase().replaceAll('-', ' ')}`)).toEqual({
       ...{ kind: 'right', recoveryCodesLeft: 9 },

@@ -46,7 +46,7 @@ const proxied = (protocol: string, on = room): Browser =>
 const cookieLines = (answer: LightMyRequestResponse): string[] => [answer.headers['set-cookie'] ?? []].flat()
 
 describe('over HTTPS', () => {
-  test('every cookie is Secure and __Host-, for the whole host and no other host', async () => {
+  test('every cookie is Secure and has the prefix __Host-, for the whole host and no other host', async () => {
     const browser = proxied('https')
     const form = cookieLines(await browser.get('/login'))
     const signedIn = await browser.submit('/login', ada)

@@ -15,7 +15,7 @@ afterAll(() => room?.close())
 
 const signInPage = async (): Promise<string> => (await openBrowser(room.host).get('/login')).body
 
-test('without users, the sign-in page shows the commands to type, one step fewer once there is an organization', async () => {
+test('without users, the sign-in page shows the commands to type, with one step fewer once there is an organization', async () => {
   const page = await signInPage()
   expect(page).toContain('No one can sign in yet, and there is no organization yet.')
   expect(page).toContain('npm run -s cli -- user create ada\nnpm run -s cli -- org create &quot;Acme&quot;\n')

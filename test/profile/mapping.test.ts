@@ -63,7 +63,7 @@ describe('dates keep the precision that is known', () => {
   })
 })
 
-describe('languages get the code of ISO 639-1, or else of ISO 639-3', () => {
+describe('languages get their ISO 639-1 code, or else their ISO 639-3 code', () => {
   test.each([
     ['German', 'de'],
     ['de-AT', 'de'],

@@ -23,7 +23,7 @@ const lineFrom = async (pool: pg.Pool, organizationId: string, revision: string)
 /** An inclusive range of revisions that contains all lines of some days, and possibly others. */
 type LinePlaces = { readonly first: string; readonly last: string }
 
-/** A range of revisions that contains all lines of the time range; null if the ledger has no lines. */
+/** A range of revisions that contains all lines in the time range; null if the ledger has no lines. */
 export const linePlaces = async (
   pool: pg.Pool,
   organizationId: string,

@@ -203,7 +203,7 @@ const strippedNames = (entries: Named[]): NameList => {
   )
 }
 
-/** Lower case without marks or punctuation, and with "saint" for "st": "Ile-de-France" equals "Île-de-France". */
+/** Lower case without marks or punctuation, and with "st" replaced by "saint": "Ile-de-France" equals "Île-de-France". */
 const plain = (name: string): string => {
   return name
     .toLowerCase()

@@ -93,7 +93,7 @@ const mismatch = (carried: string, computed: string): string | null =>
 
 const versionStart = '{"schema_version":'
 
-/** Checks only that this release supports the event's type, because the digest already proves the bytes. */
+/** Checks only that this release supports the event's type, because the digest already proves that the bytes are unchanged. */
 const unknown = ({ type, metadata }: RecordedEvent): string | null => {
   const newest = isEventType(type) ? currentVersion(type) : 0
   const version = metadata.startsWith(versionStart)

@@ -143,7 +143,7 @@ export const prepareCluster = async (
 }
 
 /**
- * Only the owner of the lock creates clusters, so an unfinished one is abandoned. An `initdb` whose parent was killed can still be writing to
+ * Only the owner of the lock creates clusters, so any unfinished cluster must have been abandoned. An `initdb` whose parent was killed can still be writing to
  * it. Without its files, that `initdb` soon fails, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {

@@ -144,7 +144,7 @@ export class Callers {
     if (last !== undefined) this.#options.reports.balance(this.#organizationId, last.committed.balance)
   }
 
-  /** Logs a failure of the log as part of an outage. */
+  /** Logs a failure of the event log as part of an outage. */
   failed(cause: unknown): void {
     if (cause instanceof Unavailable || cause instanceof UnknownOutcome) this.#options.away.failed(cause)
     else this.#trouble.failed(cause)

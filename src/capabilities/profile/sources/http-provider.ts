@@ -43,7 +43,7 @@ export const createHttpProvider = ({
   url: string
   /** A token for `Authorization: Bearer`, or a whole header such as `X-Api-Key: …`. Null if the source needs no credentials. */
   key: string | null
-  /** Null if the source uses our own members. */
+  /** Null if the source's answers use the service's own field names. */
   rewrite: Rewrite | null
   identifiers: Identifiers
   timeoutMs?: number
@@ -148,7 +148,7 @@ const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean
   return names.includes(lid) || (urn !== null && names.includes(urn))
 }
 
-/** Throws a TypeError if the template is invalid, or if an identifier could change the server. */
+/** Throws a TypeError if the template is invalid, or if an identifier could change which server is called. */
 export const parseTemplate = (template: string): URL => {
   const [one, other] = ['aaa', 'bbb'].map((value) =>
     URL.parse(template.replaceAll(/\{(?:lid|urn)\}/g, value)),
