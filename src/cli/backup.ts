@@ -112,7 +112,7 @@ const verify: Command = {
     if (secretKeys === null)
       throw new InputFault(
         'file',
-        'SECRET_KEY is not set and DATA_DIR contains no key: a backup cannot be checked without it',
+        'SECRET_KEY is not set and DATA_DIR contains no key: a backup cannot be checked without the key',
       )
     return faulted(async () => {
       const backup = await checkBackup(given.required('file'), {

@@ -151,7 +151,7 @@ const openPages = async (
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    // Forms from pages of other processes are accepted, too.
+    // Forms on pages that other processes served are accepted, too.
     csrfOpts: { hmacKey: secrets.requestHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>

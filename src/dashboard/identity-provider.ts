@@ -32,7 +32,7 @@ export type IdentityProvider = {
   readonly label: string
   /** The URL to which the person must be redirected. Throws `ProviderAway`. */
   begin(redirectUri: string): Promise<{ readonly url: string; readonly errand: Errand }>
-  /** Identifies the person who has returned with this query. Throws `ProviderAway`. */
+  /** Identifies the person whom the identity provider sent back with this query string. Throws `ProviderAway`. */
   finish(query: string, errand: Errand): Promise<Named>
 }
 

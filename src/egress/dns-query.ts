@@ -63,7 +63,7 @@ export const askServers = async (
       if (timeoutMs <= 0) return failure
       const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
       if (answer.kind !== 'failed') return answer
-      // An error of one server is more informative than the timeout of another.
+      // An error from one server is more informative than a timeout of another.
       if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
       failure = answer

@@ -29,7 +29,7 @@ const lookMaxMs = 1_000
 const lookAgainMaxMs = 100
 
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-/** The additional members are shown only on hosts that just operators can reach. */
+/** The additional members are shown only on hosts to which operators alone have access. */
 type ReadyCheck = { readonly status: CheckStatus; readonly [member: string]: unknown }
 type Readiness = {
   readonly ready: boolean

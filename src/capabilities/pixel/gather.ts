@@ -97,7 +97,7 @@ export const judgeHit = async (
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {
     observe?.countersFailed()
-    // The counters log their own failure, only once and not for every hit.
+    // The counters log their own failure once, not for every hit.
     if (!(error instanceof CountersUnavailable))
       logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
     return 'unavailable'

@@ -6,7 +6,7 @@ import { periodStart } from './period.ts'
 /** A limit or a block. It covers its domain and all subdomains. */
 export type PixelRule = {
   readonly domain: string
-  /** Null for a block. The day and month limits of a domain are separate rules. */
+  /** Null for a block. The daily and monthly limits of a domain are separate rules. */
   readonly period: PixelPeriod | null
   /** Null for a block. */
   readonly number: number | null

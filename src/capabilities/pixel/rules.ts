@@ -87,7 +87,7 @@ export const createPixelRules = (
     known.set(organizationId, live)
     return live
   }
-  // A caller gets a read that begins after its request, so that the read contains every change confirmed before the request.
+  // Each caller gets the result of a read that began after its request, so the result contains every change confirmed before the request.
   const reads = createGathering<string, LiveRules>({
     batchMax: readsTogetherMax,
     underWayMax: readsUnderWayMax,

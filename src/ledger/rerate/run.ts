@@ -132,7 +132,7 @@ export const plannedOf = ({
   taken,
 })
 
-/** A run's effect on one ledger, or null if the run has not adjusted the ledger, or if this is not known yet. */
+/** A run's effect on one ledger. Null if the run has not adjusted the ledger, or if it is not yet known whether it has. */
 export const runOnLedger = (
   { run, proposed, ledgers, done }: RerateRun,
   organizationId: string,

@@ -158,7 +158,7 @@ const plusHosts: ReadonlySet<string> = new Set(
     'yandex.ru yandex.com ya.ru mailbox.org posteo.de posteo.net hey.com',
   ].flatMap((line) => line.split(' ')),
 )
-/** The country domains of Microsoft and of Posteo each share one mail system. */
+/** All country domains of Microsoft share one mail system, and all those of Posteo share another. */
 const plusFamilies = /^(?:outlook|hotmail|live|posteo)\.[a-z.]{2,6}$/
 
 /**

@@ -161,7 +161,7 @@ export const undoubled = (name: string): string => {
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name
 }
-/** Providers by their names without doubled letters, if those are long enough. */
+/** Providers by name, with doubled letters reduced to one. Contains only names that are long enough. */
 export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
   providers
     .filter(({ fuzzy, big, name }) => (fuzzy || big) && undoubled(name).length >= undoubledLengthMin)

@@ -107,7 +107,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // The outcome of a request from before the breaker opened is no evidence of the source's current state.
+        // The outcome of a request that was sent before the breaker opened says nothing about the source's current state.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else breaker.fail(null, now())
