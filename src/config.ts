@@ -245,7 +245,8 @@ const together = [
 ] as const
 
 /**
- * Refuses a setting of earlier releases that made a process start further processes. If it were ignored, such a deployment would run with only part of its capacity.
+ * Refuses a setting of earlier releases that made a process start further processes. If it were ignored, such a deployment would run with only part
+ * of its capacity.
  */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')

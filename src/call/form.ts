@@ -30,7 +30,10 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
   /** The key's limit for calls of this capability per second, counted in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /** Set if the answer contains personal data and is therefore never stored for replays. If the call is repeated, it is processed again, free of charge. */
+  /**
+   * Set if the answer contains personal data and is therefore never stored for replays. If the call is repeated, it is processed again, free of
+   * charge.
+   */
   readonly personal?: true
   /** Does all I/O of the call. Failures outside the service should be returned as findings; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>

@@ -40,7 +40,10 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/** Returns the origin in the request if it is this machine. Others are ignored, because a client can send any Host header, and a cache could show it to other readers. */
+/**
+ * Returns the origin in the request if it is this machine. Others are ignored, because a client can send any Host header, and a cache could show it
+ * to other readers.
+ */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
   const named = address.includes(':') ? `[${address}]` : address

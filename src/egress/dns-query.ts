@@ -28,7 +28,9 @@ const serversMax = 3
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
-/** Parses servers (`ip`, `ip:port` or `[ipv6]:port`), at most three. For null, returns the system's servers. Throws a TypeError for any other text. */
+/**
+ * Parses servers (`ip`, `ip:port` or `[ipv6]:port`), at most three. For null, returns the system's servers. Throws a TypeError for any other text.
+ */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
   if (texts?.length === 0) throw new TypeError('at least one DNS server is needed')
   return (texts ?? getServers()).slice(0, serversMax).map((text) => {

@@ -37,8 +37,8 @@ export type PageRequest = {
 }
 
 /**
- * `page`: an answer with any status. The body is empty if there is none, or if the status is not 2xx and the media type is not accepted. `detail` is a
- * word for logs and tests:
+ * `page`: an answer with any status. The body is empty if there is none, or if the status is not 2xx and the media type is not accepted. `detail` is
+ * a word for logs and tests:
  *
  * - refused: `url`, `scheme`, `userinfo`, `port`, `address`, `redirect`, `content_type`, `content_encoding`
  * - timeout: `deadline`, `connect`, `dns`, `aborted` (by the caller)

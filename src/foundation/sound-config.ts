@@ -3,7 +3,10 @@ import { type Config, ConfigError, parseConfig } from '../config.ts'
 /** Variables that must be set together. */
 const pairs: Readonly<Record<string, string>> = { TLS_CERT: 'TLS_KEY', TLS_KEY: 'TLS_CERT' }
 
-/** Returns the configuration without its invalid variables, and a line for each of them. With this, "doctor" can check an installation that does not start. */
+/**
+ * Returns the configuration without its invalid variables, and a line for each of them. With this, "doctor" can check an installation that does not
+ * start.
+ */
 export const parseSoundConfig = (
   environment: Readonly<Record<string, string | undefined>>,
 ): { readonly config: Config; readonly faults: ReadonlyMap<string, string> } => {

@@ -31,9 +31,9 @@ export type Ending = {
 }
 
 /**
- * Must be called before anything else starts. After a signal or an uncaught error, the running service is closed once and the process then exits: with 0 after a
- * signal, and with 1 after an error or if closing takes longer than `drainMs`. If a signal arrives during the start, the start finishes first.
- * SIGHUP only reloads files.
+ * Must be called before anything else starts. After a signal or an uncaught error, the running service is closed once and the process then exits:
+ * with 0 after a signal, and with 1 after an error or if closing takes longer than `drainMs`. If a signal arrives during the start, the start
+ * finishes first. SIGHUP only reloads files.
  */
 export const listenForEnd = (): Ending => {
   let running: Running | undefined

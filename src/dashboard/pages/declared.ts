@@ -81,7 +81,8 @@ const homes: Readonly<Record<string, string>> = {
 }
 
 /**
- * The name in the menu. For a page that is not in a menu, the summary up to its first semicolon, without the verb of a query. The rest of the summary becomes a note below the title.
+ * The name in the menu. For a page that is not in a menu, the summary up to its first semicolon, without the verb of a query. The rest of the summary
+ * becomes a note below the title.
  */
 const titleOf = (view: DeclaredView): string =>
   menuNameOf(view) ??

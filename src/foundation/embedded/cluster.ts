@@ -143,8 +143,8 @@ export const prepareCluster = async (
 }
 
 /**
- * Only the owner of the lock creates clusters, so any unfinished cluster must have been abandoned. An `initdb` whose parent was killed can still be writing to
- * it. Without its files, that `initdb` soon fails, and the next start removes the rest.
+ * Only the owner of the lock creates clusters, so any unfinished cluster must have been abandoned. An `initdb` whose parent was killed can still be
+ * writing to it. Without its files, that `initdb` soon fails, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {
   for (const name of await readdir(place.dataDir))

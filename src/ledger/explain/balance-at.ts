@@ -5,7 +5,8 @@ import type { Allocation } from '../../events/credits.ts'
 /**
  * Selects the balance at one instant (`atMs`), as it was known at another instant (`knownAtMs`).
  *
- * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. In the meantime, the grant's lot is below zero, but the total balance is correct.
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. In the meantime, the grant's lot is below
+ * zero, but the total balance is correct.
  */
 export type AsOf = {
   /** The latest effective time that counts. */

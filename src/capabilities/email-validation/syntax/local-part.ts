@@ -5,7 +5,8 @@ import { joinersInContext } from './idna.ts'
 export const control = /\p{Cc}/u
 
 /**
- * Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, contrary to RFC 5321. Some of these names are still in use.
+ * Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, contrary to RFC 5321. Some of these names are still in
+ * use.
  */
 const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
 const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
