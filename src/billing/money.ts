@@ -52,6 +52,6 @@ export const formatCredits = (micro: MicroCredits): string => {
   const rest = exact ? small % microNumber : Number(magnitude % microPerCredit)
   const whole = exact ? (small - rest) / microNumber : magnitude / microPerCredit
   if (rest === 0) return `${sign}${whole}`
-  // Safe from slow matching, because the text has only 6 digits.
+  // recheck: the text has 6 digits.
   return `${sign}${whole}.${rest.toString().padStart(fractionDigits, '0').replace(/0+$/, '')}`
 }

@@ -33,12 +33,12 @@ const typed = (output: string): string[] =>
 
 test('the terminal shows the commands that make a user and an organization, and they work', async () => {
   const output = await started()
-  expect(output).toContain('No one can sign in yet, and there is no organization yet. Type,')
+  expect(output).toContain('No one can sign in yet, and there is no organization yet. Run,')
   expect(typed(output)).toEqual(['user create ada', 'org create "Acme"'])
   expect(output).toContain('\ndocker compose run --rm --no-deps migrate user create ada\n')
   expect((await cli(['user', 'create', 'ada'], environment)).code).toBe(0)
   const next = await started()
-  expect(next).toContain('There is no organization yet. Type,')
+  expect(next).toContain('There is no organization yet. Run,')
   expect(typed(next)).toEqual(['org create "Acme"'])
   expect((await cli(['org', 'create', 'Acme'], environment)).code).toBe(0)
 }, 180_000)
