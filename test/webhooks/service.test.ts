@@ -359,7 +359,8 @@ describe('valid URLs and events', () => {
       Array.from({ length: 3 }, () => make('/many', ['balance.low'], organizationId)),
     )
     const waiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-    await until('all wait', async () => (await house.query(waiting)).length === 3)
+    // A delivery of the house may wait, too.
+    await until('all wait', async () => (await house.query(waiting)).length >= 3)
     await holder.query('commit')
     await holder.end()
     const made = await making
