@@ -10,7 +10,7 @@ import { putOffIdleEnd } from './session.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** True if the page refreshes itself, so that the request is no sign of activity. */
+    /** True if the page refreshes itself, so that the request does not count as activity. */
     asksByItself: boolean
   }
 }

@@ -3,7 +3,7 @@ import { EventsUnreadable, positionMax } from '../event-log/port.ts'
 import { eventHref } from './declared.ts'
 import { type Dashboard, PageMissing } from './page.ts'
 
-/** Addresses of pages that have moved, which may be bookmarked. */
+/** Addresses that lead to another page: of pages that have moved, which may be bookmarked, and of a form that was sent. */
 export const moved = {
   '/organizations': '/commands/org/list',
   '/organizations/:organization/statement': '/organizations/:organization/ledger/lines',

@@ -47,7 +47,7 @@ export const createSignIn = (
   const [addresses, accounts, devices] = [attempts('address'), attempts('account'), attempts('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
-    // The cookie is sealed for one account, so that nobody can forge a cookie to get a separate limit.
+    // The cookie is sealed for one account, so that a forged cookie cannot get a separate limit.
     const known = devicesKnown.open(device, account)
     const waitSeconds =
       known === null

@@ -44,7 +44,7 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
     try {
       return new TextDecoder(label).decode(html)
     } catch {
-      // The charset is unknown, so the next one is tried.
+      // The charset is unknown, so the next charset is tried.
     }
   }
   return ''

@@ -12,7 +12,7 @@ export type Account = {
   digest: string
   /** The recording time of the event at `revision`, from the clock of the process that wrote it, or 0 if it is unknown. */
   recordedAtMs: number
-  /** There is no correction of a charge or of the balance after this revision. It is −1 if there are no corrections. */
+  /** The revision after which no charge and no balance was corrected; −1 if there are no corrections. */
   adjustedRevision: number
   /** There is no re-rate after this revision. It is −1 if there are no re-rates. */
   reratedRevision: number

@@ -181,7 +181,7 @@ const failureReasons = [
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.options
 
-/** How often the delay of the event loop is measured. A shorter interval costs time, and a much longer one would miss delays. */
+/** How often the delay of the event loop is measured. A shorter interval costs time, and a much longer interval would miss delays. */
 const eventLoopLookMs = 20
 
 /** `service`: adds the metrics of the release and of Node.js. The Node.js collectors run until the process exits. */

@@ -41,7 +41,7 @@ const listenFault = (error: unknown, { variable, address, port }: Place): unknow
   return error
 }
 
-/** Listens on the metrics port. If no port is configured and the default one is taken, uses any free port. */
+/** Listens on the metrics port. If no port is configured and the default port is taken, uses any free port. */
 export const listenForMetrics = async (
   host: FastifyInstance,
   { METRICS_HOST, METRICS_PORT }: Config,

@@ -109,7 +109,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
     }
     return { sent, more: { failing: failingSinceMs !== null } }
   } finally {
-    // Another process may have claimed the webhook if this one was suspended for longer than `busyMs`.
+    // Another process may have claimed the webhook if this process was suspended for longer than `busyMs`.
     await pool.query(
       'update webhook_endpoints set busy_until = null where webhook_id = $1 and busy_until = $2',
       [webhookId, new Date(startedMs + busyMs)],

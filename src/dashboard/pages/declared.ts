@@ -435,7 +435,7 @@ const emptyOf = (view: DeclaredView & Found, { next }: Page, query: string): Ren
   next !== null
     ? 'No entries among those searched. The next page continues the search.'
     : view.further
-      ? 'There are no more entries.'
+      ? 'The list ends here.'
       : query === ''
         ? `${view.place.declared.empty ?? noEntries}.`
         : html`${view.place.declared.empty ?? 'No entries match'}. <a href="${addressOf(view)}">Show all entries</a>`

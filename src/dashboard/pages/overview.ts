@@ -63,7 +63,7 @@ ${codesSection(view.figures.codes, { range: view.range, path: '/calls' })}
 ${leadersSection(view)}
 </section>
 </div>
-${checkpointSection(view.checkpoint, view.nowMs)}
+${checkpointSection(view)}
 ${reconciliationSection(view.reconciliation, view.viewer)}`,
   })
 
@@ -251,12 +251,12 @@ ${
 type CheckpointView = Checkpoint | null | { readonly fault: string }
 
 /** The last signed checkpoint of the whole event log, which people should also store elsewhere. */
-const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
+const checkpointSection = ({ viewer, checkpoint, nowMs }: Overview): Html =>
   html`<section aria-labelledby="checkpoint">
 <h2 id="checkpoint">Checkpoint</h2>
 ${
   checkpoint === null
-    ? html`<p class="empty">No checkpoint yet. One is signed every hour, and an admin can <a href="/commands/jobs/run?name=checkpoint">sign one now</a>.</p>`
+    ? html`<p class="empty">No checkpoint yet. One is signed every hour.${mayOpen(viewer.role, 'GET /commands/jobs/run') && html` <a href="/commands/jobs/run?name=checkpoint">Sign one now</a>.`}</p>`
     : 'fault' in checkpoint
       ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
       : html`<p class="note">This checkpoint covers every event up to position ${count(checkpoint.position)}. Store the note elsewhere.

@@ -79,7 +79,7 @@ export async function* followAll(
       if (isPositionRefused(error) && session !== undefined && (await isNowhere(session, from, follow))) {
         logger.error(
           { err: error, position: position.toString() },
-          'event log: there is no event at this position, so the log is read from the start',
+          'event log: this position has no event, so the log is read from the start',
         )
         from = logStart
       } else follow.lost.failed(error)

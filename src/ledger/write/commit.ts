@@ -66,7 +66,7 @@ export type Ledger = {
   knownBalance(organizationId: string): MicroCredits | undefined
   /**
    * Resolves when no command is queued or in progress and no reversal is due. If this takes longer than `drainMaxMs`, throws, and logs
-   * the calls that may have been charged although their callers were told that the outcome is unknown.
+   * the calls that may have been charged although their callers were answered that the outcome is unknown.
    */
   drain(): Promise<void>
   /** Must be called when another process reports that its appends to this ledger conflict repeatedly. */
