@@ -1,5 +1,5 @@
 import { Server as NetServer } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import type { Host } from '../call/route.ts'
 import type { Unready } from '../metrics/routes.ts'
 
@@ -46,6 +46,8 @@ export const createLeaving = (): Leaving => {
       ending = true
       for (const { open } of hosts) open.end()
       if (pause && performance.now() - askedAtMs < askedMaxMs) await sleep(pauseMs)
+      // The system resets connections that wait to be accepted while their port is closed. After a turn of the event loop, none waits.
+      await nextTurn()
       // The HTTP server's own `close` would also close idle connections.
       for (const { server } of hosts) NetServer.prototype.close.call(server)
       await until(() => hosts.every(({ open }) => performance.now() - open.keptAtMs >= quietMs), quietMs)

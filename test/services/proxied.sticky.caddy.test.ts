@@ -19,8 +19,16 @@ let caddy: ServerProcess
 let directory = ''
 let [port, edgePort] = [0, 0]
 
+/** A process at an address of this set breaks the connection of each POST once it has read it. */
+const breaking = new Set<string>()
+
 const listen = async (address: string): Promise<void> => {
-  const server = createServer((_request, response) => response.end(address))
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const part of request) body += part
+    if (request.method === 'POST' && breaking.has(address)) request.socket.destroy()
+    else response.end(`${address}${body}`)
+  })
   server.listen(port, address)
   await once(server, 'listening')
   port = (server.address() as AddressInfo).port
@@ -74,6 +82,12 @@ const reached = async (key: string | null): Promise<string> => {
 const reachedBy = async (key: string | null, calls: number): Promise<Set<string>> =>
   new Set(await Promise.all(Array.from({ length: calls }, () => reached(key))))
 
+/** A key whose calls reach the process at this address. */
+const keyOf = async (address: string): Promise<string> => {
+  for (const key of keys) if ((await reached(key)) === address) return key
+  throw new Error(`no key reaches ${address}`)
+}
+
 const keys = Array.from({ length: 20 }, (_, n) => `enl_live_${n}`)
 
 test('all calls with a key reach the same process, keys are spread over both, and calls without a key reach either', async () => {
@@ -82,6 +96,27 @@ test('all calls with a key reach the same process, keys are spread over both, an
   expect(new Set(places.flatMap((place) => [...place]))).toEqual(new Set(addresses))
   expect(await reachedBy(null, 40)).toEqual(new Set(addresses))
 })
+
+test('a call whose connection breaks is repeated with its body at the other process, but only with an Idempotency-Key', async () => {
+  const [left, gone] = addresses
+  const key = await keyOf(gone)
+  const post = (headers: object): Promise<{ status: number; text: string }> =>
+    ask(`http://127.0.0.1:${edgePort}/`, '127.0.0.2', {
+      method: 'POST',
+      headers: { 'x-api-key': key, ...headers },
+      body: '{"ip":"8.8.8.8"}',
+    })
+  breaking.add(gone)
+  expect((await post({})).status).toBe(502)
+  // Caddy avoids the process for two seconds.
+  await expect.poll(() => reached(key)).toBe(gone)
+  expect(await post({ 'idempotency-key': 'one' })).toMatchObject({
+    status: 200,
+    text: `${left}{"ip":"8.8.8.8"}`,
+  })
+  breaking.clear()
+  await expect.poll(() => reached(key)).toBe(gone)
+}, 20_000)
 
 test('when a process ends, calls with its keys wait until its name is no longer resolved, and then reach the other one', async () => {
   const [left, gone] = addresses
