@@ -2,6 +2,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { exhaustive } from './support/exhaustive.ts'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -23,6 +24,13 @@ export const common = {
   expect: { poll: { timeout: 30_000, interval: 5 } },
 }
 
+/**
+ * Files that take long, mostly because they repeat at HTTP or database level what other tests check in parts. `.ci/run` sets EXHAUSTIVE=1 to
+ * run all of them. Without it, only those named on the command line run.
+ */
+const long = 'test/**/*.long.test.ts'
+const skipped = exhaustive || process.argv.some((argument) => argument.includes('.long')) ? [] : [long]
+
 const include = globSync('test/**/*.test.ts', {
   cwd: root,
   exclude: [
@@ -31,6 +39,7 @@ const include = globSync('test/**/*.test.ts', {
     'test/journey/**',
     'test/**/*.journey.test.ts',
     'test/services/**',
+    ...skipped,
   ],
 })
 /** These files must not run in a process where another file has already loaded the replaced modules. */

@@ -1,6 +1,6 @@
 /**
  * Exhaustive tests try many seeds, every command with every role, every page, and rare faults. `.ci/run` sets EXHAUSTIVE=1 to run
- * all of them. `npm test` runs a part, and prints this at the start.
+ * all of them. `npm test` runs a part and no file `*.long.test.ts`, and prints this at the start.
  */
 export const exhaustive = process.env.EXHAUSTIVE === '1'
 
@@ -15,6 +15,6 @@ export const randomCases = (count: number): number => (exhaustive ? count : Math
 export default function announce(): void {
   if (!exhaustive)
     process.stdout.write(
-      '\n Skipped tests, and most random cases, run in .ci/run. To run them here: EXHAUSTIVE=1 npm test\n',
+      '\n Skipped tests, files *.long.test.ts and most random cases run in .ci/run. To run them here: EXHAUSTIVE=1 npm test\n',
     )
 }

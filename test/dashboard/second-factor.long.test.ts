@@ -4,7 +4,6 @@ import { checkSecondFactor, removeSecondFactor } from '../../src/administration/
 import { changePassword, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { operatorStream } from '../../src/events/streams.ts'
-import { exhaustive } from '../support/exhaustive.ts'
 import { until } from '../support/house.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'
 import { encoded, openBrowser, openDashboardHost, signedIn, tokenIn, userWhoChose } from './dashboard-host.ts'
@@ -212,9 +211,7 @@ describe('signing in', () => {
       expect((await second.submit('/login/code', { code: codes[1] ?? '' })).statusCode).toBe(303)
     })
 
-    test('a device on which only the password was used has no attempts of its own', {
-      skip: !exhaustive,
-    }, async () => {
+    test('a device on which only the password was used has no attempts of its own', async () => {
       const early = await signedIn(room, ada)
       const { secret } = await setUp()
       await besiege()

@@ -19,7 +19,6 @@ import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { liveTable, nextTable, prepareProjections, rebuildLock } from '../../src/projector/tables.ts'
-import { everyNth, exhaustive } from '../support/exhaustive.ts'
 import {
   appendTo,
   type House,
@@ -168,7 +167,7 @@ describe('a rebuild', () => {
     expect(round).toBeGreaterThan(2)
   })
 
-  test('does not deadlock with the projector', { skip: !exhaustive }, async () => {
+  test('does not deadlock with the projector', async () => {
     await open()
     const { messages } = house.start()
     await calls('before', 10)
@@ -194,9 +193,7 @@ describe('a rebuild', () => {
     })
   })
 
-  test('leaves the live tables unchanged if it is cancelled, and the next one continues', {
-    skip: !exhaustive,
-  }, async () => {
+  test('leaves the live tables unchanged if it is cancelled, and the next one continues', async () => {
     await open()
     house.start()
     await calls('c', 30)
@@ -251,9 +248,7 @@ describe('a rebuild', () => {
     })
   })
 
-  test('is refused if another rebuild of the projection is running, and does not disturb that one', {
-    skip: !exhaustive,
-  }, async () => {
+  test('is refused if another rebuild of the projection is running, and does not disturb that one', async () => {
     await open()
     house.start()
     await calls('c', 20)
@@ -321,41 +316,42 @@ describe('verify', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test.each(
-    everyNth(3, [
-      ['changed', ledgerLines, 'ledger_lines', 'update $t set amount_micro = 0 where revision = 2', 1, 1],
-      ['deleted', ledgerLines, 'ledger_lines', 'delete from $t where revision = 2', 0, 1],
-      ['changed', accounts, 'account_lots', 'update $t set remaining_micro = remaining_micro + 1', 3, 3],
-      [
-        'added',
-        keyUsage,
-        'key_usage',
-        `insert into $t values ('K9abcdefghijklmz', '2026-03-01', 'ip_lookup', 'answered', 1)`,
-        1,
-        0,
-      ],
-      [
-        'added twice',
-        keyUsage,
-        'key_last_used',
-        `insert into $t select 'K' || n, now() from generate_series(1, 9) n`,
-        5,
-        0,
-      ],
-    ] as const),
-  )('a row %s by hand in %o is reported', async (_, projection, table, change, onlyLive, onlyRebuilt) => {
-    await house.pool.query(
-      change
-        .replace('$t', liveTable(projection)(table))
-        .replaceAll('revision = 2', `revision = 2 and ledger = ledger_key('${org}')`),
-    )
-    const { differences } = await house.verify(projection)
-    expect(differences.map((one) => [one.table, one.onlyLive.length, one.onlyRebuilt.length])).toEqual([
-      [table, onlyLive, onlyRebuilt],
-    ])
-    await house.rebuild(projection)
-    expect((await house.verify(projection)).differences).toEqual([])
-  })
+  test.each([
+    ['changed', ledgerLines, 'ledger_lines', 'update $t set amount_micro = 0 where revision = 2', 1, 1],
+    ['deleted', ledgerLines, 'ledger_lines', 'delete from $t where revision = 2', 0, 1],
+    ['changed', accounts, 'account_lots', 'update $t set remaining_micro = remaining_micro + 1', 3, 3],
+    [
+      'added',
+      keyUsage,
+      'key_usage',
+      `insert into $t values ('K9abcdefghijklmz', '2026-03-01', 'ip_lookup', 'answered', 1)`,
+      1,
+      0,
+    ],
+    [
+      'added twice',
+      keyUsage,
+      'key_last_used',
+      `insert into $t select 'K' || n, now() from generate_series(1, 9) n`,
+      5,
+      0,
+    ],
+  ] as const)(
+    'a row %s by hand in %o is reported',
+    async (_, projection, table, change, onlyLive, onlyRebuilt) => {
+      await house.pool.query(
+        change
+          .replace('$t', liveTable(projection)(table))
+          .replaceAll('revision = 2', `revision = 2 and ledger = ledger_key('${org}')`),
+      )
+      const { differences } = await house.verify(projection)
+      expect(differences.map((one) => [one.table, one.onlyLive.length, one.onlyRebuilt.length])).toEqual([
+        [table, onlyLive, onlyRebuilt],
+      ])
+      await house.rebuild(projection)
+      expect((await house.verify(projection)).differences).toEqual([])
+    },
+  )
 })
 
 /** All projections, with `other` in place of the one with its name. */
@@ -403,7 +399,7 @@ describe('a raised version', () => {
     expect((await house.verify(usageV2)).differences).toEqual([])
   })
 
-  test('is not visible to readers until it is complete', { skip: !exhaustive }, async () => {
+  test('is not visible to readers until it is complete', async () => {
     await open()
     const old = house.start()
     await calls('old', 60)
@@ -430,9 +426,7 @@ describe('a raised version', () => {
     expect(new Set(seenWhileFolding)).toEqual(new Set([60]))
   })
 
-  test('of a read model that parks: an event that cannot be folded is parked again and does not block', {
-    skip: !exhaustive,
-  }, async () => {
+  test('of a read model that parks: an event that cannot be folded is parked again and does not block', async () => {
     await open()
     await calls('c', 5)
     await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), {
