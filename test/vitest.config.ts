@@ -26,10 +26,10 @@ export const common = {
 
 /**
  * Files that take long, mostly because they repeat at HTTP or database level what other tests check in parts. `.ci/run` sets EXHAUSTIVE=1 to
- * run all of them. Without it, only those named on the command line run.
+ * run all of them. They also run if the command line names files or folders.
  */
 const long = 'test/**/*.long.test.ts'
-const skipped = exhaustive || process.argv.some((argument) => argument.includes('.long')) ? [] : [long]
+const named = process.argv.slice(2).some((word) => /^test\/(?!vitest\.config)/.test(word))
 
 const include = globSync('test/**/*.test.ts', {
   cwd: root,
@@ -39,7 +39,7 @@ const include = globSync('test/**/*.test.ts', {
     'test/journey/**',
     'test/**/*.journey.test.ts',
     'test/services/**',
-    ...skipped,
+    ...(exhaustive || named ? [] : [long]),
   ],
 })
 /** These files must not run in a process where another file has already loaded the replaced modules. */

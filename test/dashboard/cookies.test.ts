@@ -141,21 +141,38 @@ describe('over plain HTTP', () => {
     await refused(browser(), headers)
   })
 
-  test.each<[string, string, Record<string, string>]>([
-    ['this machine', '127.0.0.1', { host: '127.0.0.1:3001' }],
-    ['this machine over IPv6', '::1', { host: '[::1]:3001' }],
-    ['this machine over a dual-stack socket', '::ffff:127.0.0.1', { host: 'localhost:3001' }],
-    ['a trusted proxy here for somebody here', '127.9.0.1', { 'x-forwarded-for': '127.0.0.1' }],
-  ])('%s gets both', async (_, address, headers) => {
+  test.each<[string, string, Record<string, string>, string]>([
+    ['this machine', '127.0.0.1', { host: '127.0.0.1:3001' }, '3001-'],
+    ['this machine over IPv6', '::1', { host: '[::1]:3001' }, '3001-'],
+    ['this machine over a dual-stack socket', '::ffff:127.0.0.1', { host: 'localhost:3002' }, '3002-'],
+    ['a trusted proxy here for somebody here', '127.9.0.1', { 'x-forwarded-for': '127.0.0.1' }, ''],
+  ])('%s gets both', async (_, address, headers, prefix) => {
     const browser = openBrowser(room.host, address, headers)
     const answer = await browser.submit('/login', ada)
     expect(answer.statusCode).toBe(303)
     expect([...browser.cookies.keys()].sort()).toEqual([
-      'dashboard_device',
-      'dashboard_form',
-      'dashboard_session',
+      `${prefix}dashboard_device`,
+      `${prefix}dashboard_form`,
+      `${prefix}dashboard_session`,
     ])
     for (const line of cookieLines(answer)) expect(line).not.toMatch(/Secure/)
+  })
+
+  test('a session at one port of a host does not affect a dashboard at another port', async () => {
+    const carol = { name: 'carol', password: 'carol has a password' }
+    await putUser(room.foundation.pool, carol)
+    const browser = openBrowser(room.host, '127.0.0.1')
+    const at = async (port: number): Promise<string | undefined> =>
+      (await browser.get('/', { host: `localhost:${port}` })).headers.location
+    const signIn = async (port: number): Promise<void> => {
+      const headers = { host: `localhost:${port}` }
+      const fields = { _csrf: tokenIn((await browser.get('/login', headers)).body), ...carol }
+      expect((await browser.post('/login', encoded(fields), headers)).statusCode).toBe(303)
+    }
+    await signIn(3001)
+    expect([await at(3001), await at(4001)]).toEqual([undefined, '/login'])
+    await signIn(4001)
+    expect([await at(3001), await at(4001)]).toEqual([undefined, undefined])
   })
 
   test('with INSECURE_COOKIES everyone gets cookies, over HTTPS as before', async () => {
