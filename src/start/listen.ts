@@ -26,7 +26,7 @@ export const listen = async (host: FastifyInstance, place: Place): Promise<strin
 }
 
 /** Returns a `ConfigError` if the value of the variable caused the error. Returns any other error unchanged. */
-const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
+export const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'EADDRINUSE')
     return new ConfigError(

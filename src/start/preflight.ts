@@ -3,12 +3,20 @@ import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
+import { listenFault, type Place } from './listen.ts'
 import { readTls } from './tls.ts'
 
-/** Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, or if certificates or location files cannot be read. */
+/**
+ * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, if a port is taken, or if certificates or location files cannot
+ * be read. Otherwise, a start would fail only after it has created or opened the database.
+ */
 export const checkSurroundings = async (config: Config): Promise<void> => {
-  if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
-    await checkHost('HOST', config.HOST)
+  const { ROLES, HOST: address, API_PORT, DASHBOARD_PORT } = config
+  if (ROLES.some((role) => role === 'api' || role === 'dashboard')) {
+    await checkHost('HOST', address)
+    if (ROLES.includes('api')) await checkPort({ variable: 'API_PORT', address, port: API_PORT })
+    if (ROLES.includes('dashboard'))
+      await checkPort({ variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
     await readTls(config)
   }
   await checkHost('METRICS_HOST', config.METRICS_HOST)
@@ -22,18 +30,24 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
       })
 }
 
-/** Checks an address by listening on any free port for a moment. */
 const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
+  listenBriefly(host, 0).catch((cause: unknown) => {
+    const unresolved = codeOf(cause) === 'ENOTFOUND' || codeOf(cause) === 'EAI_AGAIN'
+    throw new ConfigError(
+      `${variable}: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all its addresses.`,
+      { cause },
+    )
+  })
+
+const checkPort = (place: Place): Promise<void> =>
+  listenBriefly(place.address, place.port).catch((error: unknown) => {
+    throw listenFault(error, place)
+  })
+
+/** Listens for a moment. Port 0 is any free port. */
+const listenBriefly = (host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => {
     const probe = createServer()
-    probe.once('error', (cause) => {
-      const unresolved = codeOf(cause) === 'ENOTFOUND' || codeOf(cause) === 'EAI_AGAIN'
-      reject(
-        new ConfigError(
-          `${variable}: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all its addresses.`,
-          { cause },
-        ),
-      )
-    })
-    probe.listen({ host, port: 0 }, () => probe.close(() => resolve()))
+    probe.once('error', reject)
+    probe.listen({ host, port }, () => probe.close(() => resolve()))
   })

@@ -1,4 +1,5 @@
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fastify from 'fastify'
@@ -49,6 +50,24 @@ describe('the service', () => {
     60_000,
   )
 })
+
+test.each(['API_PORT', 'DASHBOARD_PORT'])(
+  'a taken %s is reported before anything is created',
+  async (variable) => {
+    const other = createServer()
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+    const { port } = other.address() as AddressInfo
+    const dataDir = join(dir, 'never-made')
+    try {
+      await expect(startService({ DATA_DIR: dataDir, [variable]: `${port}` })).rejects.toThrow(
+        `Configuration: ${variable}: port ${port} on 127.0.0.1 is taken.`,
+      )
+    } finally {
+      other.close()
+    }
+    await expect(stat(dataDir)).rejects.toThrow('ENOENT')
+  },
+)
 
 test('a misspelt variable is named next to the error, without its value', async () => {
   const started = startService({
