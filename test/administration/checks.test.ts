@@ -200,9 +200,9 @@ describe('jobs', () => {
   }
   const jobLines = (...rows: object[]): Promise<string[]> =>
     lines('jobs', { pool: databaseSaying([/as made/, [{ made: true }]], [/pgboss.queue/, rows]) })
-  const oldest = (ago: string) => `scheduled jobs: 1; checkpoint has the oldest success: ${ago} ago`
+  const oldest = (ago: string) => `scheduled jobs: 1; the oldest success is ${ago} old (checkpoint)`
   const scheduled = (ago: string) =>
-    `scheduled jobs: 1; checkpoint has not succeeded yet, and was scheduled ${ago} ago`
+    `scheduled jobs: 1; checkpoint was scheduled ${ago} ago and has not succeeded yet`
 
   test.each([
     [{ done_ms: 49 * hourMs }, [`ok: ${oldest('2 days')}`]],

@@ -286,9 +286,11 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     ...failed,
     measured(
       seconds,
-      `scheduled jobs: ${rows.filter(({ cron }) => cron !== null).length}; ${oldest?.name} ${
-        oldest?.done_ms == null ? 'has not succeeded yet, and was scheduled' : 'has the oldest success:'
-      } ${durationText(seconds * 1_000)} ago`,
+      `scheduled jobs: ${rows.filter(({ cron }) => cron !== null).length}; ${
+        oldest?.done_ms == null
+          ? `${oldest?.name} was scheduled ${durationText(seconds * 1_000)} ago and has not succeeded yet`
+          : `the oldest success is ${durationText(seconds * 1_000)} old (${oldest.name})`
+      }`,
     ),
   ]
 }
