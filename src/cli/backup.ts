@@ -23,6 +23,7 @@ import { keyDirOf } from '../foundation/data-dir.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
 import type { Command, CommandContext, OperatedFoundation } from './command.ts'
 import { progressOf } from './declared.ts'
+import { plain } from './table.ts'
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
@@ -149,7 +150,7 @@ const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
     return await work()
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error
-    return { json: { ok: false, error: error.message }, failed: true, lines: [error.message] }
+    return { json: { ok: false, error: error.message }, failed: true, lines: [plain(error.message)] }
   }
 }
 

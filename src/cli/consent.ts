@@ -1,6 +1,6 @@
 import type { Answer, Asks, Plan } from '../administration/declare.ts'
 import type { Command, CommandContext, Given } from './command.ts'
-import { members, sectionLines } from './table.ts'
+import { members, plain, sectionLines } from './table.ts'
 
 /**
  * Decides whether a command can make its change. On a terminal, every command that changes money, access or rows shows its plan and
@@ -55,7 +55,9 @@ export const consentTo = async (
 }
 
 const saidIn = ({ says, sections }: Plan): readonly string[] =>
-  sections === undefined || sections.length === 0 ? says : [...sectionLines(sections), '', ...says]
+  sections === undefined || sections.length === 0
+    ? says.map(plain)
+    : [...sectionLines(sections), '', ...says.map(plain)]
 
 const dryRunAnswer = (plan: Plan): Answer => {
   const { says, json = {}, sections } = plan

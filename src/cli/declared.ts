@@ -20,7 +20,7 @@ import { addressesNow } from '../start/addresses.ts'
 import { type Command, type CommandContext, type Given, type Parameter, UsageError } from './command.ts'
 import { fromUser, readTextFile } from './files.ts'
 import { outputParameters, withOutput } from './output.ts'
-import { cut, nameCharsMax, table } from './table.ts'
+import { cut, nameCharsMax, plain, plainJson, table } from './table.ts'
 
 /** A document can contain a plan for all organizations of a large installation, but must fit into memory. */
 const documentBytesMax = 256 * 1024 * 1024
@@ -163,11 +163,13 @@ const streamed = async (
     const { rows, next, lacks }: Page = await page(own, { cursor, max: Math.min(max - count, rowsPerRead) })
     for (const row of rows) {
       await write(
-        json ? `${count === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`,
+        json
+          ? `${count === 0 ? '[\n' : ',\n'}${plainJson(JSON.stringify(row))}`
+          : `${lineOf(declared, row)}\n`,
       )
       count++
     }
-    if (lacks !== null && lacks !== missing) process.stderr.write(`${lacks}\n`)
+    if (lacks !== null && lacks !== missing) process.stderr.write(`${plain(lacks)}\n`)
     missing = lacks ?? missing
     cursor = next
   } while (cursor !== null && count < max)
@@ -201,19 +203,16 @@ const written = async (
   })
   const out = given.text('out')
   if (out === undefined) return { ...answer, written: true }
-  return { ...answer, lines: (answer.lines ?? []).map((line) => `${out}: ${line}`) }
+  return { ...answer, lines: (answer.lines ?? []).map((line) => `${out}: ${plain(line)}`) }
 }
 
 const lineOf = ({ columns = [] }: Declared, row: Row): string =>
-  columns
-    .flatMap(({ name }) => ((row[name] ?? null) === null ? [] : [String(row[name])]))
-    .join('  ')
-    // Control characters are replaced, because text from outside must not move the terminal's cursor.
-    .replace(/\p{Cc}/gu, '\u{fffd}')
+  columns.flatMap(({ name }) => ((row[name] ?? null) === null ? [] : [plain(String(row[name]))])).join('  ')
 
 /** Shows a list as a table, unless the answer has its own lines. */
 const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
-  if (lines !== undefined || columns === undefined || !Array.isArray(json)) return {}
+  if (lines !== undefined) return { lines: lines.map(plain) }
+  if (columns === undefined || !Array.isArray(json)) return {}
   const shown = (json as Readonly<Record<string, unknown>>[]).map((row) =>
     Object.fromEntries(
       columns.map(({ name, kind }) => {

@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import type { Finding } from '../administration/checks/check.ts'
 import { examine } from '../start/doctor.ts'
 import type { Command } from './command.ts'
+import { plain } from './table.ts'
 
 /** The maximum wait for a connection to close. A connection without an answer must not keep the process running. */
 const endMaxMs = 2_000
@@ -43,6 +44,3 @@ const findingLines = ({ level, about, says, remedy }: Finding): string[] => [
   `${styleText(colours[level], level.padEnd(levelLength), { stream: process.stdout })}  ${about}: ${plain(says)}`,
   ...(remedy === null ? [] : [`${' '.repeat(levelLength)}  → ${plain(remedy)}`]),
 ]
-
-/** Control characters are replaced, because text from other software must not move the terminal's cursor. */
-const plain = (text: string): string => text.replace(/\p{Cc}/gu, '\u{fffd}')

@@ -10,6 +10,7 @@ import { Declined, NeedsYes } from './consent.ts'
 import { usageOf } from './help.ts'
 import { invocation } from './overview.ts'
 import { isUsageError } from './parse.ts'
+import { plain, plainJson } from './table.ts'
 
 type Failure = {
   readonly code:
@@ -48,16 +49,20 @@ export const failureText = (
   const failure = failureOf(error, command)
   if (json) return failureJson(failure)
   const { code, message, field, remedy, would = [] } = failure
-  if (code === 'input') return withoutSecrets(`--${field}: ${message}; ${seeHelp(command)}\n`)
+  if (code === 'input')
+    return withoutSecrets(`--${field}: ${message.split('\n').map(plain).join('\n')}; ${seeHelp(command)}\n`)
   // The usage that follows already shows the text of --help.
   const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
   const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')
   const lines = [...would, ...(would.length === 0 ? [] : ['']), said]
-  return withoutSecrets(`${lines.join('\n')}\n${code === 'usage' ? `\n${usageOf(command)}\n` : ''}`)
+  // A message can have several lines.
+  const plainLines = lines.flatMap((line) => line.split('\n')).map(plain)
+  return withoutSecrets(`${plainLines.join('\n')}\n${code === 'usage' ? `\n${usageOf(command)}\n` : ''}`)
 }
 
 /** Returns a failure as one line of JSON. */
-export const failureJson = (failure: Failure): string => withoutSecrets(`${JSON.stringify(failure)}\n`)
+export const failureJson = (failure: Failure): string =>
+  withoutSecrets(`${plainJson(JSON.stringify(failure))}\n`)
 
 const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows its parameters`
 

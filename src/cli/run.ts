@@ -19,7 +19,7 @@ import { closeWords, notFound, usageOf, verbsText } from './help.ts'
 import { commandsOfNoun } from './nouns.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
-import { sectionLines } from './table.ts'
+import { plain, plainJson, sectionLines } from './table.ts'
 
 /**
  * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
@@ -128,7 +128,7 @@ const runCommand = async (
 }
 
 const printed = (answer: Answer, json: boolean): string => {
-  if (json) return JSON.stringify(answer.json, null, 2)
+  if (json) return plainJson(JSON.stringify(answer.json, null, 2))
   return (answer.lines ?? sectionLines(answer.sections ?? [answer.json])).join('\n')
 }
 
@@ -212,7 +212,7 @@ const progressLine = (): { show: (line: string) => void; end: () => void } => {
     show: (line) => {
       if (!process.stderr.isTTY || performance.now() - shownAt < progressPauseMs) return
       shownAt = performance.now()
-      process.stderr.write(`\r\x1b[K${line}`)
+      process.stderr.write(`\r\x1b[K${plain(line)}`)
     },
     end: () => {
       if (shownAt > 0) process.stderr.write('\r\x1b[K')

@@ -3,6 +3,20 @@ import type { Sections } from '../administration/declare.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
+const unsafe = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
+
+/**
+ * Replaces the characters that would move a terminal's cursor, or change the order of what it shows. Needed for all text that
+ * can contain values from outside, because events and rows can be older than the rules for names, and reasons come from other software.
+ */
+export const plain = (text: string): string => text.replace(unsafe, '\u{fffd}')
+
+/** Returns JSON text with the same value in which these characters are escaped. JSON itself does not escape all of them. */
+export const plainJson = (json: string): string =>
+  json.replace(unsafe, (found) =>
+    found === '\n' ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+
 /** Returns a value as a single line. Elements and members are separated by commas; an absent value is a dash. */
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
@@ -11,8 +25,7 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Control characters are replaced, because text from outside must not move the terminal's cursor.
-  return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
+  return plain(String(value))
 }
 
 /** Cuts a string to at most `max` characters. A cut string ends in an ellipsis. */
@@ -51,7 +64,7 @@ export const sectionLines = (sections: Sections): string[] =>
   sections.flatMap((section, i) => [
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),
     ...(typeof section === 'string'
-      ? [section]
+      ? [plain(section)]
       : Array.isArray(section)
         ? table(section as Row[])
         : members({ ...section })),

@@ -3,9 +3,11 @@ import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import type { Declared } from '../../src/administration/declare.ts'
 import { InputFault } from '../../src/administration/input.ts'
 import type { CommandContext, Given } from '../../src/cli/command.ts'
 import { consentTo, Declined, NeedsYes } from '../../src/cli/consent.ts'
+import { commandOf } from '../../src/cli/declared.ts'
 import { exitCodeOf, failureText, withoutSecrets } from '../../src/cli/failure.ts'
 import { closeWords } from '../../src/cli/help.ts'
 import { givenOf, optionsOf } from '../../src/cli/parse.ts'
@@ -108,6 +110,48 @@ describe('consent', () => {
   ] as const)('%s, planned %s, with %j: %s', async (asks, planned, how, expected) => {
     expect(await outcome(command(asks, planned), how)).toBe(expected)
   })
+})
+
+describe('text from outside cannot control the terminal', () => {
+  const text = 'a\u001b[2J\u009b1m\u202e\r'
+  const shown = 'a\u{fffd}[2J\u{fffd}1m\u{fffd}\u{fffd}'
+
+  test('in the own lines of an answer', async () => {
+    const declared = {
+      ...{ name: 'event-log show', summary: '', fields: [], action: 'system.read', changes: 'nothing' },
+      read: () => ({ run: async () => ({ json: [], lines: [text] }) }),
+    } as unknown as Declared
+    const context = {
+      config: {},
+      foundation: async () => ({}),
+      progress: () => undefined,
+    } as unknown as CommandContext
+    const given: Given = { text: () => undefined, required: () => '', flag: () => false }
+    expect((await commandOf(declared).run(context, given)).lines).toEqual([shown])
+  })
+
+  test('in a plan', async () => {
+    const asked: string[] = []
+    const command = {
+      ...named('key revoke'),
+      changes: { of: 'access', asks: 'always', left: '', plan: async () => ({ says: [text] }) } as const,
+    }
+    const ask = async ({ says }: { says: readonly string[] }) => asked.push(...says) > 0
+    const given: Given = { text: () => undefined, required: () => '', flag: () => false }
+    const how = { yes: false, dryRun: false, ask }
+    await consentTo(command, { context: {} as CommandContext, given, how })
+    expect(asked).toEqual([shown])
+  })
+
+  test.each([new CommandRefused(text), new InputFault('name', text), new NeedsYes([text])])(
+    'in a failure: %o',
+    (error) => {
+      expect(failureText(error, { command: named('key revoke'), json: false })).toContain(shown)
+      const json = failureText(error, { command: named('key revoke'), json: true })
+      expect(json).not.toContain('\u009b')
+      expect(JSON.stringify(JSON.parse(json))).toContain(JSON.stringify(text).slice(1, -1))
+    },
+  )
 })
 
 describe('a key on the command line', () => {

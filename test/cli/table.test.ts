@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
-import { cut, members, type Row, table } from '../../src/cli/table.ts'
+import { cut, members, plainJson, type Row, sectionLines, table } from '../../src/cli/table.ts'
 
 /** Headings are bold if the tests' environment requests colours. */
 const plain = (rows: readonly Row[]): string[] => table(rows).map(stripVTControlCharacters)
@@ -29,6 +29,20 @@ test('members are aligned; lists and objects are written out', () => {
 
 test('control characters reach no terminal', () => {
   expect(plain([{ name: 'a\u001b[2Jb\r\n' }])).toEqual(['name', 'a\u{fffd}[2Jb\u{fffd}\u{fffd}'])
+})
+
+test('neither do characters that change the direction of text, nor other line breaks', () => {
+  expect(members({ name: 'a\u202e\u2066b\u2028c\u2029\u009b' })).toEqual([
+    'name: a\u{fffd}\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}',
+  ])
+  expect(sectionLines(['\u001b[8m heading'])).toEqual(['\u{fffd}[8m heading'])
+})
+
+test('JSON keeps its values, and contains no such character', () => {
+  const value = { text: 'a\u001b[2J\u009b\u007f\u202e\u2028\n', list: ['é'] }
+  const json = plainJson(JSON.stringify(value, null, 2))
+  expect(JSON.parse(json)).toEqual(value)
+  expect(json.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u)
 })
 
 test('a long value is cut between characters, and the cut is visible', () => {
