@@ -8,6 +8,7 @@ import { connectedWithin, DatabaseUnfit } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
 import { runningPostgres, startEmbeddedPostgres } from './embedded/server.ts'
 import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
+import { withSessionSettings } from './session-settings.ts'
 
 export type Database = {
   readonly url: string
@@ -94,12 +95,12 @@ const locateDatabase = async (
 ): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
   if (config.DATABASE_URL !== undefined)
     return {
-      url: config.DATABASE_URL,
-      migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
+      url: withSessionSettings(config.DATABASE_URL),
+      migrationUrl: withSessionSettings(config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL),
       stop: async () => undefined,
     }
   const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, ...options })
-  return { url: serviceUrl, migrationUrl: url, stop }
+  return { url: withSessionSettings(serviceUrl), migrationUrl: withSessionSettings(url), stop }
 }
 
 /** Turns an unsuitable database into a `ConfigError` for the variable with the database URL. */

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { ConfigError } from '../config.ts'
 import { type EventLog, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres/index.ts'
+import { withSessionSettings } from './session-settings.ts'
 
 /** An event log in a setting. `variable` is the name of that setting, for error messages. */
 export type NamedEventLog = {
@@ -18,7 +19,7 @@ export const openNamed = async (
   logger: Logger,
 ): Promise<EventLog> => {
   try {
-    if (isPostgres(url)) return openPostgresEventLog({ url, logger })
+    if (isPostgres(url)) return openPostgresEventLog({ url: withSessionSettings(url), logger })
     // The client is loaded only if needed, because loading it takes memory and a quarter of a second.
     const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
     return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })

@@ -29,6 +29,7 @@ import { createIdentityProvider } from '../dashboard/identity-provider.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { runningPostgres, serviceUrlOf } from '../foundation/embedded/server.ts'
 import { openNamed } from '../foundation/open-event-log.ts'
+import { withSessionSettings } from '../foundation/session-settings.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 import { addressesNow } from './addresses.ts'
@@ -84,7 +85,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
   }
   const { url, where } = located
   const pool = new pg.Pool({
-    connectionString: url,
+    connectionString: withSessionSettings(url),
     max: connectionsMax,
     connectionTimeoutMillis: answerMaxMs,
     query_timeout: answerMaxMs,

@@ -1,0 +1,28 @@
+/**
+ * The PostgreSQL settings on which statements and the reading of their results depend. A server, database or role can have other
+ * values, for example its own time zone, or a format of dates that `pg` would read as other dates.
+ */
+const settings = {
+  timezone: 'UTC',
+  datestyle: 'ISO,YMD',
+  intervalstyle: 'postgres',
+  bytea_output: 'hex',
+  extra_float_digits: '1',
+  standard_conforming_strings: 'on',
+  // At a higher level, the server refuses transactions that change the same row at the same time, such as concurrent appends.
+  default_transaction_isolation: 'read committed',
+} as const
+
+const own = Object.entries(settings)
+  .map(([name, value]) => `-c ${name}=${value.replaceAll(' ', '\\ ')}`)
+  .join(' ')
+
+/** Returns the URL with these settings for its connections. They take precedence over options in the URL or in PGOPTIONS. */
+export const withSessionSettings = (url: string): string => {
+  const at = url.indexOf('?')
+  const parameters = new URLSearchParams(at < 0 ? '' : url.slice(at))
+  const given = parameters.get('options') ?? process.env.PGOPTIONS ?? ''
+  if (given.endsWith(own)) return url
+  parameters.set('options', `${given} ${own}`.trim())
+  return `${at < 0 ? url : url.slice(0, at)}?${parameters}`
+}
