@@ -13,15 +13,23 @@ export class DatabaseUnfit extends Error {
 
 const oldestVersion = 160_000
 
-/** Throws `DatabaseUnfit` if the server is too old. Otherwise, some statements would fail in the middle of calls. */
-export const refuseOld = async (client: pg.Client): Promise<void> => {
-  const { rows } = await client.query<{ number: number; version: string }>(
-    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
+/**
+ * Throws `DatabaseUnfit` if the server is too old, or if the database cannot store all text. Otherwise, some statements would fail in the
+ * middle of calls, and a name could stop a projection.
+ */
+export const refuseUnfit = async (client: pg.Client): Promise<void> => {
+  const { rows } = await client.query<{ number: number; version: string; encoding: string }>(
+    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
+            current_setting('server_encoding') as encoding`,
   )
-  const [{ number, version } = { number: 0, version: 'of an unknown version' }] = rows
+  const [{ number, version, encoding } = { number: 0, version: 'of an unknown version', encoding: '' }] = rows
   if (number < oldestVersion)
     throw new DatabaseUnfit(
       `PostgreSQL ${version} at ${client.host}:${client.port} is too old; use version 16 or newer`,
+    )
+  if (encoding !== 'UTF8')
+    throw new DatabaseUnfit(
+      `the database ${client.database} has the encoding ${encoding}, which cannot store all text. Create it with UTF8: create database ${client.database} encoding 'UTF8' template template0`,
     )
 }
 

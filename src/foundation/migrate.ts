@@ -8,7 +8,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import { connectedWithin, DatabaseUnfit, lockTimeoutMs, refuseOld } from './database-connection.ts'
+import { connectedWithin, DatabaseUnfit, lockTimeoutMs, refuseUnfit } from './database-connection.ts'
 import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
@@ -49,7 +49,7 @@ export const migrate = async ({
   const all = await readMigrations(dir)
   const client = await connectedWithin(url, waitMs, logger)
   try {
-    await refuseOld(client)
+    await refuseUnfit(client)
     if (await isUpToDate(client, all, dir)) return { applied: [] }
     await lock(client)
     const schema = await schemaOf(client)

@@ -79,6 +79,31 @@ describe('applying', () => {
   })
 })
 
+test.each(['LATIN1', 'SQL_ASCII'])(
+  'a database with the encoding %s is refused and left empty',
+  async (encoding) => {
+    const name = `test_encoding_${encoding.toLowerCase()}_${process.pid}`
+    const url = new URL(database.url)
+    url.pathname = `/${name}`
+    await rows(
+      `create database ${name} template template0 encoding '${encoding}' locale_provider libc locale 'C'`,
+    )
+    try {
+      await file('0001_create.sql', 'create table a (n int)')
+      await expect(migrate({ url: url.href, dir })).rejects.toThrow(
+        `the database ${name} has the encoding ${encoding}, which cannot store all text. Create it with UTF8`,
+      )
+      const client = new pg.Client({ connectionString: url.href })
+      await client.connect()
+      const made = await client.query(`select from pg_class where relnamespace = 'public'::regnamespace`)
+      await client.end()
+      expect(made.rows).toEqual([])
+    } finally {
+      await rows(`drop database ${name} with (force)`)
+    }
+  },
+)
+
 describe('a database with another history is refused', () => {
   beforeEach(async () => {
     await file('0001_create.sql', 'create table a (n int)')
