@@ -20,6 +20,9 @@ const fail = (error: unknown): never => {
   process.exit(known ? 2 : 1)
 }
 
+// The service keeps running if nothing reads its output, for example because the terminal was closed.
+for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
+
 const end = listenForEnd()
 try {
   const config = parseConfig(process.env)

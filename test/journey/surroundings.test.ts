@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { listen } from '../../src/start/listen.ts'
-import { cli, startService } from '../support/service.ts'
+import { cli, eventually, root, serviceCommand, startChild, startService } from '../support/service.ts'
 
 /** An invalid variable prevents the start with one line that names it, with exit code 2 and without a stack trace. */
 
@@ -104,6 +104,38 @@ test.each([
   expect(err).toContain(`${variable}: `)
   expect(err).toContain(reason)
   expect(err).not.toContain(password)
+})
+
+test('a service whose output is closed starts and answers, with any locale, time zone and directory', async () => {
+  const dataDir = join(dir, `dätä 'x' "y" $z`)
+  const { child, ended, end } = startChild([...serviceCommand], {
+    cwd: root,
+    env: {
+      ...{ PATH: process.env.PATH, LANG: 'tr_TR.UTF-8', LC_ALL: 'tr_TR.UTF-8', TZ: 'Asia/Kathmandu' },
+      ...{ DATA_DIR: dataDir, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0' },
+    },
+  })
+  child.stdout?.destroy()
+  child.stderr?.destroy()
+  const stopped = ended.then((code) => {
+    throw new Error(`the service ended with ${code}`)
+  })
+  try {
+    const demo = eventually(
+      () => readFile(join(dataDir, 'demo.json'), 'utf8').then(JSON.parse, () => undefined),
+      60_000,
+    )
+    const { api_url, api_key } = (await Promise.race([demo, stopped])) as Record<string, string>
+    const answer = await fetch(`${api_url}/v1/ip/lookup`, {
+      method: 'POST',
+      headers: { 'x-api-key': api_key ?? '', 'content-type': 'application/json' },
+      body: '{"ip":"8.8.8.8"}',
+    })
+    expect([answer.status, answer.headers.get('credits-charged')]).toEqual([200, '1'])
+  } finally {
+    stopped.catch(() => undefined)
+    expect(await end('SIGTERM')).toBe(0)
+  }
 })
 
 describe('the data directory', () => {
