@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { createOutage } from './outage.ts'
 import {
   type EventLog,
+  lookMaxMs,
   type Position,
   placeOf,
   type RecordedEvent,
@@ -16,7 +17,7 @@ export type Following = {
   readonly caughtUp: Promise<void>
   /**
    * Returns the reason why the model no longer follows the event log, so that its answers can be out of date, or null. Unless the failure is
-   * final, it is null again when a new subscription delivers events.
+   * final, it is null again when the log is followed again.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -61,7 +62,7 @@ export const follow = ({
   follower.join(model)
   return {
     caughtUp: model.caughtUp.promise,
-    failure: () => model.failure,
+    failure: () => model.failure ?? follower.behind(),
     stop: () => follower.leave(model),
   }
 }
@@ -70,7 +71,12 @@ type Follower = {
   join(model: Model): void
   /** Stops applying events to the model. */
   leave(model: Model): Promise<void>
+  /** Returns an error if the log was not looked at for too long, or null. */
+  behind(): Error | null
 }
+
+/** Longer than a healthy log needs for a look, but short enough for a revocation that a failing subscription does not deliver. */
+const behindMs = lookMaxMs + 5_000
 
 const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   const models = new Set<Model>()
@@ -83,6 +89,10 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   let running: Promise<void> | undefined
   let last: RecordedEvent | undefined
   let failures = 0
+  let lookedAtMs: number | undefined
+  const looked = (): void => {
+    lookedAtMs = performance.now()
+  }
 
   const subscribed = async (signal: AbortSignal): Promise<void> => {
     // A model that is added later needs a new subscription, because this one possibly does not include its events.
@@ -90,7 +100,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
     const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
     const prefixes = [...new Set(served.flatMap((model) => model.prefixes))]
-    for await (const item of eventLog.subscribe({ after, known, prefixes, signal })) {
+    for await (const item of eventLog.subscribe({ after, known, prefixes, looked, signal })) {
       const present = served.filter((model) => models.has(model))
       deliver(present, item)
       if (item.kind === 'events') last = item.events.at(-1)
@@ -141,6 +151,11 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
       if (models.size > 0) return
       change()
       await running
+    },
+    behind: () => {
+      const sinceMs = lookedAtMs === undefined ? 0 : performance.now() - lookedAtMs
+      if (sinceMs <= behindMs) return null
+      return new Error(`the event log has not been followed for ${Math.round(sinceMs / 1_000)} s`)
     },
   }
 }

@@ -71,8 +71,16 @@ export type SubscribeOptions = {
   readonly prefixes: readonly string[]
   /** The maximum size of a batch. The default is 1,000. */
   readonly batchMax?: number
+  /**
+   * Called at least every `lookMaxMs` while the log answers and the consumer has everything. A subscription that fails is replaced without an
+   * error, so only this shows whether the consumer can be behind.
+   */
+  readonly looked?: () => void
   readonly signal: AbortSignal
 }
+
+/** The longest time between two looks at a log that answers. */
+export const lookMaxMs = 10_000
 
 /**
  * An item of a subscription. `events`: a batch in log order, without gaps or duplicates, and never empty. `caught-up`: yielded once, when all

@@ -72,6 +72,7 @@ export async function* followAll(
           caughtUp = true
           yield item
         } else if (moved) yield { kind: 'idle', position }
+        if (session.caughtUp) options.looked?.()
       }
     } catch (error) {
       if (signal.aborted) return
@@ -108,7 +109,7 @@ const isNowhere = async (
 const nextItem = async (
   session: Session,
   follow: FollowOptions,
-  { signal, batchMax = batchMaxDefault }: SubscribeOptions,
+  { signal, batchMax = batchMaxDefault, looked }: SubscribeOptions,
 ): Promise<SubscriptionItem | undefined> => {
   while (!signal.aborted) {
     if (!session.caughtUp && isCaughtUp(session)) return catchUp(session)
@@ -128,6 +129,7 @@ const nextItem = async (
       continue
     }
     await checkSilence(session, { ...follow, signal })
+    if (session.caughtUp && session.failure === undefined && session.call.readableLength === 0) looked?.()
     if (session.seen > session.said) {
       session.said = session.seen
       return { kind: 'idle', position: session.said }

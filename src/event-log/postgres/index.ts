@@ -123,7 +123,7 @@ async function* followLog(
     wakeUp,
     looking,
   }: { readonly lookAfter: Reads['lookAfter']; readonly wakeUp: WakeUp; readonly looking: Outage },
-  { after, known, prefixes, batchMax = batchMaxDefault, signal }: SubscribeOptions,
+  { after, known, prefixes, batchMax = batchMaxDefault, looked, signal }: SubscribeOptions,
 ): AsyncGenerator<SubscriptionItem> {
   let position = after
   let last: Known | undefined = known && { position: known.position, id: known.eventId }
@@ -150,6 +150,7 @@ async function* followLog(
       caughtUp = true
       yield { kind: 'caught-up', position }
     }
+    looked?.()
     await wakeUp.after(rings, signal)
   }
 }
