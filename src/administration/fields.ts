@@ -47,6 +47,9 @@ export type FieldWords = {
   readonly help: string
 }
 
+/** The member of a document of price rules that names the price book which the rules change. */
+export const changedBook = 'price_book_version'
+
 /** The lists from which people choose an entry by its name. */
 export type Picks = 'organizations' | 'keys' | 'users'
 

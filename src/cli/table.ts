@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import type { Sections } from '../administration/declare.ts'
+import { Folded, type Sections } from '../administration/declare.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -65,7 +65,9 @@ export const sectionLines = (sections: Sections): string[] =>
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),
     ...(typeof section === 'string'
       ? [plain(section)]
-      : Array.isArray(section)
-        ? table(section as Row[])
-        : members({ ...section })),
+      : section instanceof Folded
+        ? sectionLines([section.heading, section.section])
+        : Array.isArray(section)
+          ? table(section as Row[])
+          : members({ ...section })),
   ])

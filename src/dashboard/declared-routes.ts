@@ -5,16 +5,18 @@ import {
   type Context,
   type Given,
   isPersonal,
+  type PriceTable,
   pageOf,
   partOf,
   type Row,
   rowsDefault,
 } from '../administration/declare.ts'
+import { changedBook } from '../administration/fields.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { sendFile } from '../call/streamed.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { csvOf, sendCsv } from './csv.ts'
-import { askedFields, givenIn, hasCsv, isSent, type Place, places } from './declared.ts'
+import { askedFields, givenIn, hasCsv, isSent, type Place, places, priceInputs } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
@@ -83,7 +85,8 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const filled = declared.fields.filter(({ control }) => control !== 'line')
     const fresh = Object.fromEntries(filled.map(({ flag, byDefault }) => [flag, byDefault]))
     const typed = formOf({ ...fresh, ...(request.query as object) })
-    return sendPage(reply, formPage({ ...view, typed, fault: null }))
+    const prices = await pricesFor(context, place, { typed, fault: null })
+    return sendPage(reply, formPage({ ...view, typed, fault: null, prices }))
   })
 }
 
@@ -106,7 +109,9 @@ const sentRoute = (
       return begun.finally(() => underWay.delete(key))
     })
     if ('fault' in outcome) {
-      const faulty = { ...view, typed: form, fault: outcome.fault }
+      const { fault } = outcome
+      const prices = await pricesFor(context, place, { typed: form, fault })
+      const faulty = { ...view, typed: form, fault, prices }
       const page =
         place.declared.changes === 'nothing' ? listPage({ ...faulty, ...nothing }) : formPage(faulty)
       return sendPage(reply.code(422), page)
@@ -269,6 +274,22 @@ const csvCell = (value: unknown, kind: string | undefined) => {
   if (value === null || value === undefined) return ''
   if (Array.isArray(value)) return value.join(' ')
   return kind === 'credits' || kind === 'number' ? { number: String(value) } : String(value)
+}
+
+/** The prices for each table of a form. After a fault, the table stays the same, unless it showed another price book than the current one. */
+const pricesFor = async (
+  { foundation }: Dashboard,
+  place: Place,
+  { typed, fault }: { readonly typed: Form; readonly fault: FormFault | null },
+): Promise<ReadonlyMap<string, PriceTable>> => {
+  const tables = new Map<string, PriceTable>()
+  for (const { name, flag } of askedFields(place)) {
+    const table = place.declared.priceTables?.[name]
+    const version = fault?.part === changedBook ? '' : typed.text(priceInputs.ofVersion(flag))
+    const found = (await table?.(foundation, { version, typed: typed.text })) ?? null
+    if (found !== null) tables.set(flag, found)
+  }
+  return tables
 }
 
 /** Throws `PageMissing` if the organization does not exist. */

@@ -7,14 +7,23 @@ import type { FormFault } from './pages/layout.ts'
 
 /** Reads the text values of forms and query strings, and ignores all other values. */
 
-export type Form = { text(name: string): string; list(name: string): string[] }
+export type Form = {
+  text(name: string): string
+  list(name: string): string[]
+  /** The names that begin with `start`. */
+  names(start: string): string[]
+}
 
 export const formOf = (given: unknown): Form => {
   const members: Readonly<Record<string, unknown>> =
     typeof given === 'object' && given !== null ? { ...given } : {}
   const list = (name: string): string[] =>
     [members[name]].flat().filter((value): value is string => typeof value === 'string')
-  return { text: (name) => list(name)[0] ?? '', list }
+  return {
+    text: (name) => list(name)[0] ?? '',
+    list,
+    names: (start) => Object.keys(members).filter((name) => name.startsWith(start)),
+  }
 }
 
 /** Thrown if a string matches several names or only a part of one, so that the person must choose. */
@@ -31,7 +40,7 @@ export class NotChosen extends InputFault {
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault)
     return {
-      ...{ field: error.field, message: sentence(error.message) },
+      ...{ field: error.field, part: error.part, message: sentence(error.message) },
       ...(error instanceof NotChosen && { choices: error.choices }),
     }
   if (error instanceof CommandRefused || error instanceof EventDataError)

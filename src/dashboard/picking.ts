@@ -145,7 +145,7 @@ export const withIds = async (
     const id = found.get(name)
     return id === undefined ? form.list(name) : [id]
   }
-  return { list, text: (name) => list(name)[0] ?? '' }
+  return { ...form, list, text: (name) => list(name)[0] ?? '' }
 }
 
 /** The first choices for each field of a form, for browsers that run no scripts. */

@@ -7,21 +7,27 @@ import { approvalRefusal } from '../approval.ts'
 import { command, wholeOrNot } from '../declare.ts'
 import { creditsOrNone, document, instant, line, organization, priceName, reason, uuid } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
-import { priceRulesOf } from './price-file.ts'
+import { checkChangedBook, priceRulesOf } from './price-file.ts'
 import { priceOverride, priceOverrides, setPriceOverride, withdrawPriceOverride } from './price-overrides.ts'
 import {
   approvePriceBook,
   namedPrices,
   nameOfPrices,
-  pricesAt,
+  plannedChanges,
+  priceTable,
   proposalAt,
   proposePriceBook,
   withdrawPrices,
 } from './prices.ts'
 import { changeRows, overrideRow, proposalNext } from './queries.ts'
 
-const rulesOver = (content: unknown) => (base: readonly PriceBookRule[]) =>
-  priceRulesOf(content, { field: 'file', base })
+/** The rules of a document, made as changes to the book that would otherwise be in force from the date `from` on. */
+const rulesIn =
+  (content: unknown, from: string) =>
+  (base: readonly PriceBookRule[], version: number | null): PriceBookRule[] => {
+    checkChangedBook(content, { field: 'file', base: version, from })
+    return priceRulesOf(content, { field: 'file', base })
+  }
 
 const changeSentences = (changes: readonly RuleChange[]): string[] =>
   changes.length === 0
@@ -41,21 +47,24 @@ const propose = command({
   summary: 'propose a price book, either complete or as changes; it takes effect only after approval',
   input: z.object({
     rules: document({
-      label: 'Rules (JSON)',
+      label: 'Prices',
       help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]',
       flag: 'file',
     }),
     from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
   }),
-  changes: { of: 'money', asks: 'never', left: wholeOrNot('price show') },
-  plan: async ({ foundation }, { rules, from }) => {
-    const { inForce } = await pricesAt(foundation, Date.parse(from))
-    const base = inForce?.rules ?? []
+  priceTables: { rules: priceTable },
+  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price show') },
+  plan: async ({ foundation, operator }, { rules, from, reason: given }) => {
+    const changes = await plannedChanges(foundation, {
+      ...{ rulesOver: rulesIn(rules, from), effectiveFrom: from },
+      ...{ reason: given ?? null, actor: operator.actor },
+    })
     return {
       says: [
         `Propose, for calls from ${from} on:`,
-        ...changeSentences(ruleChanges(base, rulesOver(rules)(base))),
+        ...changeSentences(changes),
         'The proposal takes effect only after approval.',
       ],
     }
@@ -63,9 +72,9 @@ const propose = command({
   run: async ({ foundation, operator }, { rules, from, reason: given }) => {
     let before: readonly PriceBookRule[] = []
     const proposed = await proposePriceBook(foundation, {
-      rulesOver: (base) => {
+      rulesOver: (base, version) => {
         before = base
-        return rulesOver(rules)(base)
+        return rulesIn(rules, from)(base, version)
       },
       effectiveFrom: from,
       reason: given ?? null,

@@ -4,6 +4,7 @@ import { patchedRules } from '../../billing/price-rules.ts'
 import { knownRules, neededRules } from '../../billing/tariff.ts'
 import { faultOf } from '../../event-log/stored-event.ts'
 import { type PriceBookRule, priceBookRule } from '../../events/prices.ts'
+import { changedBook } from '../fields.ts'
 import { amountOf, InputFault } from '../input.ts'
 
 /**
@@ -15,10 +16,7 @@ export const priceRulesOf = (
   content: unknown,
   { field, base }: { readonly field: string; readonly base: readonly PriceBookRule[] },
 ): PriceBookRule[] => {
-  const document = rulesIn(content)
-  const read = rulesDocument.safeParse(document)
-  if (!read.success) throw new InputFault(field, faultOf(read.error, document))
-  const given = read.data.rules
+  const given = documentIn(content, field).rules
   for (const [i, { rule }] of given.entries())
     if (given.findIndex((one) => one.rule === rule) !== i)
       throw new InputFault(field, `rule ${rule} occurs twice`)
@@ -43,6 +41,30 @@ export const priceRulesOf = (
   return rules
 }
 
+/**
+ * Throws an `InputFault` about `field` if the document names a price book that it changes, and this is not the book with the version
+ * `base`. Otherwise, people would propose changes to prices that they have not seen.
+ */
+export const checkChangedBook = (
+  content: unknown,
+  { field, base, from }: { readonly field: string; readonly base: number | null; readonly from: string },
+): void => {
+  const named = documentIn(content, field)[changedBook]
+  if (named === undefined || named === base) return
+  throw new InputFault(
+    field,
+    `these are changes to price book ${named}, but ${base === null ? 'no price book' : `price book ${base}`} will be in force at ${from}; check them against the prices of that time, and propose them again`,
+    changedBook,
+  )
+}
+
+const documentIn = (content: unknown, field: string): z.infer<typeof rulesDocument> => {
+  const document = rulesIn(content)
+  const read = rulesDocument.safeParse(document)
+  if (read.success) return read.data
+  throw new InputFault(field, faultOf(read.error, document))
+}
+
 const wholeRule = (
   { rule, ...given }: z.infer<typeof ruleDocument>,
   { field, base }: { readonly field: string; readonly base: readonly PriceBookRule[] },
@@ -62,17 +84,21 @@ const canonicalAmount = (field: string, { rule, amount }: { rule: string; amount
   try {
     return formatCredits(amountOf(field, amount, { zero: true }))
   } catch (error) {
-    throw error instanceof InputFault ? new InputFault(field, `rule ${rule}: ${error.message}`) : error
+    throw error instanceof InputFault ? new InputFault(field, `rule ${rule}: ${error.message}`, rule) : error
   }
 }
 
 const memberOf = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
 
-const rulesIn = (content: unknown): { rules: unknown } => ({
+const rulesIn = (content: unknown): { rules: unknown } & Record<typeof changedBook, unknown> => ({
+  [changedBook]: memberOf(content, changedBook),
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
 
 /** Operators can write an amount in several forms. Events contain only the canonical form. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
-const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })
+const rulesDocument = z.object({
+  [changedBook]: z.int().positive().optional(),
+  rules: z.array(ruleDocument).min(1),
+})

@@ -15,6 +15,7 @@ import {
   publishedAt,
   standingBooks,
 } from '../../billing/prices.ts'
+import { becauseOf } from '../../billing/tariff.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
 import { repeatConflicts } from '../../event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
@@ -24,7 +25,8 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import { InputFault, type PriceName } from '../input.ts'
+import type { PriceTable } from '../declare.ts'
+import { InputFault, instantOf, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
 /** Proposes, approves and withdraws price books. Earlier charges keep their price. */
@@ -76,41 +78,89 @@ export const proposalAt = async (
   const { prices } = await readPrices(eventLog)
   const proposal = prices.proposals.find((one) => one.proposal === number)
   if (proposal === undefined) return null
-  const base = prices.books.find(({ version }) => version === proposal.base)
   const decision = approveProposal(prices, { proposal: number, approver: 'cli', nowMs })
   return {
     proposal,
-    changes: ruleChanges(base?.rules ?? [], proposal.rules),
+    changes: changesOf(prices, proposal),
     gone: 'refused' in decision ? decision.refused : null,
   }
 }
 
-/**
- * Proposes a book. `rulesOver` derives the new rules from those of the book that would otherwise be in force when the new book
- * takes effect.
- */
+/** The rules that a proposal changes, compared with the book for which it was made. */
+const changesOf = ({ books }: Prices, { base, rules }: Pick<PriceProposal, 'base' | 'rules'>): RuleChange[] =>
+  ruleChanges(books.find(({ version }) => version === base)?.rules ?? [], rules)
+
+export const proposedChanges = async (
+  { eventLog }: Log,
+  proposal: Pick<PriceProposal, 'base' | 'rules'>,
+): Promise<RuleChange[]> => changesOf((await readPrices(eventLog)).prices, proposal)
+
+type ProposalWanted = {
+  /**
+   * Derives the new rules from those of the book that would otherwise be in force when the new book takes effect. `version` is the
+   * version of that book.
+   */
+  readonly rulesOver: (base: readonly PriceBookRule[], version: number | null) => readonly PriceBookRule[]
+  readonly effectiveFrom: string
+  readonly reason: string | null
+  readonly actor: string
+}
+
+const proposalOf = (prices: Prices, { rulesOver, ...wanted }: ProposalWanted, nowMs: number) => {
+  // A date in the past is refused below. Until then, the base is the book in force now.
+  const base = publishedAt(prices, Math.max(Date.parse(wanted.effectiveFrom), nowMs))
+  const rules = rulesOver(base?.rules ?? [], base?.version ?? null)
+  return proposeBook(prices, { ...wanted, rules, proposer: wanted.actor, nowMs })
+}
+
+/** The rules that a proposal would change now. Writes nothing, and throws if `proposePriceBook` would throw. */
+export const plannedChanges = async ({ eventLog }: Log, wanted: ProposalWanted): Promise<RuleChange[]> => {
+  const { prices } = await readPrices(eventLog)
+  return changesOf(prices, accepted(proposalOf(prices, wanted, Date.now())).data)
+}
+
+/** Proposes a book, which takes effect only after approval. */
 export const proposePriceBook = async (
   { eventLog }: Log,
-  {
-    rulesOver,
-    ...wanted
-  }: {
-    readonly rulesOver: (base: readonly PriceBookRule[]) => readonly PriceBookRule[]
-    readonly effectiveFrom: string
-    readonly reason: string | null
-    readonly actor: string
-  },
+  wanted: ProposalWanted,
 ): Promise<PriceBookProposed> => {
-  const { data } = await decideNext(eventLog, wanted.actor, (prices, nowMs) => {
-    const base = publishedAt(prices, Date.parse(wanted.effectiveFrom))
-    return proposeBook(prices, {
-      ...wanted,
-      rules: rulesOver(base?.rules ?? []),
-      proposer: wanted.actor,
-      nowMs,
-    })
-  })
+  const { data } = await decideNext(eventLog, wanted.actor, (prices, nowMs) =>
+    proposalOf(prices, wanted, nowMs),
+  )
   return data
+}
+
+/**
+ * The prices for a form: those of the book that the form showed before, or of the book that will be in force at the date in the field
+ * `from`.
+ */
+export const priceTable = async (
+  { eventLog }: Log,
+  { version, typed }: { readonly version: string; readonly typed: (flag: string) => string },
+): Promise<PriceTable | null> => {
+  const { prices } = await readPrices(eventLog)
+  const nowMs = Date.now()
+  const shown = prices.books.find((one) => String(one.version) === version)
+  const book = shown ?? publishedAt(prices, Math.max(instantMsIn(typed('from')) ?? nowMs, nowMs))
+  if (book === null) return null
+  const rules = book.rules.map(({ rule, rule_version, sku, amount }) => {
+    return { rule, sku, amount, because: becauseOf(rule, rule_version) }
+  })
+  return {
+    version: book.version,
+    effectiveFrom: book.effective_from,
+    priced: rules.filter(({ sku }) => sku !== null),
+    free: rules.filter(({ sku }) => sku === null),
+  }
+}
+
+/** Null if the text is not an instant. */
+const instantMsIn = (text: string): number | null => {
+  try {
+    return Date.parse(instantOf('from', text))
+  } catch {
+    return null
+  }
 }
 
 /**
@@ -152,6 +202,15 @@ export const withdrawPrices = async (
   })
 }
 
+/** Throws if the decision is a refusal. */
+const accepted = <Event extends Exclude<PriceDecision, { refused: string }>>(
+  decision: PriceDecision<Event>,
+): Event => {
+  if (!('refused' in decision)) return decision
+  if (decision.field !== undefined) throw new InputFault(decision.field, decision.refused)
+  throw new CommandRefused(decision.refused)
+}
+
 /** Shorter than the notice that a price book needs, so that a late append cannot publish a book after its date. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
@@ -165,11 +224,7 @@ const decideNext = async <Event extends Exclude<PriceDecision, { refused: string
   return repeatConflicts(priceBookStream, async () => {
     const { prices, revision } = await readPrices(eventLog)
     const nowMs = Date.now()
-    const decision = decide(prices, nowMs)
-    if ('refused' in decision) {
-      if (decision.field !== undefined) throw new InputFault(decision.field, decision.refused)
-      throw new CommandRefused(decision.refused)
-    }
+    const decision = accepted(decide(prices, nowMs))
     const event = encodeEvent(decision, {
       id: eventIdOf(priceBookStream, once, 0),
       actor,

@@ -5,14 +5,14 @@ import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import { payingOf } from '../../events/test-organization.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
-import { type Context, type Next, query, type Sections } from '../declare.ts'
+import { type Context, Folded, type Next, query, type Sections } from '../declare.ts'
 import { instant, month, organization, priceName, prices } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { organizationIds } from '../organizations/organizations.ts'
 import { mayDo } from '../roles.ts'
 import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from './price-diff.ts'
 import { overriddenOrganizations, priceOverrides, type StandingOverride } from './price-overrides.ts'
-import { namedPrices, nameOfPrices, pricesAt } from './prices.ts'
+import { namedPrices, nameOfPrices, pricesAt, proposedChanges } from './prices.ts'
 
 const showPrices = query({
   name: 'price show',
@@ -39,10 +39,10 @@ const showPrices = query({
     const sections = [
       ...(json.in_force === null ? ['No price book is in force'] : bookSections('In force', json.in_force)),
       ...json.upcoming.flatMap((book) => bookSections(`From ${book.effective_from}`, book)),
-      ...json.proposals.flatMap(proposalSections),
+      ...(await Promise.all(json.proposals.map((one) => proposalSections(context, one)))).flat(),
     ]
-    const next = [
-      proposeNext(all.inForce),
+    const next: readonly Next[] = [
+      { name: 'price propose', label: 'Propose prices' },
       ...json.proposals.flatMap((one) => proposalNext(one)),
       ...json.upcoming.map(({ version }) => withdrawNext({ kind: 'book', number: version })),
     ]
@@ -74,7 +74,8 @@ const shownByName = async (context: Context, name: PriceName) => {
   if (!seesProposals(context))
     throw new CommandRefused(`there are no prices named ${nameOfPrices(name)}; see "price show"`)
   const found = await namedPrices(context.foundation, name)
-  if ('base' in found) return { json: found, sections: proposalSections(found), next: proposalNext(found) }
+  if ('base' in found)
+    return { json: found, sections: await proposalSections(context, found), next: proposalNext(found) }
   return {
     json: found,
     sections: bookSections(`Price book ${found.version}`, found),
@@ -88,23 +89,21 @@ const bookSections = (head: string, { rules, ...book }: Pick<PublishedBook, 'rul
   rules,
 ]
 
-const proposalSections = ({ rules, ...proposal }: PriceProposal): Sections => [
-  `Proposal p${proposal.proposal}`,
-  proposal,
-  rules,
-]
-
-/** The next step "Propose prices". Its form already contains the rules with a price, so that a person only changes them. */
-const proposeNext = (inForce: PublishedBook | null): Next => ({
-  name: 'price propose',
-  label: 'Propose prices',
-  given: {
-    rules: `[\n${(inForce?.rules ?? [])
-      .filter(({ sku }) => sku !== null)
-      .map(({ rule, amount }) => `  ${JSON.stringify({ rule, amount })}`)
-      .join(',\n')}\n]`,
-  },
-})
+/** A person who approves a proposal first sees its changes. */
+const proposalSections = async (
+  { foundation }: Context,
+  { rules, ...proposal }: PriceProposal,
+): Promise<Sections> => {
+  const changes = await proposedChanges(foundation, { rules, ...proposal })
+  const same = rules.filter((one) => !changes.some(({ rule }) => rule === one.rule))
+  return [
+    `Proposal p${proposal.proposal}`,
+    proposal,
+    `Changes of p${proposal.proposal}`,
+    changeRows(changes),
+    ...(same.length === 0 ? [] : [new Folded(`Unchanged rules: ${same.length}`, same)]),
+  ]
+}
 
 export const proposalNext = ({
   proposal,
@@ -183,16 +182,17 @@ const unrated = (name: string, calls: number): readonly string[] =>
     ? []
     : [`${calls} of these calls would have been refused under ${name}, because it has no rule for them`]
 
-/** A row for each rule that differs between the books. */
+/** A row for each rule that differs between the books, with the old and the new values. */
 export const changeRows = (changes: readonly RuleChange[]) =>
   changes.map(({ rule, from, to }) => ({
     rule,
-    sku: to === null ? from?.sku : to.sku,
-    version: from?.rule_version,
-    credits: from?.amount,
-    'to version': to?.rule_version,
-    'to credits': to?.amount,
+    credits: changed(from?.amount, to?.amount),
+    sku: changed(from?.sku, to?.sku),
+    version: changed(from?.rule_version, to?.rule_version),
   }))
+
+const changed = <Value>(from: Value, to: Value): Value | string =>
+  from === to ? to : `${from ?? 'none'} → ${to ?? 'none'}`
 
 const costJson = ({ from, to }: ComparedCosts) => ({
   calls: from.calls,

@@ -2,15 +2,17 @@ import { declarationNamed } from '../../administration/declarations.ts'
 import {
   type Answer,
   type Column,
+  Folded,
   isPersonal,
   type Lists,
   type Page,
   type Plan,
+  type PriceTable,
   type Row,
   type Sections,
 } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
-import { askedFields, hasCsv, hrefOf, type Place, streamHref } from '../declared.ts'
+import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -44,6 +46,8 @@ type FormView = DeclaredView & {
   readonly fault: FormFault | null
   /** The first choices for each field with choices by name. */
   readonly choices: ReadonlyMap<string, Choices>
+  /** The prices for each field with a table of them. */
+  readonly prices?: ReadonlyMap<string, PriceTable>
 }
 
 const addressOf = ({ place: { path }, account }: DeclaredView): string =>
@@ -229,12 +233,11 @@ ${options.map(
 )}
 ${hint}</fieldset>`
     default: {
+      const prices = view.prices?.get(flag)
+      if (prices !== undefined) return priceField(view, field, prices)
       // A document that can also be given by name needs only one line.
       if (field.control === 'document' && field.named === undefined)
-        return html`<p><label for="${flag}">${label}</label>
-<textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
-${value}</textarea>
-${hint}</p>`
+        return documentInput(field, value, { label, about, required })
       const within = askedFields(place).find(({ control }) => control === 'organization')?.flag ?? null
       const picked =
         picks !== undefined &&
@@ -252,6 +255,64 @@ ${fault?.field === flag && fault.choices !== undefined && choiceList(flag, fault
   }
 }
 
+const documentInput = (
+  field: Field,
+  value: string,
+  {
+    label,
+    about,
+    required,
+  }: { readonly label: Renderable; readonly about: Renderable; readonly required: boolean },
+): Html => html`<p><label for="${field.flag}">${label}</label>
+<textarea id="${field.flag}" name="${field.flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
+${value}</textarea>
+<small id="${field.flag}-hint">${hintOf(field)}</small></p>`
+
+const ruleName = (rule: string): string => labelOf(rule.replace(/\..*/, ''))
+
+/** A table with an input for the new price of each rule. The document below it is for all other changes. */
+const priceField = (view: FormView, field: Field, prices: PriceTable): Html => {
+  const { flag, label } = field
+  const { typed, fault } = view
+  const faulty = fault?.field === flag
+  const faultyRule = faulty && typed.text(flag).trim() === '' ? fault.part : undefined
+  const input = ({ rule, because }: PriceTable['priced'][number]): Html => {
+    const name = priceInputs.ofRule(flag, rule)
+    const wrong = faultyRule === rule
+    return html`<label class="unseen" for="${name}">New price in credits, ${ruleName(rule)}: ${because} (${rule})</label>
+<input id="${name}" name="${name}" value="${typed.text(name)}" inputmode="decimal" maxlength="40" autocomplete="off"${wrong && html` aria-invalid="true" aria-describedby="${name}-fault"`}>
+${wrong && html`<small class="bad" id="${name}-fault">${fault?.message}</small>`}`
+  }
+  const document = typed.text(flag)
+  return html`<fieldset id="${flag}-table"${faulty && html` aria-describedby="fault"`}><legend>${label}</legend>
+<p class="note">The current prices are those of price book ${String(prices.version)}, in force from ${utc(new Date(prices.effectiveFrom))}. Leave a new price empty to keep the current one.</p>
+<input type="hidden" name="${priceInputs.ofVersion(flag)}" value="${String(prices.version)}">
+${table<PriceTable['priced'][number]>({
+  caption: `Prices of price book ${prices.version}`,
+  rows: prices.priced,
+  columns: [
+    {
+      head: 'Rule',
+      kind: 'name',
+      cell: ({ rule, because }) =>
+        html`${ruleName(rule)}${because !== '' && html`<span class="minor below">${because}</span>`}<span class="id below">${rule}</span>`,
+    },
+    { head: 'Current price', kind: 'number', cell: ({ amount }) => decimal(amount) },
+    { head: 'New price', cell: input },
+  ],
+})}
+<details${document !== '' && html` open`}><summary>Other changes</summary>
+<p class="note">Enter a JSON document, and leave the table empty, to change the SKU or the version of a rule, to add a rule, or to set a price for a free rule. For a free rule, give a SKU too.</p>
+${prices.free.length > 0 && html`<p class="label">Free rules</p><ul class="parts">${prices.free.map(({ rule, because }) => html`<li><span class="id">${rule}</span> ${because}</li>`)}</ul>`}
+${documentInput(field, document, {
+  label: `${label} as JSON`,
+  about: described(flag, faulty && document !== '' ? fault : null, `${flag}-hint`),
+  required: false,
+})}
+</details>
+</fieldset>`
+}
+
 export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly typed: Form }): Html => {
   const { viewer, place, plan, typed } = view
   const { changes } = place.declared
@@ -264,8 +325,8 @@ ${plan.sections === undefined ? members(plan.json ?? {}) : sectionsIn(view, plan
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 <input type="hidden" name="confirmed" value="yes">
-${askedFields(place).flatMap(({ flag }) =>
-  typed.list(flag).map((value) => html`<input type="hidden" name="${flag}" value="${value}">`),
+${inputNames(place, typed).flatMap((name) =>
+  typed.list(name).map((value) => html`<input type="hidden" name="${name}" value="${value}">`),
 )}
 <p class="actions"><button${takes && html` class="danger"`} type="submit">${verbOf(view, typed)}</button> ${cancel(view)}</p>
 </form>`,
@@ -484,6 +545,8 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
 const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`
+    if (section instanceof Folded)
+      return html`<details><summary>${section.heading}</summary>${sectionsIn(view, [section.section], callsOf)}</details>`
     if (!Array.isArray(section)) return members(section)
     const heads = sections.slice(0, i).filter((one) => typeof one === 'string')
     return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view), callsOf })

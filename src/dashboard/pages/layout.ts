@@ -189,9 +189,13 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** A fault in a form. `field` names the invalid input, if there is one, and `choices` lists the possible matches for its text. */
+/**
+ * A fault in a form. `field` names the invalid input, if there is one, `part` the invalid part of a document, and `choices` lists the
+ * possible matches for its text.
+ */
 export type FormFault = {
   readonly field: string | null
+  readonly part?: string | null
   readonly message: string
   readonly choices?: Choices
 }
