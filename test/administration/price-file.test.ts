@@ -1,6 +1,6 @@
 /** Price books are read from a file, which contains all prices or only the changes. */
 import { describe, expect, test } from 'vitest'
-import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
+import { checkChangedBook, priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 
 const base = defaultPriceBook.rules
@@ -8,6 +8,30 @@ const read = (content: unknown, over = base as typeof base) =>
   priceRulesOf(content, { field: 'file', base: over })
 const withAmount = (amount: string) =>
   base.map((rule) => (rule.rule === 'ip_lookup.located' ? { ...rule, amount } : rule))
+
+describe('a file that names the price book it changes', () => {
+  const check = (content: unknown, base: number | null) => () =>
+    checkChangedBook(content, { field: 'file', base, from: '2099-01-01T00:00:00.000Z' })
+  const rules = [{ rule: 'ip_lookup.located', amount: '2' }]
+
+  test('is accepted for this book, and a file that names none for every book', () => {
+    expect(check({ price_book_version: 3, rules }, 3)).not.toThrow()
+    for (const content of [rules, { rules }, { in_force: { rules } }]) expect(check(content, 3)).not.toThrow()
+  })
+
+  test.each([
+    [4, 'but price book 4 will be in force at 2099-01-01T00:00:00.000Z'],
+    [null, 'but no price book will be in force at 2099-01-01T00:00:00.000Z'],
+  ])('is refused if another one will be in force: %s', (base, sentence) => {
+    expect(check({ price_book_version: 3, rules }, base)).toThrow(
+      `these are changes to price book 3, ${sentence}`,
+    )
+  })
+
+  test.each(['3', 0, 1.5, null])('is refused if the version is %j', (version) => {
+    expect(check({ price_book_version: version, rules }, 3)).toThrow('price_book_version: ')
+  })
+})
 
 describe('a file', () => {
   test.each([

@@ -4,7 +4,7 @@ import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
-import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
+import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -14,9 +14,13 @@ import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
   type DashboardHost,
+  encoded,
   give,
+  hiddenIn,
   openDashboardHost,
   signedIn,
+  tokenIn,
+  unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
@@ -355,5 +359,100 @@ describe('prices', () => {
       { proposal: Number(name.slice(1)), approver: 'user:bob', published: { by: 'user:bob' } },
     ])
     expect((await bob.submit(approve, { proposal: name })).body).toContain('is already approved')
+  })
+})
+
+describe('the form for new prices', () => {
+  const path = '/commands/price/propose'
+  const located = 'file.ip_lookup.located'
+  const inMs = (ms: number): string => new Date(Date.now() + ms).toISOString()
+  const open = () => ada.get(path)
+  const filled = (page: string, fields: Record<string, string>) =>
+    ada.post(path, encoded({ ...hiddenIn(page), _csrf: tokenIn(page), ...fields }))
+  const proposals = async () => (await pricesAt(room.foundation, Date.now())).open
+  const [hourMs, dayMs] = [3_600_000, 86_400_000]
+
+  test('shows the current prices, and proposes only those that were changed', async () => {
+    const { inForce } = await pricesAt(room.foundation, Date.now())
+    const { body } = await open()
+    for (const { rule, sku } of inForce?.rules ?? [])
+      expect([rule, body.includes(`name="file.${rule}"`)]).toEqual([rule, sku !== null])
+    expect(body).toContain('>New price in credits, IP lookup: the address was located (ip_lookup.located)<')
+    const plan = await filled(body, { [located]: ' 0.50 ', 'file.profile.cached': '2.0', from: inMs(hourMs) })
+    expect(plan.body.match(/<p>[a-z_.]+: [^<]*→[^<]*<\/p>/g)).toEqual([
+      '<p>ip_lookup.located: 1 credit (ip_lookup, version 1) → 0.5 credits (ip_lookup, version 1).</p>',
+    ])
+    const done = await ada.post(path, encoded(hiddenIn(plan.body)))
+    expect(done.body).toContain('<h1>Done</h1>')
+    const proposal = (await proposals()).at(-1)
+    expect(proposal?.rules).toEqual(
+      inForce?.rules.map((one) => (one.sku === 'ip_lookup' ? { ...one, amount: '0.5' } : one)),
+    )
+    const shown = (await ada.get(`/commands/price/show?name=p${proposal?.proposal}`)).body
+    const [changes = '', unchanged = ''] = shown.split('<details>')
+    expect(changes).toContain('1 → 0.5')
+    expect(changes).not.toContain('profile.cached')
+    expect(unchanged).toContain(`<summary>Unchanged rules: ${Number(inForce?.rules.length) - 1}</summary>`)
+    expect(unchanged).toContain('profile.cached')
+    expect(unchanged).not.toContain('ip_lookup.located')
+  })
+
+  test('also accepts a JSON document, but not together with the table', async () => {
+    const { body } = await open()
+    const document = '[{"rule":"ip_lookup.located","amount":"0.25"}]'
+    const both = await filled(body, { [located]: '0.5', file: document, from: inMs(hourMs) })
+    expect([both.statusCode, both.body]).toEqual([422, expect.stringContaining('not both')])
+    const plan = await filled(body, { file: document, from: inMs(hourMs) })
+    expect(plan.body).toContain('→ 0.25 credits (ip_lookup, version 1)')
+  })
+
+  test.each([
+    [
+      'a wrong amount, next to its field',
+      { [located]: '1e3' },
+      `id="${located}-fault">Rule ip_lookup.located: `,
+    ],
+    ['no new price', {}, 'Enter at least one new price.'],
+    ['only the current price', { [located]: '1' }, 'already has exactly these rules'],
+    ['a rule without a price', { 'file.sold': '1' }, 'rule sold is not in the price book'],
+    ['a date in the past', { [located]: '3', from: '2025-01-01T00:00' }, 'in the future'],
+    ['text that is not JSON', { file: '{' }, 'It is not JSON'],
+  ])('refuses %s, and keeps the values', async (_, fields, sentence) => {
+    const before = await room.foundation.eventLog.head()
+    const typed = { from: inMs(hourMs), ...fields, reason: 'the next contract' }
+    const { statusCode, body } = await filled((await open()).body, typed)
+    expect([statusCode, unescaped(body).toLowerCase()]).toEqual([
+      422,
+      expect.stringContaining(sentence.toLowerCase()),
+    ])
+    expect(body).toContain('value="the next contract"')
+    if (located in fields) expect(body).toContain(`name="${located}" value="${fields[located]}"`)
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+
+  test('refuses changes to another price book than the one that will be in force, before and after the plan', async () => {
+    const { body } = await open()
+    const fields = { [located]: '0.1', from: inMs(3 * dayMs) }
+    const next = (await pricesAt(room.foundation, Date.now())).upcoming.at(-1)
+    expect(next?.effective_from).toBeDefined()
+    const early = await filled(body, fields)
+    expect(early.statusCode).toBe(422)
+    expect(early.body).toContain('These are changes to price book 1, but price book 2 will be in force at')
+    // The refused form shows the prices of that book, and keeps the new price.
+    expect(early.body).toContain('are those of price book 2')
+    expect(early.body).toContain('data-head="Current price"><div>3.5<')
+    expect(early.body).toContain(`name="${located}" value="0.1"`)
+    const plan = await filled(early.body, fields)
+    expect(plan.body).toContain('ip_lookup.located: 3.5 credits (ip_lookup, version 1) → 0.1 credits')
+
+    await withdrawPrices(room.foundation, {
+      ...{ name: { kind: 'book', number: 2 }, reason: 'test' },
+      ...{ actor: 'user:ada', twoPerson: true },
+    })
+    const before = await room.foundation.eventLog.head()
+    const late = await ada.post(path, encoded(hiddenIn(plan.body)))
+    expect(late.statusCode).toBe(422)
+    expect(late.body).toContain('These are changes to price book 2, but price book 1 will be in force at')
+    expect(await room.foundation.eventLog.head()).toBe(before)
   })
 })

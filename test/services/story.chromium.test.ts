@@ -111,11 +111,11 @@ const refundIt = async (page: Page): Promise<void> => {
 const proposePrice = async (page: Page): Promise<string> => {
   await click(page, 'Prices')
   await click(page, 'Propose prices')
-  const rules = page.getByLabel('Rules (JSON)')
-  const before = await rules.inputValue()
-  await rules.fill(before.replace('"ip_lookup.located","amount":"1"', '"ip_lookup.located","amount":"0.5"'))
+  await page.getByLabel('(ip_lookup.located)').fill('0.5')
   await page.getByLabel('From (UTC)').fill(at(1).slice(0, 16))
   await page.getByLabel('Reason').fill('the contract of next year')
+  await press(page, 'Preview')
+  expect(await text(page)).toContain('ip_lookup.located: 1 credit (ip_lookup, version 1) → 0.5 credits')
   await press(page, 'Propose')
   await done(page)
   return `p${await figure(page, 'Proposal')}`
@@ -137,6 +137,7 @@ const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   await press(page, 'Begin')
   await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
   await click(page, 'Prices')
+  expect(await text(page)).toMatch(/ip_lookup\.located\s+1 → 0\.5\s/)
   await click(page, `Approve ${proposal}`)
   await agree(page, 'Approve')
   await click(page, 'Prices')

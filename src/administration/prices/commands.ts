@@ -44,7 +44,7 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
 const propose = command({
   name: 'price propose',
   action: 'prices.change',
-  summary: 'propose a price book, either complete or as changes; it takes effect only after approval',
+  summary: 'propose prices; they take effect only after approval',
   input: z.object({
     rules: document({
       label: 'Prices',

@@ -285,7 +285,7 @@ ${wrong && html`<small class="bad" id="${name}-fault">${fault?.message}</small>`
   }
   const document = typed.text(flag)
   return html`<fieldset id="${flag}-table"${faulty && html` aria-describedby="fault"`}><legend>${label}</legend>
-<p class="note">The current prices are those of price book ${String(prices.version)}, in force from ${utc(new Date(prices.effectiveFrom))}. Leave a new price empty to keep the current one.</p>
+<p class="note">The current prices, in credits, are those of price book ${String(prices.version)}, in force from ${utc(new Date(prices.effectiveFrom))}. Leave a new price empty to keep the current one.</p>
 <input type="hidden" name="${priceInputs.ofVersion(flag)}" value="${String(prices.version)}">
 ${table<PriceTable['priced'][number]>({
   caption: `Prices of price book ${prices.version}`,
