@@ -113,24 +113,25 @@ const pricesIn = ({ flag }: Field, form: Form): unknown[] => {
   if (typed === '' && rules.length === 0 && version !== '')
     throw new InputFault(flag, 'enter at least one new price')
   if (typed === '') return rules.length === 0 ? [] : [changesOfBook(version, rules)]
-  if (rules.length === 0) return [version === '' ? typed : changesOfBook(version, parsedOr(typed))]
+  if (rules.length === 0) return [changesOfBook(version, objectIn(typed) ?? typed)]
   throw new InputFault(flag, 'enter new prices in the table or a JSON document, not both')
 }
 
-/** The command describes the fault if the text is not JSON. */
-const parsedOr = (text: string): unknown => {
+/** Null if the text is not an object or a list in JSON. The command then describes the fault. */
+const objectIn = (text: string): object | null => {
   try {
-    return parseJson(text)
+    const parsed = parseJson(text)
+    return typeof parsed === 'object' ? parsed : null
   } catch {
-    return text
+    return null
   }
 }
 
 /** The document, which then names the price book that it changes. */
-const changesOfBook = (version: string, document: unknown): unknown => {
-  const book = version === '' ? {} : { [changedBook]: Number(version) }
-  if (Array.isArray(document)) return { ...book, rules: document }
-  return typeof document === 'object' && document !== null ? { ...book, ...document } : document
+const changesOfBook = (version: string, document: object | string): object | string => {
+  if (version === '' || typeof document === 'string') return document
+  const rules = Array.isArray(document) ? { rules: document } : document
+  return { [changedBook]: Number(version), ...rules }
 }
 
 /** The values from a form, without empty fields. If boxes are ticked by default, a form without a ticked box is also a choice. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { creditsText, formatCredits } from '../../billing/money.ts'
-import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
+import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
@@ -16,6 +16,7 @@ import {
   plannedChanges,
   priceTable,
   proposalAt,
+  proposedChanges,
   proposePriceBook,
   withdrawPrices,
 } from './prices.ts'
@@ -70,20 +71,15 @@ const propose = command({
     }
   },
   run: async ({ foundation, operator }, { rules, from, reason: given }) => {
-    let before: readonly PriceBookRule[] = []
     const proposed = await proposePriceBook(foundation, {
-      rulesOver: (base, version) => {
-        before = base
-        return rulesIn(rules, from)(base, version)
-      },
-      effectiveFrom: from,
-      reason: given ?? null,
-      actor: operator.actor,
+      ...{ rulesOver: rulesIn(rules, from), effectiveFrom: from },
+      ...{ reason: given ?? null, actor: operator.actor },
     })
     const { rules: _, ...rest } = proposed
+    const changes = (await proposedChanges(foundation))(proposed)
     return {
       json: proposed,
-      sections: [rest, 'Changes', changeRows(ruleChanges(before, proposed.rules))],
+      sections: [rest, 'Changes', changeRows(changes)],
       next: proposalNext(proposed),
     }
   },

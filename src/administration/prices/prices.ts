@@ -90,10 +90,13 @@ export const proposalAt = async (
 const changesOf = ({ books }: Prices, { base, rules }: Pick<PriceProposal, 'base' | 'rules'>): RuleChange[] =>
   ruleChanges(books.find(({ version }) => version === base)?.rules ?? [], rules)
 
-export const proposedChanges = async (
-  { eventLog }: Log,
-  proposal: Pick<PriceProposal, 'base' | 'rules'>,
-): Promise<RuleChange[]> => changesOf((await readPrices(eventLog)).prices, proposal)
+/** Returns a function for the changes of each proposal. */
+export const proposedChanges = async ({
+  eventLog,
+}: Log): Promise<(proposal: Pick<PriceProposal, 'base' | 'rules'>) => RuleChange[]> => {
+  const { prices } = await readPrices(eventLog)
+  return (proposal) => changesOf(prices, proposal)
+}
 
 type ProposalWanted = {
   /**

@@ -29,6 +29,7 @@ const showPrices = query({
   run: async (context, { name, at, organization: organizationId }) => {
     if (name !== undefined) return shownByName(context, name)
     const all = await pricesAt(context.foundation, at === undefined ? Date.now() : Date.parse(at))
+    const changesOf = await proposedChanges(context.foundation)
     const sees = seesProposals(context)
     const shown = (book: PublishedBook) => (sees ? book : publicBook(book))
     const json = {
@@ -39,7 +40,7 @@ const showPrices = query({
     const sections = [
       ...(json.in_force === null ? ['No price book is in force'] : bookSections('In force', json.in_force)),
       ...json.upcoming.flatMap((book) => bookSections(`From ${book.effective_from}`, book)),
-      ...(await Promise.all(json.proposals.map((one) => proposalSections(context, one)))).flat(),
+      ...json.proposals.flatMap((one) => proposalSections(one, changesOf(one))),
     ]
     const next: readonly Next[] = [
       { name: 'price propose', label: 'Propose prices' },
@@ -74,8 +75,10 @@ const shownByName = async (context: Context, name: PriceName) => {
   if (!seesProposals(context))
     throw new CommandRefused(`there are no prices named ${nameOfPrices(name)}; see "price show"`)
   const found = await namedPrices(context.foundation, name)
-  if ('base' in found)
-    return { json: found, sections: await proposalSections(context, found), next: proposalNext(found) }
+  if ('base' in found) {
+    const changes = (await proposedChanges(context.foundation))(found)
+    return { json: found, sections: proposalSections(found, changes), next: proposalNext(found) }
+  }
   return {
     json: found,
     sections: bookSections(`Price book ${found.version}`, found),
@@ -90,11 +93,10 @@ const bookSections = (head: string, { rules, ...book }: Pick<PublishedBook, 'rul
 ]
 
 /** A person who approves a proposal first sees its changes. */
-const proposalSections = async (
-  { foundation }: Context,
+const proposalSections = (
   { rules, ...proposal }: PriceProposal,
-): Promise<Sections> => {
-  const changes = await proposedChanges(foundation, { rules, ...proposal })
+  changes: readonly RuleChange[],
+): Sections => {
   const same = rules.filter((one) => !changes.some(({ rule }) => rule === one.rule))
   return [
     `Proposal p${proposal.proposal}`,
