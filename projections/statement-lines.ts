@@ -51,6 +51,35 @@ export const neighbourCall = (
   }
 }
 
+/** A charged call. `charge_id` is null for a call without an Idempotency-Key, because it can be derived from the request id. */
+type ChargedCall = { request_id: string; charge_id: string | null }
+
+const isChargedCall = `calls is not null and kind = 'call' and amount_micro <> 0 and request_id is not null`
+
+/** The charged calls of an organization at some instants. */
+export const chargedCallsAt = (
+  organizationId: string,
+  instants: readonly string[],
+  max: number,
+): Query<ChargedCall> => ({
+  text: `select request_id, charge_id from ledger_lines
+          where ledger = ledger_key($1) and effective_at = any ($2::timestamptz[]) and ${isChargedCall} limit $3`,
+  values: [organizationId, instants, max],
+})
+
+/** The charged calls of an organization in ranges of revisions, newest first. */
+export const chargedCallsNear = (
+  organizationId: string,
+  ranges: readonly { readonly from: number; readonly to: number }[],
+  max: number,
+): Query<ChargedCall> => ({
+  text: `select l.request_id, l.charge_id
+           from unnest($2::bigint[], $3::bigint[]) as near (first, last)
+           join ledger_lines l on l.ledger = ledger_key($1) and l.revision between near.first and near.last
+          where ${isChargedCall} order by l.revision desc limit $4`,
+  values: [organizationId, ranges.map(({ from }) => from), ranges.map(({ to }) => to), max],
+})
+
 export type LinesRange = {
   /** Both revisions are inclusive. */
   readonly from: number

@@ -1,4 +1,5 @@
 import { formatCredits, parseCredits } from '../billing/money.ts'
+import type { CreditAdjusted } from '../events/credits.ts'
 import { type Html, html } from './html.ts'
 
 /** Formats amounts and times for people. Amounts are integers until they are formatted, so they stay exact. */
@@ -31,6 +32,17 @@ export const copyable = (id: string): Html => html`<span class="id whole" data-c
 
 /** Writes a snake_case name as words. */
 export const words = (name: string): string => name.replaceAll('_', ' ')
+
+const corrections: Readonly<Record<string, string>> = {
+  refund: 'refund',
+  reversal: 'automatic reversal',
+  adjustment: 'correction',
+  void: 'rest of a lot taken back',
+  rerate: 're-rate',
+} satisfies Record<CreditAdjusted['kind'], string>
+
+/** The kind of a correction in words. */
+export const correctionWords = (kind: string): string => corrections[kind] ?? words(kind)
 
 /** Capitalizes a string, unless it begins with an identifier or an address, such as request_id or https://. */
 export const capitalized = (text: string): string => {

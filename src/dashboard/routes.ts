@@ -1,4 +1,6 @@
 import type { FastifyInstance } from 'fastify'
+import { lineReasons } from '../administration/ledgers/line-reasons.ts'
+import { Unavailable } from '../event-log/port.ts'
 import { testOrganizationOf } from '../events/test-organization.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callsRoutes } from './calls-routes.ts'
@@ -146,6 +148,10 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       usedUpOf(pool, account, nowMs),
       rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
     ])
+    const reasons = await lineReasons(context.foundation, id, lines).catch((error: unknown) => {
+      if (error instanceof Unavailable) return null
+      throw error
+    })
     const page = organizationPage({
       viewer: viewerOf(request, reply),
       account,
@@ -154,6 +160,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       hasTests: tests?.registered === true,
       atMs: nowMs,
       lines,
+      reasons,
       use: { ...usedUp, ...figures, range, fault },
     })
     return sendPage(fault === null ? reply : reply.code(422), page)

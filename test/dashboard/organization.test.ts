@@ -1,16 +1,19 @@
 /** What people see about an organization, and what they can do with its keys. */
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { adjust } from '../../src/administration/credits/corrections.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
+import { refund } from '../../src/administration/credits/refunds.ts'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { decodeEvent } from '../../src/event-log/stored-event.ts'
-import { keyStream } from '../../src/events/streams.ts'
+import { decodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
+import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import { sameHmac } from '../../src/guard/secrets/secrets.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
+import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { eventually } from '../support/service.ts'
 import {
   type Browser,
@@ -66,10 +69,15 @@ const key = (organizationId: string, name = 'production') =>
   })
 
 /** A charged lookup with a location, at the given time. */
-const call = async (organizationId: string, keyId: string, atMs: number): Promise<string> => {
+const call = async (
+  organizationId: string,
+  keyId: string,
+  atMs: number,
+  { idempotencyKey }: { idempotencyKey?: string } = {},
+): Promise<string> => {
   const requestId = ulid(atMs)
   await room.foundation.ledger.submit(organizationId, {
-    key: requestId,
+    key: idempotencyKey ?? requestId,
     atMs,
     actor: `key:${keyId}`,
     requestId,
@@ -78,6 +86,7 @@ const call = async (organizationId: string, keyId: string, atMs: number): Promis
       keyId,
       capability: 'ip_lookup',
       outcome: 'answered',
+      ...(idempotencyKey !== undefined && { idempotent: true }),
       facts: {
         kind: 'ip_lookup',
         success: true,
@@ -334,6 +343,54 @@ describe('the statement', () => {
     expect(textOf(body)).toContain(
       `refused calls key production ${keyId} 5,940 calls refused AUTH_003 0 refusal v1`,
     )
+  })
+
+  test('shows the kind, reason, author and call of every correction', async () => {
+    const own = await organization('Corrected Ltd', '100')
+    const { keyId } = await key(own)
+    const [plain, repeatable, unknown] = [
+      await call(own, keyId, Date.now() - 60_000),
+      await call(own, keyId, Date.now() - 50_000, { idempotencyKey: 'order-1' }),
+      await call(own, keyId, Date.now()),
+    ]
+    await room.caughtUp()
+    const by = { actor: 'user:ada', dryRun: false }
+    await refund(room.foundation, { requestId: plain, reason: 'wrong country', ...by })
+    await refund(room.foundation, { requestId: repeatable, reason: 'sent twice', ...by })
+    const charges = await room.foundation.eventLog.read(ledgerStream(own), { max: 100 })
+    const charge = charges.map(decodeEvent).find(({ metadata }) => metadata.request_id === unknown)
+    const { recorded } = charge ?? expect.unreachable()
+    await room.foundation.ledger.submit(
+      own,
+      reversalCommand(
+        {
+          firstEventId: recorded.id,
+          chargeId: eventIdOf(own, unknown, 1),
+          amount: parseCredits('1'),
+          revision: recorded.revision + 1,
+        },
+        Date.now(),
+      ),
+    )
+    const gift = { organizationId: own, amount: parseCredits('2.5'), reason: 'after <b>the outage' }
+    await adjust(room.foundation, { ...gift, ...by })
+    await room.caughtUp()
+
+    const { body } = await browser.get(`/organizations/${own}`)
+    const text = textOf(body)
+    expect(text).toContain(`refund wrong country , by user:ada ${plain} +1`)
+    expect(text).toContain(`refund sent twice , by user:ada ${repeatable} +1`)
+    expect(text).toContain(
+      `automatic reversal the outcome of the call was not known in time , by system ${unknown} +1`,
+    )
+    expect(text).toContain('correction after &lt;b&gt;the outage , by user:ada +2.5')
+    expect(text).toContain('credits granted test , by cli +100')
+    expect(body).toContain(`<a href="/organizations/${own}/calls/${unknown}"><span class="id">${unknown}`)
+
+    const listed = textOf((await browser.get(`/organizations/${own}/ledger/lines?kind=adjustment`)).body)
+    expect(listed).toContain(`adjustment 1 refund wrong country user:ada ${plain}`)
+    expect(listed).toContain(`adjustment 1 refund sent twice user:ada ${repeatable}`)
+    expect(listed).toContain('adjustment 2.5 correction after &lt;b&gt;the outage user:ada')
   })
 
   test('links from a line to the call, with its explanation', async () => {

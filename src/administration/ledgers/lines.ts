@@ -7,6 +7,7 @@ import { type Page, pagedList } from '../declare.ts'
 import { apiKey, choice, instant, organization } from '../fields.ts'
 import { wholeNumber } from '../input.ts'
 import { lastLine, linePlaces } from './line-places.ts'
+import { lineReasons } from './line-reasons.ts'
 
 const input = z.object({
   organization: organization(),
@@ -42,6 +43,11 @@ export const listLines = pagedList({
     { name: 'calls', label: 'Calls', kind: 'number' },
     { name: 'amount', label: 'Credits', kind: 'credits' },
     { name: 'rule', label: 'Rule' },
+    { name: 'correction', label: 'Correction' },
+    { name: 'reason', label: 'Reason' },
+    { name: 'actor', label: 'By' },
+    { name: 'corrected_call', label: 'Corrected call', kind: 'call' },
+    { name: 'rerate_run', label: 'Re-rate' },
   ],
   empty: 'No lines match',
   page: async ({ foundation, caughtUp }, asked, { cursor, max }) => {
@@ -55,6 +61,8 @@ const revisions = { min: 0, max: Number.MAX_SAFE_INTEGER }
 const always = { from: '0001-01-01', to: '9999-12-31' }
 /** The maximum number of revisions that are searched for one page. */
 const lookedMax = 200_000n
+
+const noReason = { correction: null, reason: null, actor: null, rerate_run: null, corrected_call: null }
 
 type LineRow = {
   revision: string
@@ -75,7 +83,7 @@ type LineRow = {
 }
 
 const linesPage = async (
-  { pool }: Pick<Foundation, 'pool'>,
+  { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
   asked: z.output<typeof input>,
   { before, max }: { readonly before: number | null; readonly max: number },
 ): Promise<Page> => {
@@ -102,12 +110,14 @@ const linesPage = async (
     [id, String(above), String(below), kind, key, of, outcome, since, until, max + 1],
   )
   const shown = rows.slice(0, max)
+  const reasons = await lineReasons({ eventLog, pool }, id, shown)
   const next = rows.length > max ? (shown.at(-1)?.revision ?? null) : above > first ? String(above) : null
   return {
     rows: shown.map(({ revision, effective_at, calls, amount_micro, ...line }) => ({
       ...{ organization_id: id, revision: Number(revision), effective_at: effective_at.toISOString() },
       ...{ ...line, calls: calls === null ? null : Number(calls) },
       amount: formatCredits(BigInt(amount_micro)),
+      ...(reasons.get(revision) ?? noReason),
     })),
     next,
     lacks: null,

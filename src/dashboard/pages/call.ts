@@ -11,7 +11,7 @@ import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { mayOpen } from '../access.ts'
 import { eventHref } from '../declared.ts'
-import { balance, copyable, count, decimal, instant, words } from '../format.ts'
+import { balance, copyable, correctionWords, count, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
 import { type AccountRow, linesOfRequest, rowsOf, type StatementRow } from '../queries.ts'
@@ -184,7 +184,8 @@ const timelineSection = (call: Explanation, line: StatementRow | null): Html => 
         ] as const,
     ),
     ...call.adjustments.map(
-      ({ at, kind, amount, reason }) => [at, `${words(kind)} of ${creditsText(amount)}: ${reason}`] as const,
+      ({ at, kind, amount, reason }) =>
+        [at, `${correctionWords(kind)} of ${creditsText(amount)}: ${reason}`] as const,
     ),
     ...(call.checkpoint === null
       ? []

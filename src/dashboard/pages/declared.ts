@@ -14,7 +14,7 @@ import {
 import { type Field, organizationHelp } from '../../administration/fields.ts'
 import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
 import type { Form } from '../form.ts'
-import { balance, capitalized, count, decimal, instant, utc, words } from '../format.ts'
+import { balance, capitalized, correctionWords, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, organizationMenu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
@@ -610,6 +610,7 @@ const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Name
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
   if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
+  if (name === 'correction') return correctionWords(value)
   if (['kind', 'capability', 'outcome'].includes(name)) return words(value)
   return label.endsWith('(UTC)') && isoForm.test(value) ? instant(new Date(value)) : shownValue(value)
 }

@@ -1,3 +1,4 @@
+import type { LineReason } from '../../administration/ledgers/line-reasons.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { isTestOrganization, liveOrganizationOf, testOrganizationOf } from '../../events/test-organization.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
@@ -32,6 +33,8 @@ type OrganizationView = {
   readonly atMs: number
   /** The newest lines of the statement, newest first. */
   readonly lines: readonly StatementRow[]
+  /** The reasons of grants and corrections, by revision; null if the event log does not answer. */
+  readonly reasons: ReadonlyMap<string, LineReason> | null
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
 
@@ -169,7 +172,7 @@ export const keyState = (key: KeyRow, atMs: number): Renderable => {
   return html`<span class="mark good">live</span>${key.expires_at !== null && html` until ${instant(key.expires_at)}`}`
 }
 
-const statementSection = ({ account: { organization_id: id }, lines }: OrganizationView): Html =>
+const statementSection = ({ account: { organization_id: id }, lines, reasons }: OrganizationView): Html =>
   html`<section aria-labelledby="statement">
 <div class="heading"><h2 id="statement">Statement</h2><a href="/organizations/${id}/ledger/lines">All lines</a></div>
 ${
@@ -179,7 +182,8 @@ ${
         caption: 'The newest lines of the statement, newest first',
         rows: lines,
         idOf: (line) => `line-${line.revision}`,
-        columns: lineColumns(id),
+        columns: lineColumns(id, reasons ?? new Map()),
       })
 }
+${reasons === null && html`<p class="note">The reasons of grants and corrections are missing, because the event log does not answer.</p>`}
 </section>`
