@@ -262,10 +262,11 @@ export type Row = Readonly<Record<string, unknown>>
 export type Column = {
   readonly name: string
   readonly label: string
-  /** `whole`: a string that is never cut on a terminal, however long it is. */
+  /** `change`: credits by which a balance changes, shown with a sign. `whole`: a string that is never cut on a terminal. */
   readonly kind?:
     | 'id'
     | 'credits'
+    | 'change'
     | 'instant'
     | 'number'
     | 'name'
@@ -279,6 +280,10 @@ export type Column = {
   readonly limit?: string
   /** The column that contains the name of this organization. Pages show both in one column. */
   readonly named?: string
+  /** Pages of the dashboard leave the column out if it is empty in all rows. */
+  readonly sparse?: true
+  /** Pages of the dashboard show this column below the values of another column. */
+  readonly below?: string
 }
 
 export type Declared = Pick<

@@ -273,7 +273,9 @@ const found = async (
 const csvCell = (value: unknown, kind: string | undefined) => {
   if (value === null || value === undefined) return ''
   if (Array.isArray(value)) return value.join(' ')
-  return kind === 'credits' || kind === 'number' ? { number: String(value) } : String(value)
+  return kind === 'credits' || kind === 'change' || kind === 'number'
+    ? { number: String(value) }
+    : String(value)
 }
 
 /** The prices for each table of a form. After a fault, the table stays the same, unless it showed another price book than the current one. */

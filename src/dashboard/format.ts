@@ -36,8 +36,8 @@ export const words = (name: string): string => name.replaceAll('_', ' ')
 const corrections: Readonly<Record<string, string>> = {
   refund: 'refund',
   reversal: 'automatic reversal',
-  adjustment: 'correction',
-  void: 'rest of a lot taken back',
+  adjustment: 'balance corrected',
+  void: 'lot taken back',
   rerate: 're-rate',
 } satisfies Record<CreditAdjusted['kind'], string>
 
@@ -52,6 +52,9 @@ export const capitalized = (text: string): string => {
 
 /** Like `credits`, for a decimal amount from an event. */
 export const decimal = (text: string): string => credits(String(parseCredits(text)))
+
+/** A charge or an expiry, which reduces the balance, as a positive amount. */
+export const cost = (change: string): string => credits(String(-parseCredits(change)))
 
 /** A negative balance is marked with a word, because some people do not see its colour. */
 export const balance = (micro: string): Html =>

@@ -313,7 +313,7 @@ describe('the statement', () => {
     expect(textOf(body)).toContain(`${at.slice(0, 10)} ${at.slice(11, 23)} ip lookup key statement`)
     expect(textOf(body)).toContain(`${requestIds.at(-1)} answered -1 ip_lookup.located v1 price book 1`)
     const first = await browser.get(`/organizations/${id}/ledger/lines?cursor=3`)
-    expect(textOf(first.body)).toContain('grant 100,000')
+    expect(textOf(first.body)).toContain('grant +100,000')
   })
 
   test('shows how many refused calls were recorded together, and the reason', async () => {
@@ -383,14 +383,21 @@ describe('the statement', () => {
     expect(text).toContain(
       `automatic reversal the outcome of the call was not known in time , by system ${unknown} +1`,
     )
-    expect(text).toContain('correction after &lt;b&gt;the outage , by user:ada +2.5')
+    expect(text).toContain('balance corrected after &lt;b&gt;the outage , by user:ada +2.5')
     expect(text).toContain('credits granted test , by cli +100')
     expect(body).toContain(`<a href="/organizations/${own}/calls/${unknown}"><span class="id">${unknown}`)
 
     const listed = textOf((await browser.get(`/organizations/${own}/ledger/lines?kind=adjustment`)).body)
-    expect(listed).toContain(`adjustment 1 refund wrong country user:ada ${plain}`)
-    expect(listed).toContain(`adjustment 1 refund sent twice user:ada ${repeatable}`)
-    expect(listed).toContain('adjustment 2.5 correction after &lt;b&gt;the outage user:ada')
+    for (const [requestId, reason] of [
+      [plain, 'wrong country'],
+      [repeatable, 'sent twice'],
+    ])
+      expect(listed).toContain(
+        `adjustment Correction: refund Corrected call: ${requestId} +1 ${reason} By: user:ada`,
+      )
+    expect(listed).toContain(
+      'adjustment Correction: balance corrected +2.5 after &lt;b&gt;the outage By: user:ada',
+    )
   })
 
   test('links from a line to the call, with its explanation', async () => {

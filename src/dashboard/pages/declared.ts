@@ -12,9 +12,20 @@ import {
   type Sections,
 } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
+import { parseCredits } from '../../billing/money.ts'
 import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
 import type { Form } from '../form.ts'
-import { balance, capitalized, correctionWords, count, decimal, instant, utc, words } from '../format.ts'
+import {
+  balance,
+  capitalized,
+  correctionWords,
+  count,
+  decimal,
+  instant,
+  movement,
+  utc,
+  words,
+} from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, organizationMenu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
@@ -568,10 +579,16 @@ const list = (
   { caption, columns, names = new Map(), empty = `${noEntries}.`, more = [], callsOf }: Listed,
 ): Html => {
   const [first = {}] = rows
+  const belowOf = (column: string): readonly Column[] =>
+    columns?.filter(({ below }) => below === column) ?? []
   const shown =
     columns?.filter(
-      ({ name }) =>
-        rows.some((row) => row[name] !== undefined) && !columns.some(({ named }) => named === name),
+      ({ name, sparse, below }) =>
+        below === undefined &&
+        !columns.some(({ named }) => named === name) &&
+        (sparse === true
+          ? rows.some((row) => [{ name }, ...belowOf(name)].some((one) => (row[one.name] ?? null) !== null))
+          : rows.some((row) => row[name] !== undefined)),
     ) ??
     Object.entries(first).map(
       ([name, value]): Column => ({
@@ -590,9 +607,10 @@ const list = (
           column.name === 'request_id' && callsOf !== undefined
             ? callLink(callsOf, String(row.request_id))
             : column.limit === undefined
-              ? cellOf(row, column, names)
+              ? [cellOf(row, column, names), valuesBelow(row, belowOf(column.name), names)]
               : meter(row, column),
-        ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
+        ...(['credits', 'change', 'number', 'position'].includes(column.kind ?? '') &&
+          ({ kind: 'number' } as const)),
         ...((column.kind === 'name' || column.named !== undefined || (i === 0 && column.kind === 'id')) &&
           ({ kind: 'name' } as const)),
       })),
@@ -601,11 +619,19 @@ const list = (
   })
 }
 
+const valuesBelow = (row: Row, columns: readonly Column[], names: Names): Renderable =>
+  columns.map(
+    (column) =>
+      (row[column.name] ?? null) !== null &&
+      html`<br><span class="minor">${column.label}: ${cellOf(row, column, names)}</span>`,
+  )
+
 const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Names): Renderable => {
   const value = row[name]
   if (name === 'allowed_cidrs') return memberValue(name, value)
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, row[named] ?? names.get(value))
+  if (kind === 'change') return movement(String(parseCredits(value)))
   if (kind === 'call') return callLink(String(row.organization_id), value)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
