@@ -42,7 +42,7 @@ describe("a key's page", () => {
       [scene.keyId],
     )
     expect(body).toContain(`<dt>Calls, 30 days</dt><dd><strong>${rows[0]?.calls}</strong>`)
-    expect(body).toContain(`<dt>Credits, total</dt><dd>${rows[0]?.credits}</dd>`)
+    expect(body).toContain(`<dt>Charged, total</dt><dd>${rows[0]?.credits}</dd>`)
     expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
   })
 
@@ -67,7 +67,7 @@ describe("a key's page", () => {
     const week = await section('')
     for (const at of [all.first, all.last]) expect(week).toContain(`<time datetime="${at.toISOString()}">`)
     expect(week).toContain(`<dt>Calls</dt><dd><strong>${all.calls}</strong></dd>`)
-    expect(week).toContain(`<dt>Credits</dt><dd>${credits(all.micro)}</dd>`)
+    expect(week).toContain(`<dt>Charged</dt><dd>${credits(all.micro)}</dd>`)
     expect(week).toContain('ip lookup')
     expect(week).toContain('The IP addresses of callers are not recorded.')
     const before = await section('?range=custom&from=2020-01-01&to=2020-01-31')

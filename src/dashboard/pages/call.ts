@@ -227,7 +227,7 @@ ${
         cell: ({ opened }) =>
           opened !== null && (opened.expires_at === null ? 'never' : instant(new Date(opened.expires_at))),
       },
-      { head: 'Credits', kind: 'number', cell: (lot) => lot.amount },
+      { head: 'Charged', kind: 'number', cell: (lot) => decimal(lot.amount) },
     ],
   })
 }

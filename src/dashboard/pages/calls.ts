@@ -159,5 +159,5 @@ const columnsOf = (account: AccountRow | null): readonly Column<CallRow>[] => [
       code !== null && html` <span class="code">${code}</span>`,
     ],
   },
-  { head: 'Credits', kind: 'number', cell: ({ amount_micro }) => credits(String(-BigInt(amount_micro))) },
+  { head: 'Charged', kind: 'number', cell: ({ amount_micro }) => credits(String(-BigInt(amount_micro))) },
 ]

@@ -113,8 +113,8 @@ const keyPage = (view: KeyView): Html => {
 <p class="note">${copyable(key.key_id)} <span class="id">…${key.last4}</span> · issued ${utc(key.created_at)} · ${keyState(key, atMs)}</p>
 ${figures([
   ['Calls, 30 days', html`<strong>${count(key.calls_30_days)}</strong>`],
-  ['Credits, 30 days', credits(key.charged_30_days_micro)],
-  ['Credits, total', credits(key.charged_micro)],
+  ['Charged, 30 days', credits(key.charged_30_days_micro)],
+  ['Charged, total', credits(key.charged_micro)],
   ['Last used (UTC)', key.last_used_at === null ? 'never' : instant(key.last_used_at)],
 ])}
 ${callsPlot(view)}
@@ -147,7 +147,7 @@ ${rangeFields(range, fault)}
 ${faultNotice(fault)}
 ${figures([
   ['Calls', html`<strong>${count(sumOf('calls'))}</strong>`],
-  ['Credits', credits(String(sumOf('charged_micro')))],
+  ['Charged', credits(String(sumOf('charged_micro')))],
   ['First call (UTC)', first === null ? 'none' : instant(first)],
   ['Last call (UTC)', last === null ? 'none' : instant(last)],
 ])}
@@ -167,7 +167,7 @@ const useColumns = [
   { head: 'Capability', kind: 'name', cell: ({ capability }: KeyUseRow) => words(capability) },
   { head: 'Outcome', cell: ({ outcome }: KeyUseRow) => words(outcome) },
   { head: 'Calls', kind: 'number', cell: ({ calls }: KeyUseRow) => count(calls) },
-  { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
+  { head: 'Charged', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
 
 /** Links to the command that revokes the key, issues its successor and refunds the calls in the range chosen under Investigate. */

@@ -4,7 +4,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { monthAfter, monthStart } from '../../billing/months.ts'
 import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
-import { balance, capitalized, count, credits, decimal, movement, utc, words } from '../format.ts'
+import { balance, capitalized, cost, count, credits, decimal, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
@@ -32,9 +32,9 @@ export const monthPage = (view: MonthView): Html => {
 ${figures([
   ['Opening', balance(String(now.summary.opening))],
   ['Granted', decimal(totals.granted)],
-  ['Charged', html`<strong>${decimal(totals.charged)}</strong>`],
-  ['Adjusted', decimal(totals.adjusted)],
-  ['Expired', decimal(totals.expired)],
+  ['Charged', html`<strong>${cost(totals.charged)}</strong>`],
+  ['Adjusted', movement(String(parseCredits(totals.adjusted)))],
+  ['Expired', cost(totals.expired)],
   ['Closing', balance(String(now.summary.closing))],
   ['Calls', count(totals.calls)],
 ])}
@@ -63,21 +63,27 @@ type Compared = {
   readonly name: string
   readonly now: bigint
   readonly before: bigint
-  readonly isCount?: true
+  /** `cost`: a charge or an expiry, as a positive amount. `change`: a change of the balance, with a sign. */
+  readonly kind: 'amount' | 'cost' | 'change' | 'count'
 }
 
 const comparedSection = (now: StatementSummary, { head, summary }: MonthStatement): Html => {
   const [own, earlier] = [closedTotals(now), closedTotals(summary)]
-  const amounts = (['granted', 'charged', 'adjusted', 'expired', 'closing'] as const).map(
-    (name): Compared => ({
-      name,
-      now: parseCredits(own[name]),
-      before: parseCredits(earlier[name]),
-    }),
-  )
+  const amounts = (
+    [
+      ['granted', 'amount'],
+      ['charged', 'cost'],
+      ['adjusted', 'change'],
+      ['expired', 'cost'],
+      ['closing', 'amount'],
+    ] as const
+  ).map(([name, kind]): Compared => {
+    const sign = kind === 'cost' ? -1n : 1n
+    return { name, now: sign * parseCredits(own[name]), before: sign * parseCredits(earlier[name]), kind }
+  })
   const rows = [
     ...amounts,
-    { name: 'calls', now: BigInt(now.calls), before: BigInt(summary.calls), isCount: true } as const,
+    { name: 'calls', now: BigInt(now.calls), before: BigInt(summary.calls), kind: 'count' } as const,
   ]
   return html`<section aria-labelledby="compared">
 <h2 id="compared">Compared with ${head.month}</h2>
@@ -86,8 +92,10 @@ ${comparedTable(`Totals, compared with ${head.month}`, 'Total', rows)}
 }
 
 const comparedTable = (caption: string, called: string, rows: readonly Compared[]): Html => {
-  const shown = ({ isCount }: Compared, value: bigint): string =>
-    isCount === true ? count(value) : credits(String(value))
+  const shown = ({ kind }: Compared, value: bigint): string => {
+    if (kind === 'count') return count(value)
+    return kind === 'change' ? movement(String(value)) : credits(String(value))
+  }
   return table({
     caption,
     rows,
@@ -100,7 +108,7 @@ const comparedTable = (caption: string, called: string, rows: readonly Compared[
         kind: 'number',
         cell: (row) => {
           const difference = row.now - row.before
-          if (row.isCount !== true) return movement(String(difference))
+          if (row.kind !== 'count') return movement(String(difference))
           return difference > 0n ? `+${count(difference)}` : count(difference)
         },
       },
@@ -143,9 +151,9 @@ ${table({
     ...(id === 'free'
       ? []
       : [
-          { head: 'Credits', kind: 'number' as const, cell: (group: Group) => spent(group.amount) },
+          { head: 'Charged', kind: 'number' as const, cell: (group: Group) => spent(group.amount) },
           {
-            head: 'Credits before',
+            head: 'Charged before',
             kind: 'number' as const,
             cell: (group: Group) => spent(earlier.get(nameOf(group))?.amount ?? 0n),
           },

@@ -1,6 +1,6 @@
 import { parseCredits } from '../../billing/money.ts'
 import type { MonthClosed } from '../../events/credits.ts'
-import { balance, count, decimal } from '../format.ts'
+import { balance, cost, count } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
@@ -47,7 +47,7 @@ ${
           {
             head: 'Charged',
             kind: 'number',
-            cell: ({ totals }) => totals !== null && decimal(totals.charged),
+            cell: ({ totals }) => totals !== null && cost(totals.charged),
           },
           { head: 'Calls', kind: 'number', cell: ({ totals }) => totals !== null && count(totals.calls) },
           {

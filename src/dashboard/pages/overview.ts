@@ -193,7 +193,7 @@ ${leadersTable('Organizations by credits', leaders.byCredits, {
   id: 'by-credits',
   path: 'usage',
   range,
-  head: 'Credits',
+  head: 'Charged',
   cell: ({ charged_micro }) => credits(charged_micro),
 })}
 ${leadersTable('Organizations by errors', leaders.byErrors, {

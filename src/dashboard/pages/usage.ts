@@ -161,7 +161,7 @@ ${
           { head: 'Refused', kind: 'number', cell: (row) => count(row.refused) },
           { head: 'Failed', kind: 'number', cell: (row) => count(row.failed) },
           { head: 'Rate limited', kind: 'number', cell: (row) => count(row.rate_limited) },
-          { head: 'Credits', kind: 'number', cell: (row) => credits(row.charged_micro) },
+          { head: 'Charged', kind: 'number', cell: (row) => credits(row.charged_micro) },
         ],
       })
 }
