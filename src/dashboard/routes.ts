@@ -148,12 +148,14 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       usedUpOf(pool, account, nowMs),
       rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
     ])
-    const reasons = await lineReasons(context.foundation, id, lines).catch((error: unknown) => {
+    const viewer = viewerOf(request, reply)
+    const seenBy = { organizationId: id, role: viewer.role }
+    const reasons = await lineReasons(context.foundation, seenBy, lines).catch((error: unknown) => {
       if (error instanceof Unavailable) return null
       throw error
     })
     const page = organizationPage({
-      viewer: viewerOf(request, reply),
+      viewer,
       account,
       keys: keys.slice(0, keysMax),
       moreKeys: keys.length > keysMax,

@@ -244,6 +244,8 @@ test('a partner sees only published prices, and its pages do not name operators'
     if (body.includes(operator) || /the reason of an? /.test(body)) leaks.push(route)
   }
   expect(leaks).toEqual([])
+  expect((await browser.get(`${base}/ledger/lines`)).body).toContain('the operator')
+  expect((await olga.get(`${base}/ledger/lines`)).body).toContain(`user:${operator}`)
   expect(seen).toContain('GET /organizations/:organization/price/show')
   expect(seen).toContain('GET /organizations/:organization/pixel/rules')
   for (const name of [`p${proposal}`, `p${open.proposal}`, '1', '99']) {

@@ -4,6 +4,7 @@ import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/store
 import type { CreditAdjusted } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import type { Operator } from '../operator.ts'
 
 /**
  * The reasons of grants and corrections on a page of statement lines. Operators write reasons as free text, so reasons are only in the
@@ -30,17 +31,28 @@ const readGapMax = 16
 const chargeWithin = 2_000
 const callsMax = 20_000
 
-/** The reasons of the lines that have one, by revision. The caller must limit the number of lines. */
+/** The reasons of the lines that have one, by revision, as `role` sees them. The caller must limit the number of lines. */
 export const lineReasons = async (
   sources: Sources,
-  organizationId: string,
+  { organizationId, role }: { readonly organizationId: string; readonly role: Operator['role'] },
   lines: readonly Line[],
 ): Promise<ReadonlyMap<string, LineReason>> => {
   const wanted = lines.filter(({ kind }) => kind === 'grant' || kind === 'adjustment')
   const events = await eventsAt(sources, organizationId, wanted)
   const calls = await correctedCalls(sources, organizationId, events)
-  return new Map(events.map((event) => [String(event.recorded.revision), reasonOf(event, calls)]))
+  return new Map(
+    events.map((event) => {
+      const reason = reasonOf(event, calls)
+      return [
+        String(event.recorded.revision),
+        role === 'partner' ? { ...reason, actor: actorSeenByPartner(reason) } : reason,
+      ]
+    }),
+  )
 }
+
+/** Partners do not see the names of operators. Only operators and the service itself grant or correct credits. */
+const actorSeenByPartner = ({ actor }: LineReason): string => (actor === 'system' ? actor : 'the operator')
 
 const reasonOf = (
   { type, data, metadata: { actor } }: MovementEvent,

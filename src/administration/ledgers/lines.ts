@@ -6,6 +6,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { type Page, pagedList } from '../declare.ts'
 import { apiKey, choice, instant, organization } from '../fields.ts'
 import { wholeNumber } from '../input.ts'
+import type { Operator } from '../operator.ts'
 import { lastLine, linePlaces } from './line-places.ts'
 import { lineReasons } from './line-reasons.ts'
 
@@ -50,10 +51,10 @@ export const listLines = pagedList({
     { name: 'rerate_run', label: 'Re-rate', below: 'reason' },
   ],
   empty: 'No lines match',
-  page: async ({ foundation, caughtUp }, asked, { cursor, max }) => {
+  page: async ({ foundation, operator, caughtUp }, asked, { cursor, max }) => {
     if (cursor === null) await caughtUp()
     const before = cursor === null ? null : wholeNumber('cursor', cursor, revisions)
-    return linesPage(foundation, asked, { before, max })
+    return linesPage(foundation, asked, { before, max, role: operator.role })
   },
 })
 
@@ -85,7 +86,11 @@ type LineRow = {
 const linesPage = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
   asked: z.output<typeof input>,
-  { before, max }: { readonly before: number | null; readonly max: number },
+  {
+    before,
+    max,
+    role,
+  }: { readonly before: number | null; readonly max: number; readonly role: Operator['role'] },
 ): Promise<Page> => {
   const { organization: id, from, to, kind = null, capability: of = null, outcome = null, key = null } = asked
   const [since, until] = [new Date(from ?? always.from), new Date(to ?? always.to)]
@@ -110,7 +115,7 @@ const linesPage = async (
     [id, String(above), String(below), kind, key, of, outcome, since, until, max + 1],
   )
   const shown = rows.slice(0, max)
-  const reasons = await lineReasons({ eventLog, pool }, id, shown)
+  const reasons = await lineReasons({ eventLog, pool }, { organizationId: id, role }, shown)
   const next = rows.length > max ? (shown.at(-1)?.revision ?? null) : above > first ? String(above) : null
   return {
     rows: shown.map(({ revision, effective_at, calls, amount_micro, ...line }) => ({
