@@ -75,6 +75,7 @@ describe('months', () => {
     const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
     const own = (await ended(`${base}/months/${monthOf(0)}`)).body
     expect([cell('Charged'), cell('Calls')]).toEqual([figure(own, 'Charged'), figure(own, 'Calls')])
+    expect(cell('Charged')).toMatch(/^[1-9]/)
   })
 
   test("are closed once, with a form that announces the result, and their file has the closing's digest", async () => {
