@@ -1,6 +1,6 @@
 import { formatCredits, parseCredits } from '../billing/money.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
-import { type Html, html } from './html.ts'
+import { type Html, html, type Renderable } from './html.ts'
 
 /** Formats amounts and times for people. Amounts are integers until they are formatted, so they stay exact. */
 
@@ -26,6 +26,16 @@ export const instant = (at: Date, { milliseconds = false } = {}): Html => {
 }
 
 export const utc = (at: Date): Html => html`${instant(at)} UTC`
+
+/** Times as this service writes them. Times that a person typed, and examples of times, have no milliseconds or are quoted. */
+const instantInText = /(?<![\w"])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
+
+/** A sentence of a plan, a result or a refusal, with its times as on other pages. */
+export const sentence = (text: string): Renderable => {
+  const times = [...text.matchAll(instantInText)]
+  const parts = text.split(instantInText)
+  return parts.map((part, i) => [part, times[i] !== undefined && utc(new Date(times[i][0]))])
+}
 
 /** An id, with a copy button if scripts run. */
 export const copyable = (id: string): Html => html`<span class="id whole" data-copyable>${id}</span>`

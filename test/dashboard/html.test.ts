@@ -1,6 +1,6 @@
 /** Only templates produce markup. All values inserted into them are text. */
 import { expect, test } from 'vitest'
-import { count, credits, movement } from '../../src/dashboard/format.ts'
+import { count, credits, movement, sentence } from '../../src/dashboard/format.ts'
 import { documentOf, html } from '../../src/dashboard/html.ts'
 
 const text = (page: ReturnType<typeof html>): string =>
@@ -35,6 +35,20 @@ test.each([
   ['9007199254740993000001', '9,007,199,254,740,993.000001'],
 ])('%s micro-credits are %s credits', (micro, shown) => {
   expect(credits(micro)).toBe(shown)
+})
+
+test('times in a sentence are shown as on other pages, except those that a person typed', () => {
+  const shown = text(
+    html`<p>${sentence('<b> until 2026-12-31T23:59:59.999Z, by 2027-01-01T00:00:00.000Z.')}</p>`,
+  )
+  expect(shown).toBe(
+    '<p>&lt;b&gt; until <time datetime="2026-12-31T23:59:59.999Z">2026-12-31 23:59:59</time> UTC, by <time datetime="2027-01-01T00:00:00.000Z">2027-01-01 00:00:00</time> UTC.</p>',
+  )
+  for (const typed of [
+    'an instant such as 2027-01-31T00:00:00Z',
+    '"2027-01-31T00:00:00.000Z" is in the past',
+  ])
+    expect(text(html`${sentence(typed)}`).replaceAll('&quot;', '"')).toBe(typed)
 })
 
 test('movements have a sign', () => {

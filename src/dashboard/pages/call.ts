@@ -11,7 +11,7 @@ import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { mayOpen } from '../access.ts'
 import { eventHref } from '../declared.ts'
-import { balance, copyable, correctionWords, count, decimal, instant, words } from '../format.ts'
+import { balance, copyable, correctionWords, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
 import { type AccountRow, linesOfRequest, rowsOf, type StatementRow } from '../queries.ts'
@@ -274,7 +274,7 @@ const eventsTable = (
 <p class="note">${
   checkpoint === null
     ? 'No signed checkpoint covers them yet.'
-    : `The checkpoint of ${checkpoint.at}, over ${checkpoint.size} events, covers them.`
+    : html`The checkpoint of ${utc(new Date(checkpoint.at))}, over ${count(checkpoint.size)} events, covers them.`
 } As of ledger revision ${as_of.revision}.${
   book !== null && html` Price book ${book.version}, digest <span class="id whole">${book.digest}</span>.`
 }</p>`

@@ -23,6 +23,7 @@ import {
   decimal,
   instant,
   movement,
+  sentence,
   utc,
   words,
 } from '../format.ts'
@@ -196,7 +197,7 @@ const hintOf = ({ help, picks, control, byDefault }: Field): string =>
     ...(control === 'instant' ? ['In UTC'] : []),
     ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
   ]
-    .map((sentence) => `${sentence}.`)
+    .map((one) => `${one}.`)
     .join(' ')
 
 /** Browsers accept a time only without a zone. The zone is UTC. */
@@ -331,7 +332,7 @@ export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly ty
   return frame(
     view,
     `${titleOf(view)}?`,
-    html`${plan.says.map((sentence) => html`<p>${sentence}</p>`)}
+    html`${plan.says.map((one) => html`<p>${sentence(one)}</p>`)}
 ${plan.sections === undefined ? members(plan.json ?? {}) : sectionsIn(view, plan.sections)}
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
@@ -349,7 +350,7 @@ export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html 
   frame(
     view,
     titleOf(view),
-    html`${view.plan.says.map((sentence) => html`<p class="notice">${sentence}</p>`)}
+    html`${view.plan.says.map((one) => html`<p class="notice">${sentence(one)}</p>`)}
 <p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
   )
 
@@ -461,7 +462,7 @@ export const workFailedPage = (view: DeclaredView & { readonly message: string }
   frame(
     view,
     titleOf(view),
-    html`<p class="notice bad" role="alert">${view.message}</p>
+    html`<p class="notice bad" role="alert">${sentence(view.message)}</p>
 <p class="actions"><a class="button" href="${addressOf(view)}">Try again</a> <a href="${homeOf(view)}">Back</a></p>`,
   )
 
@@ -623,7 +624,7 @@ const valuesBelow = (row: Row, columns: readonly Column[], names: Names): Render
   columns.map(
     (column) =>
       (row[column.name] ?? null) !== null &&
-      html`<br><span class="minor">${column.label}: ${cellOf(row, column, names)}</span>`,
+      html`<span class="minor below">${column.label}: ${cellOf(row, column, names)}</span>`,
   )
 
 const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Names): Renderable => {
@@ -663,7 +664,7 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
       figures(plain.map(([name, value]) => [labelOf(name), memberValue(name, value, { ...json })])),
     ...texts.map(([name, value]) =>
       name === 'note' && !String(value).includes('\n')
-        ? html`<p class="note">${value}</p>`
+        ? html`<p class="note">${sentence(String(value))}</p>`
         : html`<p class="label">${labelOf(name)}</p>${shownValue(value)}`,
     ),
     ...entries
@@ -719,14 +720,14 @@ const shownValue = (value: unknown): Renderable => {
   if (value === null || value === undefined) return null
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   if (typeof value === 'number') return count(value)
-  if (typeof value === 'object') return plainText(value)
+  if (typeof value === 'object') return sentence(plainText(value))
   const text = String(value)
   // A signed note must keep its line breaks.
   if (text.includes('\n')) return html`<pre class="kept" tabindex="0">${text}</pre>`
   if (isoForm.test(text)) return utc(new Date(text))
   if (decimalForm.test(text)) return decimal(text)
   if (organizationForm.test(text)) return html`<a class="id whole" href="/organizations/${text}">${text}</a>`
-  return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
+  return idForm.test(text) ? html`<span class="id whole">${text}</span>` : sentence(text)
 }
 
 /** Names of organizations by id, for rows without the name. */

@@ -1,3 +1,4 @@
+import { sentence } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { layout } from './layout.ts'
 
@@ -17,7 +18,7 @@ export const faultPage = ({
     main: html`<div class="narrow">
 <p class="eyebrow">${status}</p>
 <h1>${title}</h1>
-<p>${advice}</p>
+<p>${sentence(advice)}</p>
 <p><a href="/">Go to the overview</a></p>
 </div>`,
   })

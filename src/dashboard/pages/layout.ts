@@ -1,6 +1,7 @@
 import type { UserRole } from '../../events/users.ts'
 import { mayOpen } from '../access.ts'
 import { type AssetName, assetHref } from '../assets.ts'
+import { sentence } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import type { RowsState } from '../rows.ts'
@@ -203,7 +204,7 @@ export type FormFault = {
 /** `label` names the field for forms with many fields. */
 export const faultNotice = (fault: FormFault | null, label: string | null = null): Renderable =>
   fault !== null &&
-  html`<p class="notice bad" role="alert" id="fault">${label !== null && html`<strong>${label}:</strong> `}${fault.message}</p>`
+  html`<p class="notice bad" role="alert" id="fault">${label !== null && html`<strong>${label}:</strong> `}${sentence(fault.message)}</p>`
 
 /** Attributes that connect an input to its hint and to its error message. */
 export const described = (field: string, fault: FormFault | null, hint?: string): Renderable => {

@@ -1,5 +1,5 @@
 import type { AccountNotice } from '../../administration/users/account-notices.ts'
-import { copyable, instant, utc } from '../format.ts'
+import { copyable, instant, sentence, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { sessionsOf } from '../session.ts'
 import {
@@ -95,7 +95,7 @@ ${
         rows: notices,
         columns: [
           { head: 'Time (UTC)', cell: ({ at }) => instant(at) },
-          { head: 'Change', cell: ({ says }) => says },
+          { head: 'Change', cell: ({ says }) => sentence(says) },
         ],
       })
 }
@@ -128,7 +128,7 @@ const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next:
   return html`<section class="notice" role="status" aria-labelledby="changes">
 <h2 id="changes">Since you last signed in on this device</h2>
 <p>Your account changed after ${utc(new Date(sinceMs))}:</p>
-<ul>${since.map(({ at, says }) => html`<li>${instant(at)} ${says}</li>`)}</ul>
+<ul>${since.map(({ at, says }) => html`<li>${instant(at)} ${sentence(says)}</li>`)}</ul>
 <p>If you did not make these changes, change your password, end the other sessions and inform an administrator.</p>
 <p class="actions"><a class="button" href="${next}">Continue</a></p>
 </section>`
