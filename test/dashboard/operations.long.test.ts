@@ -143,7 +143,7 @@ test('every projection is listed with its position, and links to its state', asy
   expect(statusCode).toBe(200)
   for (const name of [keyUsage.name, ledgerLines.name])
     expect(body).toContain(`href="/commands/projection/list?name=${name}"`)
-  expect(body).toContain('No jobs are scheduled yet')
+  expect((await ada.get('/commands/jobs/list')).body).toContain('No jobs are scheduled yet')
   const one = (await ada.get(`/commands/projection/list?name=${keyUsage.name}`)).body
   expect(one).toContain(`href="/commands/projection/rebuild?name=${keyUsage.name}"`)
   expect(one).not.toContain(`?name=${ledgerLines.name}"`)

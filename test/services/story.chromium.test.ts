@@ -193,7 +193,8 @@ const closeMonth = async (page: Page): Promise<void> => {
 /** Signs a checkpoint, downloads the receipt, and verifies it with the program that is published with the guides. */
 const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
   await click(page, 'Operations')
-  await click(page, 'Run checkpoint now')
+  await click(page, 'Jobs')
+  await click(page, 'Run checkpoint')
   await press(page, 'Run')
   await done(page)
   await page.goto(`${organization}/calls/${requestId}`)

@@ -46,6 +46,8 @@ const listJobs = query({
     { name: 'dead_letters', label: 'Dead letters', kind: 'number' },
     { name: 'error', label: 'Error', kind: 'whole' },
   ],
+  empty: 'No jobs are scheduled yet, because no process with the role jobs has started',
+  nextOfRow: [{ name: 'jobs run', label: 'Run', given: ({ name: job }) => ({ name: job }) }],
   run: async ({ foundation: { pool, url } }) => {
     const jobs = (await knownJobs(pool)).filter(({ cron }) => cron !== null)
     const next = await nextRuns(url, jobs, Date.now())

@@ -93,7 +93,7 @@ const homes: Readonly<Record<string, string>> = {
   profiles: '/commands/data/list',
   user: '/commands/user/list',
   projection: '/operations',
-  jobs: '/operations',
+  jobs: '/commands/jobs/list',
 }
 
 /**

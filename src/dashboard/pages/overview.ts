@@ -126,8 +126,8 @@ const sparkline = (values: readonly number[]): Renderable => {
 const placeOf: Readonly<Record<string, string>> = {
   projections: '/operations#projections',
   'events set aside': '/operations#projections',
-  rebuild: '/operations#rebuilds',
-  jobs: '/operations#jobs',
+  rebuild: '/commands/projection/rebuilds',
+  jobs: '/commands/jobs/list',
   reconciliation: '/#reconciliation',
 }
 
