@@ -24,6 +24,7 @@ import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
+import { parseIdempotencyKey } from '../call/idempotency.ts'
 import { parseJson } from '../call/json-text.ts'
 import { sendFile } from '../call/streamed.ts'
 import { createPixelControls } from '../capabilities/index.ts'
@@ -261,9 +262,11 @@ const changed = async (
     await requestLongWork(foundation, { id, declared, given, operator }, logger)
     return accepted(reply, { job_id: id, name: declared.name, state: 'waiting' })
   }
-  const key = headers['idempotency-key']
+  const header = headers['idempotency-key']
   // A query about a person changes nothing, and hashes of its values must not be stored.
-  if (typeof key !== 'string' || isPersonal(declared)) return answerNow()
+  if (header === undefined || isPersonal(declared)) return answerNow()
+  const key = typeof header === 'string' ? parseIdempotencyKey(header) : null
+  if (key === null) throw new InputFault('Idempotency-Key', 'one key of 1 to 255 visible ASCII characters')
   const { foundation } = context
   const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(given)}` }
   const before = await takeKey(foundation, request)

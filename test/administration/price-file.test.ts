@@ -60,6 +60,7 @@ describe('a file', () => {
     ['rules: a list is expected', {}],
     ['rules: at least 1', []],
     ['rules[0].rule: ', [{ amount: '1' }]],
+    ['rule whoami has no SKU, so calls would still be free', [{ rule: 'whoami', amount: '5' }]],
     ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
     ['rule whoami occurs twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],

@@ -658,6 +658,16 @@ describe('the admin API', () => {
     expect(events).toHaveLength(1)
   })
 
+  test.each(['', 'two words', 'k'.repeat(256), 'käse'])(
+    'refuses the Idempotency-Key "%s", which could be the key of another request',
+    async (key) => {
+      const given = { organization: organizationId, amount: '5', reason: 'once' }
+      const headers = { 'idempotency-key': key }
+      const answer = await onApi(room, as('finance'), grant, given, { headers })
+      expect([answer.statusCode, answer.json().details]).toEqual([400, { field: 'Idempotency-Key' }])
+    },
+  )
+
   test("accepts a person's e-mail address in a body, but never in a URL", async () => {
     const explain = declarations.find(({ name }) => name === 'ledger explain') as Declared
     const given = { request: still.requestId, input: 'ada@example.com' }

@@ -77,7 +77,14 @@ const wholeRule = (
       field,
       `rule ${rule} is not in the price book to be changed: give its rule_version, sku and amount`,
     )
-  return { rule, rule_version, sku, amount: canonicalAmount(field, { rule, amount }) }
+  const price = canonicalAmount(field, { rule, amount })
+  if (sku === null && price !== '0')
+    throw new InputFault(
+      field,
+      `rule ${rule} has no SKU, so calls would still be free: give it a SKU as well`,
+      rule,
+    )
+  return { rule, rule_version, sku, amount: price }
 }
 
 const canonicalAmount = (field: string, { rule, amount }: { rule: string; amount: string }): string => {

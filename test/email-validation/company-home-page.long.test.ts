@@ -8,7 +8,6 @@ import { type CompanyResult, companyResult } from '../../src/capabilities/email-
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
-import { exhaustive } from '../support/exhaustive.ts'
 
 /** Data that companies publish on their home pages: which data is accepted, and how long a request may take. */
 
@@ -219,7 +218,7 @@ describe('requesting home pages', () => {
     expect(mayGo('http://127.0.0.1/')).toBe(false)
   })
 
-  test('the data of a page, or its absence, is remembered for a day', { skip: !exhaustive }, async () => {
+  test('the data of a page, or its absence, is remembered for a day', async () => {
     for (const body of [html(organization), html()]) {
       const { homePages, hosts, wait } = over({
         'example.com': pageOf('https://example.com/', body),

@@ -20,7 +20,6 @@ import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/write/commit.ts'
 import type { App } from '../../src/start/app.ts'
-import { exhaustive } from '../support/exhaustive.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
 
 const propertyMaxMs = 60_000
@@ -212,7 +211,7 @@ test(
         },
       ),
       // A run takes seconds, so the seed and the first failure are enough.
-      { numRuns: exhaustive ? 5 : 1, endOnFailure: true },
+      { numRuns: 5, endOnFailure: true },
     )
   },
   propertyMaxMs,
