@@ -7,6 +7,7 @@ import { parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { openForms } from '../support/forms.ts'
+import type { Service } from '../support/service.ts'
 import { openHistories } from './ledger-history.ts'
 import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
@@ -43,54 +44,104 @@ export const dashboardPages = async ({
       await changePassword(foundation, { name, actor: name, chosen: password })
     }
     await write(foundation, ids, events, report)
-    const service = await startOn(store, { ROLES: 'api,dashboard,projector' })
+    const rows: Row[] = []
+    const together = await startOn(store, { ROLES: 'api,dashboard,projector' })
     try {
-      const sessions = []
-      for (const name of names()) sessions.push(await signIn(service.dashboardUrl, name))
+      const sessions = await signInAll(together.dashboardUrl)
       const [session = ''] = sessions
       const paths = await pathsOf(foundation, ids[0] ?? '')
       begin()
-      const rows: Row[] = []
       for (const [what, path] of Object.entries(paths)) {
         const times: number[] = []
         for (let round = 0; round < rounds; round++)
-          times.push(await firstByteMs(service.dashboardUrl, path, session))
+          times.push(await firstByteMs(together.dashboardUrl, path, session))
         report(`dashboard: ${what}: ${times.map((ms) => ms.toFixed(0)).join(', ')} ms`)
         rows.push(figureRow(`${what}: first byte`, median(times), 'ms', { most: firstByteMsMost }))
       }
-      const port = Number(new URL(service.apiUrl).port)
-      const calls = (seed: number) =>
-        load.run({ ...onOne({ port, apiKey }), connections: 8, seconds, rate: callsPerSecond, seed })
-      await calls(1)
-      const alone: number[] = []
-      const beside: number[] = []
-      for (let round = 0; round < rounds; round++) {
-        alone.push((await calls(2 * round + 2)).p99Ms)
-        const using = new AbortController()
-        const readers = sessions.map((one, n) =>
-          read(service.dashboardUrl, Object.values(paths), { session: one, person: n, signal: using.signal }),
-        )
-        beside.push((await calls(2 * round + 3)).p99Ms)
-        using.abort()
-        const pagesRead = (await Promise.all(readers)).reduce((sum, count) => sum + count, 0)
-        report(
-          `dashboard: p99 ${alone.at(-1)} ms, and ${beside.at(-1)} ms while ${people} people read ${pagesRead} pages`,
-        )
-      }
-      rows.push(
-        ratioRow(`p99 of calls while ${people} people use it`, {
-          ...{ measured: median(beside), against: median(alone), unit: 'ms', bound: { most: slowdownMost } },
-        }),
-      )
-      return rows
     } finally {
-      await service.end('SIGTERM')
+      await together.end('SIGTERM')
     }
+    for (const { where, roles } of layouts) {
+      const processes: Service[] = []
+      try {
+        for (const one of roles) processes.push(await startOn(store, { ROLES: one }))
+        const [api, dashboard = api] = processes
+        if (api === undefined || dashboard === undefined) throw new Error('no process was started')
+        const port = Number(new URL(api.apiUrl).port)
+        const calls = async (seed: number): Promise<number> =>
+          (
+            await load.run({
+              ...onOne({ port, apiKey }),
+              ...{ connections: 8, seconds, rate: callsPerSecond, seed },
+            })
+          ).p99Ms
+        rows.push(
+          await slowdown({
+            ...{ where, rounds, report, calls },
+            url: dashboard.dashboardUrl,
+            sessions: await signInAll(dashboard.dashboardUrl),
+            paths: Object.values(await pathsOf(foundation, ids[0] ?? '')),
+          }),
+        )
+      } finally {
+        for (const process of processes) await process.end('SIGTERM')
+      }
+    }
+    return rows
   } finally {
     await load.stop()
     await foundation.close()
     await store.close()
   }
+}
+
+/** The layouts of processes in which calls are measured. The second is that of docker-compose.yml. */
+const layouts = [
+  { where: 'in the same process', roles: ['api,dashboard,projector'] },
+  { where: 'in a separate process', roles: ['api,projector', 'dashboard'] },
+] as const
+
+const slowdown = async ({
+  where,
+  rounds,
+  report,
+  calls,
+  url,
+  sessions,
+  paths,
+}: Pick<BenchOptions, 'rounds' | 'report'> & {
+  readonly where: string
+  /** Makes calls, and resolves with their p99 in milliseconds. */
+  readonly calls: (seed: number) => Promise<number>
+  readonly url: string
+  readonly sessions: readonly string[]
+  readonly paths: readonly string[]
+}): Promise<Row> => {
+  await calls(1)
+  const alone: number[] = []
+  const beside: number[] = []
+  for (let round = 0; round < rounds; round++) {
+    alone.push(await calls(2 * round + 2))
+    const using = new AbortController()
+    const readers = sessions.map((session, person) =>
+      read(url, paths, { session, person, signal: using.signal }),
+    )
+    beside.push(await calls(2 * round + 3))
+    using.abort()
+    const pagesRead = (await Promise.all(readers)).reduce((sum, count) => sum + count, 0)
+    report(
+      `dashboard ${where}: p99 ${alone.at(-1)} ms, and ${beside.at(-1)} ms while ${people} people read ${pagesRead} pages`,
+    )
+  }
+  return ratioRow(`p99 of calls while ${people} people use the dashboard ${where}`, {
+    ...{ measured: median(beside), against: median(alone), unit: 'ms', bound: { most: slowdownMost } },
+  })
+}
+
+const signInAll = async (url: string): Promise<string[]> => {
+  const sessions = []
+  for (const name of names()) sessions.push(await signIn(url, name))
+  return sessions
 }
 
 const names = (): string[] => Array.from({ length: people }, (_, n) => `reader${n + 1}`)

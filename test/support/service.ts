@@ -23,8 +23,8 @@ const commandDeadlineMs = 120_000
 const answerDeadlineMs = 60_000
 
 export type Service = {
+  /** Empty if ROLES does not include the host; so is the dashboard's URL. */
   readonly apiUrl: string
-  /** The dashboard's URL, or an empty text if ROLES does not include the dashboard. */
   readonly dashboardUrl: string
   readonly metricsUrl: string
 } & ServiceProcess
@@ -142,7 +142,7 @@ const spawnService = (
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
   spawnService({ ROLES: 'projector', ...variables })
 
-/** Starts the service with the API role on free ports. Resolves when the service prints that it answers. */
+/** Starts the service with the API or dashboard role on free ports. Resolves when the service prints that it answers. */
 export const startService = async (
   variables: Readonly<Record<string, string>>,
   launch?: Launch,
@@ -151,7 +151,7 @@ export const startService = async (
   const urlOf = async (name: string): Promise<string> =>
     (await printed(new RegExp(`^${name} +(http\\S+?)(/metrics)?$`, 'm')))[1] ?? ''
   try {
-    const apiUrl = await urlOf('API')
+    const apiUrl = variables.ROLES?.includes('api') === false ? '' : await urlOf('API')
     const dashboardUrl = variables.ROLES?.includes('dashboard') === false ? '' : await urlOf('Dashboard')
     const metricsUrl = await urlOf('Metrics')
     // With the embedded default, the service is ready after it prints the sample call.
