@@ -192,7 +192,7 @@ const ofScenes = new Set<string | undefined>(['organization', 'key', 'id', 'docu
 
 /** Commands that move credits or change prices are always tested; of the others, some. */
 const tried = new Set([
-  ...everyNth(8, declarations),
+  ...everyNth(12, declarations),
   ...declarations.filter(
     ({ name, changes }) => changes !== 'nothing' && /^(credits|price|rerate) /.test(name),
   ),
