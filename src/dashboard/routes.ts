@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import { lineReasons } from '../administration/ledgers/line-reasons.ts'
-import { Unavailable } from '../event-log/port.ts'
 import { testOrganizationOf } from '../events/test-organization.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callsRoutes } from './calls-routes.ts'
@@ -150,10 +149,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     ])
     const viewer = viewerOf(request, reply)
     const seenBy = { organizationId: id, role: viewer.role }
-    const reasons = await lineReasons(context.foundation, seenBy, lines).catch((error: unknown) => {
-      if (error instanceof Unavailable) return null
-      throw error
-    })
+    const reasons = await lineReasons(context.foundation, seenBy, lines)
     const page = organizationPage({
       viewer,
       account,

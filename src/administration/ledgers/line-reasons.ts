@@ -1,6 +1,7 @@
 import { chargedCallsAt, chargedCallsNear } from '../../../projections/statement-lines.ts'
+import { EventsUnreadable, Unavailable } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
-import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
+import { type DecodedEvent, decodeEvent, EventDataError, eventIdOf } from '../../event-log/stored-event.ts'
 import type { CreditAdjusted } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -31,14 +32,22 @@ const readGapMax = 16
 const chargeWithin = 2_000
 const callsMax = 20_000
 
-/** The reasons of the lines that have one, by revision, as `role` sees them. The caller must limit the number of lines. */
+/** Shown with lines when `lineReasons` returns null. */
+export const reasonsMissing =
+  'the reasons of grants and corrections are missing, because the event log cannot be read'
+
+/**
+ * The reasons of the lines that have one, by revision, as `role` sees them. Null if the event log does not answer, or if one of the events
+ * is unreadable. The caller must limit the number of lines.
+ */
 export const lineReasons = async (
   sources: Sources,
   { organizationId, role }: { readonly organizationId: string; readonly role: Operator['role'] },
   lines: readonly Line[],
-): Promise<ReadonlyMap<string, LineReason>> => {
+): Promise<ReadonlyMap<string, LineReason> | null> => {
   const wanted = lines.filter(({ kind }) => kind === 'grant' || kind === 'adjustment')
-  const events = await eventsAt(sources, organizationId, wanted)
+  const events = await eventsAt(sources, organizationId, wanted).catch(nothingReadable)
+  if (events === null) return null
   const calls = await correctedCalls(sources, organizationId, events)
   return new Map(
     events.map((event) => {
@@ -49,6 +58,11 @@ export const lineReasons = async (
       ]
     }),
   )
+}
+
+const nothingReadable = (error: unknown): null => {
+  for (const known of [Unavailable, EventsUnreadable, EventDataError]) if (error instanceof known) return null
+  throw error
 }
 
 /** Partners do not see the names of operators. Only operators and the service itself grant or correct credits. */

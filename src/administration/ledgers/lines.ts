@@ -8,7 +8,7 @@ import { apiKey, choice, instant, organization } from '../fields.ts'
 import { wholeNumber } from '../input.ts'
 import type { Operator } from '../operator.ts'
 import { lastLine, linePlaces } from './line-places.ts'
-import { lineReasons } from './line-reasons.ts'
+import { lineReasons, reasonsMissing } from './line-reasons.ts'
 
 const input = z.object({
   organization: organization(),
@@ -122,9 +122,9 @@ const linesPage = async (
       ...{ organization_id: id, revision: Number(revision), effective_at: effective_at.toISOString() },
       ...{ ...line, calls: calls === null ? null : Number(calls) },
       amount: formatCredits(BigInt(amount_micro)),
-      ...(reasons.get(revision) ?? noReason),
+      ...(reasons?.get(revision) ?? noReason),
     })),
     next,
-    lacks: null,
+    lacks: reasons === null ? reasonsMissing : null,
   }
 }

@@ -1,7 +1,7 @@
-import type { LineReason } from '../../administration/ledgers/line-reasons.ts'
+import { type LineReason, reasonsMissing } from '../../administration/ledgers/line-reasons.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { isTestOrganization, liveOrganizationOf, testOrganizationOf } from '../../events/test-organization.ts'
-import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
+import { balance, capitalized, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { RangeFigures } from '../overview.ts'
 import type { AccountRow, KeyRow, StatementRow } from '../queries.ts'
@@ -33,7 +33,7 @@ type OrganizationView = {
   readonly atMs: number
   /** The newest lines of the statement, newest first. */
   readonly lines: readonly StatementRow[]
-  /** The reasons of grants and corrections, by revision; null if the event log does not answer. */
+  /** The reasons of grants and corrections, by revision; null if the event log cannot be read. */
   readonly reasons: ReadonlyMap<string, LineReason> | null
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
@@ -185,5 +185,5 @@ ${
         columns: lineColumns(id, reasons ?? new Map()),
       })
 }
-${reasons === null && html`<p class="note">The reasons of grants and corrections are missing, because the event log does not answer.</p>`}
+${reasons === null && html`<p class="note">${capitalized(reasonsMissing)}.</p>`}
 </section>`
