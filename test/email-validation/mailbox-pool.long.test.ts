@@ -40,6 +40,23 @@ describe('sessions are reused', () => {
     await expect.poll(() => probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
   })
 
+  test('a server that allows one connection, and counts it until it closes it, never refuses one', async () => {
+    const { probe, server } = await scene(
+      {
+        closeMs: 50,
+        greeting: ({ number }) =>
+          server.conversations.some((other) => other.open && other.number < number)
+            ? '421 4.7.0 too many connections\r\n'
+            : '220 mx.test ESMTP\r\n',
+      },
+      { sessionsPerAddressMax: 1, transactionsPerSessionMax: 2 },
+    )
+    const found = await Promise.all(names(8).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(found.map(({ outcome }) => outcome)).toEqual(names(8).map(() => 'accepted'))
+    expect(server.conversations.length).toBeGreaterThan(4)
+    expect(server.openMax()).toBe(1)
+  })
+
   test('many concurrent checks exceed neither limit', async () => {
     const bounds = { transactionsPerSessionMax: 5, refusalsPerSessionMax: 3, sessionsPerAddressMax: 2 }
     const { probe, server } = await scene({ recipient: only('ann') }, bounds)

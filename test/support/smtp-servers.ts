@@ -9,7 +9,7 @@ export type Conversation = {
   /** Every line that the client sent, without its line end. */
   readonly said: string[]
   secure: boolean
-  /** Whether the client is connected and has not sent QUIT. */
+  /** Whether the connection counts for the server: until the client leaves, or the server closes it after QUIT. */
   open: boolean
   /** Transactions started, RCPT commands in the current transaction, and RCPT commands in total. */
   transactions: number
@@ -34,6 +34,8 @@ export type SmtpScript = {
   /** How octets are written. Default: in one piece. */
   readonly write?: (socket: Socket, text: string) => void
   readonly thinkMs?: number
+  /** The time from the reply to QUIT until the server closes the connection. Postfix counts the connection during this time. */
+  readonly closeMs?: number
 }
 
 export type SmtpServer = {
@@ -71,7 +73,10 @@ export const startSmtpServer = async (script: SmtpScript = {}): Promise<SmtpServ
     openMax = Math.max(openMax, open())
     socket.on('close', () => {
       sockets.delete(socket)
-      conversation.open = false
+      // A server notices late that a client has left.
+      setTimeout(() => {
+        conversation.open = false
+      }, script.closeMs ?? 0)
     })
     converse(socket, conversation, script)
     const { greeting = '220 mx.test ESMTP\r\n' } = script
@@ -141,9 +146,11 @@ const converse = (socket: Socket, conversation: Conversation, script: SmtpScript
       // If several commands arrive together, their replies are sent together.
       together += text ?? ''
       if (line.toUpperCase() === 'QUIT' && text !== null) {
-        conversation.open = false
         write(socket, together, script)
-        socket.end()
+        setTimeout(() => {
+          conversation.open = false
+          socket.end()
+        }, script.closeMs ?? 0)
         return
       }
     }

@@ -121,14 +121,15 @@ export class SmtpConnection {
     return reply
   }
 
-  /** Sends QUIT, and closes the connection after the reply or after `quitTimeoutMs`. */
+  /**
+   * Sends QUIT and waits until the server closes the connection, at most `quitTimeoutMs`. A server counts the connection until it closes
+   * it, so if we closed it after the reply, a server that allows one connection could refuse our next one.
+   */
   quit(command: string): void {
     if (!this.usable) return
     const timer = setTimeout(() => this.#socket.destroy(), quitTimeoutMs)
-    void this.exchange([command]).then(() => {
-      clearTimeout(timer)
-      this.#socket.destroy()
-    })
+    void this.closed.then(() => clearTimeout(timer))
+    void this.exchange([command])
   }
 
   /** Ends the connection; every waiting caller gets the failure. */
