@@ -28,7 +28,7 @@ export type AuditEntry = {
 }
 
 const pageMax = 200
-const readsMax = 8
+const readsMax = 32
 
 /**
  * At most `max` entries in the requested order, after the position `after`. Throws `CommandRefused` if the rows are no longer

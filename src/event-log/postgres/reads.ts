@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { createGathering } from '../../concurrency/gathering.ts'
 import {
   type EventLog,
   EventsUnreadable,
@@ -72,7 +73,9 @@ const lookAtBusy = afterPosition(
 const from4 = `(select n.last_position from log_segments n where n.last_position >= $4 order by n.last_position limit 1)`
 const readBack = `${page(`last_position <= coalesce(${from4}, $4)`, 'last_position desc')} order by last_position desc`
 
-const readAt = `select ${columns} from (select * from log_segments where last_position >= $1 order by last_position limit 1) page`
+/** The segments that contain the positions, in order. */
+const readAt = `select distinct on (last_position) ${columns} from unnest($1::bigint[]) asked(position) cross join lateral (
+  select * from log_segments where last_position >= asked.position order by last_position limit 1) page order by last_position`
 
 const statements = {
   read_forwards: readForwards,
@@ -271,8 +274,31 @@ const lookBack = async (
   return { events, unreadable, next: reached !== null && reached > 1n ? reached : null }
 }
 
+/** The maximum number of segments that one query returns; a segment has up to a thousand events. */
+const positionsMax = 16
+const positionsWaitingMax = 1_000
+
+/** Finds the segments that contain the positions. Positions that are requested in one turn of the event loop share a query. */
+const createFinder = (ask: Ask): ((position: Position) => Promise<SegmentRow | undefined>) => {
+  const { ask: find } = createGathering<Position, SegmentRow | undefined>({
+    run: async (take) => {
+      const positions = take()
+      const segments = await ask<SegmentRow>('at', [positions.map(String)])
+      return positions.map((position) =>
+        segments.find(({ last_position }) => BigInt(last_position) >= position),
+      )
+    },
+    batchMax: positionsMax,
+    underWayMax: 2,
+    waitingMax: positionsWaitingMax,
+    refusal: () => new Unavailable('the event log is busy: too many events are being read'),
+  })
+  return find
+}
+
 export const createReads = (pool: pg.Pool): Reads => {
   const ask = askOf(pool)
+  const find = createFinder(ask)
   return {
     read: (stream, options) => read(ask, stream, options),
     lookAfter: (from, prefixes, max) => lookAfter(ask, from, prefixes, max),
@@ -281,7 +307,7 @@ export const createReads = (pool: pg.Pool): Reads => {
       return BigInt(row?.position ?? 0)
     },
     at: async (position) => {
-      const [segment] = await ask<SegmentRow>('at', [position.toString()])
+      const segment = await find(position)
       const events = segment === undefined ? [] : openSegment(segment)
       return events.find((event) => event.position === position) ?? null
     },
