@@ -2,7 +2,7 @@ import { ConfigError, parseConfig } from '../config.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { misspeltText, misspeltVariables } from '../foundation/misspelt-variables.ts'
 import { listenForEnd } from './ending.ts'
-import { checkSurroundings } from './preflight.ts'
+import { checkPorts, checkSurroundings } from './preflight.ts'
 import { runService } from './run.ts'
 
 /** Starts the service, and shuts it down in order. */
@@ -29,6 +29,7 @@ try {
   const logger = createLogger(config.LOG_LEVEL)
   for (const one of misspeltVariables(process.env)) logger.warn(one, misspeltText(one))
   await checkSurroundings(config)
+  await checkPorts(config)
   await runService(config, { logger, end })
 } catch (error) {
   fail(error)

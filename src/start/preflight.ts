@@ -7,16 +7,12 @@ import { listenFault, type Place } from './listen.ts'
 import { readTls } from './tls.ts'
 
 /**
- * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, if a port is taken, or if certificates or location files cannot
- * be read. Otherwise, a start would fail only after it has created or opened the database.
+ * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, or if certificates or location files cannot be read.
+ * Otherwise, a start would fail only after it has created or opened the database.
  */
 export const checkSurroundings = async (config: Config): Promise<void> => {
-  const { ROLES, HOST: address, API_PORT, DASHBOARD_PORT } = config
-  if (ROLES.some((role) => role === 'api' || role === 'dashboard')) {
-    await checkHost('HOST', address)
-    if (ROLES.includes('api')) await checkPort({ variable: 'API_PORT', address, port: API_PORT })
-    if (ROLES.includes('dashboard'))
-      await checkPort({ variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
+  if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
+    await checkHost('HOST', config.HOST)
     await readTls(config)
   }
   await checkHost('METRICS_HOST', config.METRICS_HOST)
@@ -28,6 +24,14 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
           { cause },
         )
       })
+}
+
+/** Throws `ConfigError` if a port is taken. Only for a start, because a running service has taken its own ports. */
+export const checkPorts = async (config: Config): Promise<void> => {
+  const { ROLES, HOST: address, API_PORT, DASHBOARD_PORT } = config
+  if (ROLES.includes('api')) await checkPort({ variable: 'API_PORT', address, port: API_PORT })
+  if (ROLES.includes('dashboard'))
+    await checkPort({ variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
 }
 
 const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
