@@ -115,6 +115,7 @@ describe('running checks', () => {
     })
     const checks = [
       checkOf('hanging', () => new Promise<never>(() => undefined)),
+      { ...checkOf('asking', () => new Promise<never>(() => undefined)), advisesUnseen: true },
       checkOf('throwing', () => {
         throw new AggregateError([new Error('connect ECONNREFUSED\n    at stack')])
       }),
@@ -124,9 +125,12 @@ describe('running checks', () => {
       checkOf('wrong', () => wrong('one', { advice: 'Look here.' })),
     ]
     const found = await lookAt(checks, undefined, 50)
+    // The advice of a check is about what it finds, and it has found nothing.
+    const unseen = expect.stringMatching(/^This check has no result\. .*"database"/)
     expect(found.map(({ about, level, says, remedy }) => [about, level, says, remedy])).toEqual([
-      ['hanging', 'fault', 'no answer within 0.05 s', 'Look elsewhere.'],
-      ['throwing', 'fault', 'the check failed: connect ECONNREFUSED', 'Look elsewhere.'],
+      ['hanging', 'fault', 'no answer within 0.05 s', unseen],
+      ['asking', 'fault', 'no answer within 0.05 s', 'Look elsewhere.'],
+      ['throwing', 'fault', 'the check failed: connect ECONNREFUSED', unseen],
       ['well', 'ok', 'one', null],
       ['well', 'ok', 'two', null],
       ['late', 'warning', 'one', 'Look elsewhere.'],

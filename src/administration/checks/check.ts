@@ -14,6 +14,8 @@ export type Check<On> = {
   readonly severity: 'warning' | 'fault'
   /** The remedy, unless `look` returns a more specific one. */
   readonly advice: string
+  /** Whether `advice` is also the remedy if the check fails or gets no answer in time. */
+  readonly advisesUnseen?: boolean
   /** The check's name in `/readyz`, and whether a fault makes the process not ready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
   /** Help texts by gauge name. All gauges of a check have the same labels. */
@@ -99,11 +101,17 @@ export async function lookAt<On>(checks: readonly Check<On>[], on: On, maxMs?: n
   return seen.flatMap(({ findings }) => findings)
 }
 
+const unseenAdvice =
+  'This check has no result. If this continues, look at the check "database", the log of this process, and the load of its machine.'
+
 const unseen = (
-  { name, advice }: Pick<Check<never>, 'name' | 'advice'>,
+  { name, advice, advisesUnseen = false }: Pick<Check<never>, 'name' | 'advice' | 'advisesUnseen'>,
   failure: 'failed' | 'timed_out',
   says: string,
-): Seen => ({ findings: [{ about: name, level: 'fault', says, remedy: advice, figures: {} }], failure })
+): Seen => {
+  const remedy = advisesUnseen ? advice : unseenAdvice
+  return { findings: [{ about: name, level: 'fault', says, remedy, figures: {} }], failure }
+}
 
 function findingOf(
   { name, bound, severity, advice }: Check<never>,

@@ -24,6 +24,7 @@ export const databaseCheck: Check<InDatabase> = {
   severity: 'fault',
   advice:
     'Check that PostgreSQL is running, and that the address, user and password in DATABASE_URL are right.',
+  advisesUnseen: true,
   readiness: { name: 'database', counts: 'always' },
   look: async ({ pool, where }) => {
     const asked = await pool

@@ -42,6 +42,7 @@ export const eventLogCheck: Check<InLog> = {
   severity: 'fault',
   advice:
     'If the event log is in PostgreSQL, see "database". Otherwise check that EventStoreDB is running, and that EVENT_LOG_URL contains its address and a user who can read and append ("event-log prepare" creates one). Until it answers, calls get 503.',
+  advisesUnseen: true,
   readiness: { name: 'event_log', counts: 'always' },
   look: async ({ config, pool, eventLog, thorough }) => {
     const name = nameOfEventLog(config)
