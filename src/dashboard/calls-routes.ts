@@ -12,12 +12,12 @@ import {
   type Dashboard,
   keyIdPattern,
   type OrganizationParams,
-  organizationPattern,
   sendPage,
   viewerOf,
 } from './page.ts'
 import { callFields, callOutcomes, callsPage } from './pages/calls.ts'
 import { rangeAsked, rangeOrFault } from './pages/ranges.ts'
+import { organizationMeant } from './picking.ts'
 import { type AccountRow, dayOf, keysOf, rowsOf } from './queries.ts'
 import { type Range, rangeQuery } from './ranges.ts'
 
@@ -58,8 +58,9 @@ const filtersIn = async (
   { range, account }: { readonly range: Range; readonly account: AccountRow | null },
 ): Promise<CallFilters> => {
   const keyId = fitting(form, 'key', keyIdPattern, '0123456789abcdef')
-  const typed = fitting(form, 'organization', organizationPattern, 'org_01JB2ZQ5V7N3K2M4P6R8T0W1X2')
-  const named = account?.organization_id ?? typed
+  const named =
+    account?.organization_id ??
+    (await organizationMeant(pool, 'organization', form.text('organization').trim()))
   const [owner] = keyId !== null && named === null ? await rowsOf(pool, organizationOfKey(keyId)) : []
   return {
     ...{ fromMs: range.fromMs, untilMs: range.untilMs, keyId },

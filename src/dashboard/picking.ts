@@ -120,6 +120,37 @@ const idOf = async (
   throw new NotChosen(flag, `${after === '' ? `${says}; c` : 'C'}hoose from the list`, choices)
 }
 
+/**
+ * The id of the organization that a filter names by its id, its name or a part of its name; null for an empty filter. Throws `InputFault`
+ * about `flag` if no organization or several organizations match.
+ */
+export const organizationMeant = async (
+  pool: pg.Pool,
+  flag: string,
+  typed: string,
+): Promise<string | null> => {
+  if (typed === '' || organizationPattern.test(typed)) return typed || null
+  const searched = { kind: 'organizations', organizationIds: null } as const
+  const text = labelOf(flag, typed)
+  const same = await choicesMeant(pool, searched, text)
+  const { found, more } =
+    same.length === 1
+      ? { found: same, more: false }
+      : await choicesNamed(pool, { ...searched, text, after: '' })
+  const [first] = found
+  if (first === undefined)
+    throw new InputFault(
+      flag,
+      `no organization has "${text}" in its name; type a part of the name, or the id`,
+    )
+  if (found.length === 1 && !more) return first.id
+  const several = more ? `more than ${choicesMax}` : found.length
+  throw new InputFault(
+    flag,
+    `${several} organizations have "${text}" in their names, such as ${first.name}; type more of the name, or the id`,
+  )
+}
+
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
 /** Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. */

@@ -193,11 +193,21 @@ describe('the page', () => {
     ['key=%00', 'is not a value such as'],
     ['outcome=x', 'is not one of'],
     ['cost=-1', 'is not a number of credits'],
+    ['organization=nobody', '<strong>Organization:</strong> No organization has '],
+    ['organization=a%00b', '<strong>Organization:</strong>'],
+    ['organization=o', 'in their names, such as '],
   ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(`/calls?${query}`)
     expect(statusCode).toBe(422)
     expect(body).toContain(why)
     expect((await ada.get(`/calls.csv?${query}`)).statusCode).toBe(422)
+  })
+
+  test('finds the organization by a part of its name', async () => {
+    const { statusCode, body } = await ada.get('/calls?range=30d&organization=contoso')
+    expect(statusCode).toBe(200)
+    expect(body).toContain(`/organizations/${other.organizationId}/calls/`)
+    expect(body).not.toContain(`/organizations/${scene.organizationId}/calls/`)
   })
 
   test("shows a partner's users only the calls by their organization", async () => {

@@ -7,6 +7,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import { refreshing } from '../idle.ts'
 import type { AccountRow } from '../queries.ts'
 import type { Range } from '../ranges.ts'
+import { suggesting, suggestions } from './choices.ts'
 import {
   type Column,
   described,
@@ -21,8 +22,16 @@ import { rangeFields } from './ranges.ts'
 
 /** `errors`: every call that was refused or failed. */
 export const callOutcomes = ['answered', 'refused', 'failed', 'errors'] as const
-export const callFields = ['organization', 'key', 'capability', 'outcome', 'code', 'cost'] as const
-
+const labels = {
+  organization: 'Organization',
+  key: 'Key',
+  capability: 'Capability',
+  outcome: 'Outcome',
+  code: 'Error code',
+  cost: 'Minimum credits',
+} as const
+type CallField = keyof typeof labels
+export const callFields = Object.keys(labels) as readonly CallField[]
 type CallsView = {
   readonly viewer: Viewer
   /** Null for all organizations. */
@@ -44,6 +53,7 @@ const refreshesMax = 300
 export const callsPage = (view: CallsView): Html => {
   const { viewer, account } = view
   const title = account === null ? 'Calls' : `Calls of ${account.name}`
+  const faulty = callFields.find((name) => name === view.fault?.field)
   return layout({
     title,
     viewer,
@@ -51,7 +61,7 @@ export const callsPage = (view: CallsView): Html => {
     main: html`${account !== null && organizationHead(viewer, account, '/calls')}
 <h1>${title}</h1>
 ${filterForm(view)}
-${faultNotice(view.fault)}
+${faultNotice(view.fault, faulty === undefined ? null : labels[faulty])}
 ${view.fault === null && list(view)}`,
   })
 }
@@ -64,8 +74,8 @@ const hrefOf = (view: CallsView, more: Readonly<Record<string, string>> = {}, su
 
 const choice = (
   { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
-  { name, label, options }: { name: string; label: string; options: readonly (readonly [string, string])[] },
-): Html => html`<p><label for="${name}">${label}</label>
+  { name, options }: { name: CallField; options: readonly (readonly [string, string])[] },
+): Html => html`<p><label for="${name}">${labels[name]}</label>
 <select id="${name}" name="${name}"${described(name, fault)}><option value="">any</option>${options.map(
   ([value, shown]) =>
     html`<option value="${value}"${value === typed.text(name) && html` selected`}>${shown}</option>`,
@@ -73,28 +83,32 @@ const choice = (
 
 const input = (
   { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
-  { name, label, hint }: { name: string; label: string; hint: string },
-): Html => html`<p><label for="${name}">${label}</label>
+  { name, hint }: { name: CallField; hint: string },
+): Html => html`<p><label for="${name}">${labels[name]}</label>
 <input id="${name}" name="${name}" value="${typed.text(name)}" placeholder="${hint}" maxlength="40" autocomplete="off" spellcheck="false"${described(name, fault)}></p>`
 
 const filterForm = (
   view: CallsView,
 ): Html => html`<form class="filters" method="get" action="${pathOf(view)}">
 ${rangeFields(view.range, view.fault)}
-${view.account === null && input(view, { name: 'organization', label: 'Organization', hint: 'org_…' })}
+${
+  view.account === null &&
+  html`<p><label for="organization">${labels.organization}</label>
+<input id="organization" name="organization" value="${view.typed.text('organization')}" placeholder="Name or id" maxlength="200" autocomplete="off" spellcheck="false"${suggesting('organization', { address: '/pick/organizations', within: null })}${described('organization', view.fault)}>
+${suggestions('organization', { found: [], more: false })}</p>`
+}
 ${
   view.account === null
-    ? input(view, { name: 'key', label: 'Key', hint: 'Key id' })
+    ? input(view, { name: 'key', hint: 'Key id' })
     : choice(view, {
         name: 'key',
-        label: 'Key',
         options: view.keys.map(({ key_id, name }) => [key_id, `${name} ${key_id}`]),
       })
 }
-${choice(view, { name: 'capability', label: 'Capability', options: capability.options.map((one) => [one, words(one)]) })}
-${choice(view, { name: 'outcome', label: 'Outcome', options: callOutcomes.map((one) => [one, one === 'errors' ? 'refused or failed' : one]) })}
-${input(view, { name: 'code', label: 'Error code', hint: 'CREDIT_001' })}
-${input(view, { name: 'cost', label: 'Minimum credits', hint: '0.5' })}
+${choice(view, { name: 'capability', options: capability.options.map((one) => [one, words(one)]) })}
+${choice(view, { name: 'outcome', options: callOutcomes.map((one) => [one, one === 'errors' ? 'refused or failed' : one]) })}
+${input(view, { name: 'code', hint: 'CREDIT_001' })}
+${input(view, { name: 'cost', hint: '0.5' })}
 <p class="actions"><button type="submit">Show</button> <a href="${pathOf(view)}">Reset</a></p>
 </form>`
 
