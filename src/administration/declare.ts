@@ -434,7 +434,10 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
   if (issue.code === 'unrecognized_keys')
-    throw new InputFault(String(issue.keys[0]), 'this field does not exist')
+    throw new InputFault(
+      String(issue.keys[0]),
+      `this field does not exist; the fields are ${Object.keys(input.shape).join(', ')}`,
+    )
   const name = String(issue.path[0])
   const field = fieldsIn(input).find((one) => one.name === name)
   throw new InputFault(

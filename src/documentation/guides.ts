@@ -74,6 +74,11 @@ markdown.renderer.rules.heading_close = (tokens, i) => {
 markdown.renderer.rules.table_open = () =>
   '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n'
 markdown.renderer.rules.table_close = () => '</table></div>\n'
+/** A row about an error code can be linked to. */
+markdown.renderer.rules.tr_open = (tokens, i) => {
+  const [, code] = /^`([A-Z]+_\d{3})`$/.exec(tokens[i + 2]?.content ?? '') ?? []
+  return code === undefined ? '<tr>\n' : `<tr id="${code}">\n`
+}
 markdown.renderer.rules.fence = (tokens, i) =>
   `<pre tabindex="0"><code>${escaped(tokens[i]?.content ?? '')}</code></pre>\n`
 

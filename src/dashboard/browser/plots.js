@@ -6,7 +6,7 @@ const hidden = new Map()
 const opened = new Set()
 
 /** An outcome has the same colour in every plot. */
-const outcomeColors = { answered: 1, 'rate limited': 2, refused: 3, failed: 5 }
+const outcomeColors = { answered: 1, refused: 2, failed: 5, 'rate limited': 7 }
 
 const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 

@@ -135,7 +135,7 @@ ${evidenceSection(call, mayOpen(viewer.role, 'GET /commands/event-log/show'))}`,
 const errorSentence = (code: string, docsUrl: string | null): Html => {
   const known = Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
   return html`<p>${known !== undefined && html`Answered with status ${known.status}: ${known.when}. `}${
-    docsUrl !== null && html`<a href="${docsUrl}/errors">What to do about ${code}</a>`
+    docsUrl !== null && html`<a href="${docsUrl}/errors#${code}">What to do about ${code}</a>`
   }</p>`
 }
 
