@@ -356,7 +356,8 @@ describe('the statement', () => {
     await room.caughtUp()
     const by = { actor: 'user:ada', dryRun: false }
     await refund(room.foundation, { requestId: plain, reason: 'wrong country', ...by })
-    await refund(room.foundation, { requestId: repeatable, reason: 'sent twice', ...by })
+    const second = { requestId: repeatable, reason: 'sent twice', reference: 'CRN-11' }
+    await refund(room.foundation, { ...second, ...by })
     const charges = await room.foundation.eventLog.read(ledgerStream(own), { max: 100 })
     const charge = charges.map(decodeEvent).find(({ metadata }) => metadata.request_id === unknown)
     const { recorded } = charge ?? expect.unreachable()
@@ -379,7 +380,7 @@ describe('the statement', () => {
     const { body } = await browser.get(`/organizations/${own}`)
     const text = textOf(body)
     expect(text).toContain(`refund wrong country , by user:ada ${plain} +1`)
-    expect(text).toContain(`refund sent twice , by user:ada ${repeatable} +1`)
+    expect(text).toContain(`refund sent twice ( CRN-11 ), by user:ada ${repeatable} +1`)
     expect(text).toContain(
       `automatic reversal the outcome of the call was not known in time , by system ${unknown} +1`,
     )
@@ -390,7 +391,7 @@ describe('the statement', () => {
     const listed = textOf((await browser.get(`/organizations/${own}/ledger/lines?kind=adjustment`)).body)
     for (const [requestId, reason] of [
       [plain, 'wrong country'],
-      [repeatable, 'sent twice'],
+      [repeatable, 'sent twice Reference: CRN-11'],
     ])
       expect(listed).toContain(
         `adjustment Correction: refund Corrected call: ${requestId} +1 ${reason} By: user:ada`,

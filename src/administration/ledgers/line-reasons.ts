@@ -16,6 +16,8 @@ export type LineReason = {
   /** Null for a grant. */
   readonly correction: CreditAdjusted['kind'] | null
   readonly reason: string
+  /** The operator's own reference, such as a ticket number. */
+  readonly reference: string | null
   readonly actor: string
   readonly rerate_run: string | null
   /** The request id of the corrected call; null if there is none, or if it is not found. */
@@ -72,11 +74,10 @@ const reasonOf = (
   { type, data, metadata: { actor } }: MovementEvent,
   calls: ReadonlyMap<string, string>,
 ): LineReason => {
-  const { reason } = data
-  if (type === 'CreditGranted')
-    return { correction: null, reason, actor, rerate_run: null, corrected_call: null }
+  const given = { reason: data.reason, reference: data.reference, actor }
+  if (type === 'CreditGranted') return { ...given, correction: null, rerate_run: null, corrected_call: null }
   const { kind: correction, rerate_run, adjusts } = data
-  return { correction, reason, actor, rerate_run, corrected_call: calls.get(adjusts ?? '') ?? null }
+  return { ...given, correction, rerate_run, corrected_call: calls.get(adjusts ?? '') ?? null }
 }
 
 type MovementEvent = Extract<DecodedEvent, { type: 'CreditGranted' | 'CreditAdjusted' }>

@@ -17,9 +17,13 @@ const input = z.object({
     help: 'only lines that are effective from this instant on',
   }).optional(),
   to: instant({ label: 'To', help: 'only lines that are effective before this instant' }).optional(),
-  kind: choice({ label: 'Kind', help: 'only lines of this kind' }, [
-    ...['call', 'refused', 'rate_limited', 'grant', 'expiry', 'adjustment'],
-  ]).optional(),
+  kind: choice(
+    {
+      label: 'Kind',
+      help: 'only lines of this kind; lines that count several calls are "refused" or "rate_limited"',
+    },
+    [...['call', 'refused', 'rate_limited', 'grant', 'expiry', 'adjustment']],
+  ).optional(),
   capability: choice(
     { label: 'Capability', help: 'only calls of this capability' },
     capability.options,
@@ -46,6 +50,7 @@ export const listLines = pagedList({
     { name: 'rule', label: 'Rule', sparse: true },
     { name: 'correction', label: 'Correction', below: 'kind' },
     { name: 'reason', label: 'Reason', sparse: true },
+    { name: 'reference', label: 'Reference', below: 'reason' },
     { name: 'actor', label: 'By', below: 'reason' },
     { name: 'corrected_call', label: 'Corrected call', kind: 'call', below: 'request_id' },
     { name: 'rerate_run', label: 'Re-rate', below: 'reason' },
@@ -63,7 +68,10 @@ const always = { from: '0001-01-01', to: '9999-12-31' }
 /** The maximum number of revisions that are searched for one page. */
 const lookedMax = 200_000n
 
-const noReason = { correction: null, reason: null, actor: null, rerate_run: null, corrected_call: null }
+const noReason = {
+  ...{ correction: null, reason: null, reference: null },
+  ...{ actor: null, rerate_run: null, corrected_call: null },
+}
 
 type LineRow = {
   revision: string

@@ -51,7 +51,7 @@ const whatOf = (line: StatementRow, reason: LineReason | undefined): Renderable 
 
 const reasonOf = (reason: LineReason | undefined): Renderable =>
   reason !== undefined &&
-  html`<br><span class="minor"><span class="free">${reason.reason}</span>, by <span class="free">${reason.actor}</span>${
+  html`<br><span class="minor"><span class="free">${reason.reason}</span>${reason.reference !== null && html` (<span class="free">${reason.reference}</span>)`}, by <span class="free">${reason.actor}</span>${
     reason.rerate_run !== null && html` <span class="id">${reason.rerate_run}</span>`
   }</span>`
 
