@@ -237,11 +237,11 @@ const listRebuilds = query({
     { name: 'events', label: 'Events', kind: 'number' },
     { name: 'events_per_second', label: 'Events/s', kind: 'number' },
     { name: 'started_at', label: 'Started (UTC)', kind: 'instant' },
-    { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant' },
+    { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant', below: 'started_at' },
     { name: 'actor', label: 'Requested by' },
-    { name: 'reason', label: 'Reason' },
+    { name: 'reason', label: 'Reason', below: 'actor' },
     { name: 'projections', label: 'Projections' },
-    { name: 'error', label: 'Error', kind: 'whole' },
+    { name: 'error', label: 'Error', kind: 'whole', sparse: true },
   ],
   nextOfRow: [
     {
