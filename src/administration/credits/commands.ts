@@ -306,7 +306,10 @@ export const choiceOf = ({
   readonly requests?: readonly string[] | undefined
 }): CallChoice => {
   if (requests !== undefined && (from ?? to) !== undefined)
-    throw new InputFault('requests', 'choose calls by time or by id, not by both')
+    throw new InputFault(
+      'requests',
+      'choose calls by time or by id, not by both: leave the times empty, or the ids',
+    )
   if (requests !== undefined) return { kind: 'listed', requestIds: requests }
   if (from === undefined && to !== undefined)
     throw new InputFault('from', 'a start is required if an end is given')
