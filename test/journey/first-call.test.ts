@@ -19,7 +19,8 @@ let demo: {
   api_url: string
   dashboard_url: string
 }
-const environment = () => ({ DATA_DIR: dataDir })
+/** Locations come from the package's own file. */
+const environment = () => ({ DATA_DIR: dataDir, GEOIP_CITY_DB: '' })
 
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'journey-'))

@@ -32,10 +32,11 @@ export type Service = {
 /** Node's compile cache, shared by the hundreds of processes that tests start. They spend most of their time compiling. */
 export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
 
-/** The environment of a child process: the given variables, and only PATH and HOME of the test run. */
+/** The environment of a child process: the given variables, and only PATH, HOME and the location file of the test run. */
 const environmentOf = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',
+  GEOIP_CITY_DB: process.env.GEOIP_CITY_DB ?? '',
   LOG_LEVEL: 'warn',
   ...compileCache,
   ...(variables.DATABASE_URL === undefined ? {} : { KEY_DIR: keyDirOf(variables.DATABASE_URL) }),
