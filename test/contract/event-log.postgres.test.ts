@@ -2,7 +2,7 @@
 import { zstdCompressSync } from 'node:zlib'
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   AppendConflict,
   type EventLog,
@@ -162,6 +162,99 @@ describe('the event log in PostgreSQL', () => {
     } finally {
       await own.close()
     }
+  })
+
+  describe('a standby without the last events takes over, and another process fills the log again', () => {
+    /** Cuts the log to `position` and ends every connection, as clients see a promoted standby. */
+    const takeOver = async ({ url }: PostgresLog, position: bigint): Promise<void> => {
+      await restorePostgresLog(url, position)
+      await sql.query(
+        `select pg_terminate_backend(pid, 5000) from pg_stat_activity
+          where datname = $1 and application_name in ('event-log-append', 'event-log-read')`,
+        [new URL(url).pathname.slice(1)],
+      )
+    }
+
+    /** The result of an append, which is repeated until the connections are open again. */
+    const settled = (eventLog: EventLog, stream: string, expected: number): Promise<unknown> =>
+      vi.waitFor(async () => {
+        const result = await eventLog.append(stream, expected, newEvents(1)).catch((error: unknown) => error)
+        if (result instanceof UnknownOutcome || result instanceof Unavailable) throw result
+        return result
+      }, 10_000)
+
+    test.each([
+      { seen: 'written', sameIds: false },
+      { seen: 'read', sameIds: false },
+      { seen: 'followed', sameIds: false },
+      // A call that is repeated with its Idempotency-Key has the same event ids, but was recorded at another time.
+      { seen: 'written', sameIds: true },
+      { seen: 'read', sameIds: true },
+    ])(
+      'a process that has $seen the lost events appends nothing after the new ones (same ids: $sameIds)',
+      async ({ seen, sameIds }) => {
+        const own = await open()
+        try {
+          const [late, other] = [own.eventLog, await own.reopen()]
+          const stream = freshStream()
+          await other.append(stream, 'none', newEvents(1))
+          const lost = newEvents(2)
+          await (seen === 'written' ? late : other).append(stream, 0, lost)
+          if (seen === 'read') await readAll(late, stream)
+          if (seen === 'followed') await readToEnd(late)
+          await takeOver(own, 1n)
+          const fresh = await own.reopen()
+          const others = newEvents(2).map((event, n) =>
+            sameIds ? { ...event, id: lost[n]?.id ?? '' } : event,
+          )
+          await appendUntilKnown(fresh, stream, 0, others)
+          const refusal = await settled(late, stream, 2)
+          expect(refusal).toBeInstanceOf(LogRewritten)
+          await expect(late.append(freshStream(), 'none', newEvents(1))).rejects.toBeInstanceOf(LogRewritten)
+          expect((await readAll(fresh, stream)).slice(1).map(asWritten)).toEqual(others)
+        } finally {
+          await own.close()
+        }
+      },
+    )
+
+    test('a process that took over without a loss appends as before', async () => {
+      const own = await open()
+      try {
+        const stream = freshStream()
+        await own.eventLog.append(stream, 'none', newEvents(3))
+        await readToEnd(own.eventLog)
+        await takeOver(own, 3n)
+        expect(await settled(own.eventLog, stream, 2)).toMatchObject({ revision: 3 })
+      } finally {
+        await own.close()
+      }
+    })
+
+    test('a subscription to rare events does not skip those that were written at positions it had passed', async () => {
+      const own = await openBehindProxy()
+      const fresh = openPostgresEventLog({ url: own.url, logger })
+      try {
+        const [rare, busy] = [freshStream('key'), freshStream()]
+        await own.eventLog.append(rare, 'none', newEvents(1))
+        await own.eventLog.append(busy, 'none', newEvents(6))
+        const reader = reading(own.eventLog, { prefixes: ['key-'] })
+        await reader.until(caughtUp)
+        own.proxy.freeze()
+        await takeOver(own, 3n)
+        await appendUntilKnown(fresh, rare, 0, newEvents(1))
+        await appendUntilKnown(fresh, busy, 1, newEvents(10))
+        own.proxy.thaw()
+        const later = appendUntilKnown(fresh, rare, 1, newEvents(1))
+        await expect(reader.until((one) => one.events().length > 1)).rejects.toMatchObject({
+          cause: expect.any(LogRewritten),
+        })
+        await later
+      } finally {
+        await fresh.close()
+        await own.close()
+      }
+    })
   })
 
   describe('33 prefixes', () => {

@@ -1,15 +1,15 @@
+import { hash } from 'node:crypto'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import {
   AppendConflict,
   type Appended,
   type ExpectedRevision,
-  LogRewritten,
   type NewEvent,
-  type Position,
   Unavailable,
   UnknownOutcome,
 } from '../port.ts'
+import { type LastSeen, lostFromLog, type Seen } from './reads.ts'
 import { packSegment, type Segment } from './segment.ts'
 
 /** Collects appends, and writes one batch at a time over its own connection. */
@@ -44,16 +44,26 @@ type Appender = {
 type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
-  /**
-   * Returns the highest end of the log that this process has seen. If the log now ends earlier, it was restored from an older copy, so appends
-   * are refused.
-   */
-  readonly seenHead: () => Position
+  /** The last segment that this process has read. If the log has lost it, appends are refused. */
+  readonly lastSeen: Pick<LastSeen, 'get'>
 }
 
-export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appender => {
+/**
+ * The last append that this process has written, with the SHA-256 of its events. A writer decides on what it has read and written, so the log
+ * must still contain both. Otherwise, another process may have written other events at the same revisions.
+ */
+type LastWritten = { stream: string; revision: number; hash: Buffer }
+
+type Writing = {
+  readonly connection: Connection
+  readonly lastSeen: Pick<LastSeen, 'get'>
+  written: LastWritten | undefined
+}
+
+export const createAppender = ({ url, logger, lastSeen }: AppenderOptions): Appender => {
   const queue: QueuedAppend[] = []
   const connection = createConnection({ url, logger })
+  const writing: Writing = { connection, lastSeen, written: undefined }
   let running: Promise<void> | undefined
   let closed = false
 
@@ -61,7 +71,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
     // All appends that are requested in one turn of the event loop are sent together.
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
-      await write(connection, takeBatch(queue), seenHead)
+      await write(writing, takeBatch(queue))
       // Callers often append again when an append is done. After a tick, these appends are part of the next batch.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
@@ -109,6 +119,8 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
         if (client === fresh) client = undefined
       })
       await fresh.connect()
+      // A plan kept from when a table was small must not search all of it later.
+      await fresh.query('set enable_seqscan = off')
       client = fresh
       return fresh
     },
@@ -143,11 +155,9 @@ const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
   return batch
 }
 
-const write = async (
-  connection: Connection,
-  batch: readonly QueuedAppend[],
-  seenHead: () => Position,
-): Promise<void> => {
+const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<void> => {
+  const { connection, written } = writing
+  const seen = writing.lastSeen.get()
   let client: pg.Client
   try {
     client = await connection.get()
@@ -160,21 +170,26 @@ const write = async (
     const { rows } = await client.query<{ results: string }>({
       name: 'append_batch',
       text: appendSql,
-      values: [...parameters(batch), seenHead().toString()],
+      values: [
+        ...parameters(batch),
+        ...[seen?.position.toString(), seen?.hash],
+        ...[written?.stream, written?.revision, written?.hash],
+      ],
     })
     if (rows.length === 0) {
-      const error = new LogRewritten('the event log ends before events that this process has read')
+      const error = lostFromLog(inMemory(seen, written))
       for (const append of batch) append.reject(error)
       return
     }
     const results = (rows[0]?.results ?? '').slice(1, -1).split(',').map(Number)
+    writing.written = lastWritten(batch, results) ?? written
     for (const [i, append] of batch.entries()) settle(append, results[i])
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
     // The database has refused one of the appends. Each append is now written separately, so that only the invalid one fails.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
-      for (const append of batch) await write(connection, [append], seenHead)
+      for (const append of batch) await write(writing, [append])
       return
     }
     // If the server is now read-only, the next connection leads to the server that took over.
@@ -202,10 +217,32 @@ const settle = (append: QueuedAppend, result: number | undefined): void => {
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-/** Writes a batch. Returns no row if the log ends before `$8`. */
+/** The last append of a batch that was written now. Repeated appends can be anywhere in the log. */
+const lastWritten = (batch: readonly QueuedAppend[], results: readonly number[]): LastWritten | undefined => {
+  const n = results.findLastIndex((result) => result >= 0 && result < repeatedFrom)
+  const append = batch[n]
+  const revision = results[n]
+  if (append === undefined || revision === undefined) return undefined
+  const { stream, segment } = append
+  return { stream, revision, hash: hash('sha256', segment.events, 'buffer') }
+}
+
+const inMemory = (seen: Seen | undefined, written: LastWritten | undefined): string =>
+  [
+    seen && `the event at position ${seen.position} that this process has read`,
+    written && `the event at revision ${written.revision} of ${written.stream} that this process has written`,
+  ]
+    .filter((event) => event !== undefined)
+    .join(', or ')
+
+/** Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process. */
 const appendSql = `
   select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
-    from log_head where position >= $8::bigint`
+    from log_head
+   where ($8::bigint is null or (select sha256(events) from log_segments where last_position = $8::bigint) = $9::bytea)
+     and ($10::text is null or $12::bytea =
+           (select sha256(g.events) from log_segments g join log_streams s on s.id = g.stream_id
+             where s.name = $10::text and g.last_revision = $11::bigint))`
 
 const parameters = (batch: readonly QueuedAppend[]): unknown[] => [
   batch.map(({ stream }) => stream),

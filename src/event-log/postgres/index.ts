@@ -6,15 +6,13 @@ import {
   type EventLog,
   EventsUnreadable,
   LogRewritten,
-  logStart,
-  type Position,
   type RecordedEvent,
   type SubscribeOptions,
   type SubscriptionItem,
   Unavailable,
 } from '../port.ts'
 import { connectTimeoutMs, createAppender } from './appender.ts'
-import { createReads, type Known, type Look, type Reads } from './reads.ts'
+import { createLastSeen, createReads, type Known, type Look, type Reads } from './reads.ts'
 import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
@@ -49,16 +47,11 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   // The pool removes its listener from a connection that it is closing. If the server closes the connection at that moment, the error still needs
   // a listener.
   pool.on('connect', (client) => client.on('error', () => undefined))
-  const reads = createReads(pool)
-  let seenHead: Position = logStart
-  const appender = createAppender({ url, logger, seenHead: () => seenHead })
-  const lookAfter: Reads['lookAfter'] = async (...from) => {
-    const look = await reads.lookAfter(...from)
-    if (look.head > seenHead) seenHead = look.head
-    return look
-  }
+  const lastSeen = createLastSeen()
+  const reads = createReads(pool, lastSeen)
+  const appender = createAppender({ url, logger, lastSeen })
   const following = {
-    lookAfter,
+    lookAfter: reads.lookAfter,
     wakeUp: createWakeUp({ url, channel: 'log_appended', logger }),
     looking: createOutage({ logger, what: 'event log: a subscription' }),
   }

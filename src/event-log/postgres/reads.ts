@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type pg from 'pg'
 import { createGathering } from '../../concurrency/gathering.ts'
 import {
@@ -53,20 +54,25 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
-/** `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query searches. */
+/**
+ * `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query searches. `seen` and
+ * `end_hash`: the hashes of the segments that end at `$6` and at the end of the log.
+ */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
-            from log_segments where last_position >= $5 order by last_position limit 1) as known
+            from log_segments where last_position >= $5 order by last_position limit 1) as known,
+         (select sha256(events) from log_segments where last_position >= $6 order by last_position limit 1) as seen,
+         (select sha256(events) from log_segments order by last_position desc limit 1) as end_hash
     from log_head h left join (${page(`last_position > $4 and ${where}`, 'last_position')}) page on true
    order by last_position`
 const lookAtAll = afterPosition('true', 'h.position')
-const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
+const lookAtQuiet = afterPosition(`${quiet} and family like any ($7)`, 'h.position')
 /** A segment that extends beyond the window is returned by the next query. */
 const lookAtBusy = afterPosition(
-  'last_position <= $7 and family like any ($6)',
-  `case when h.position <= $7 then h.position else
-     (select last_position from log_segments where last_position <= $7 order by last_position desc limit 1) end`,
+  'last_position <= $8 and family like any ($7)',
+  `case when h.position <= $8 then h.position else
+     (select last_position from log_segments where last_position <= $8 order by last_position desc limit 1) end`,
 )
 
 /** Reads all streams backwards, from the segment that contains the position. */
@@ -96,6 +102,8 @@ type Looked = (SegmentRow | Nothing) & {
   readonly head: string
   readonly scanned: string | null
   readonly known: string | null
+  readonly seen: Buffer | null
+  readonly end_hash: Buffer | null
 }
 
 const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & SegmentRow =>
@@ -149,12 +157,49 @@ export type Look = {
   readonly head: Position
 }
 
+/** The last segment that a process has read. If the log still contains it, it also contains everything before it. */
+export type Seen = {
+  readonly position: Position
+  /** The SHA-256 of its events. An id is not enough, because an event that is written again has the same id. */
+  readonly hash: Buffer
+}
+
+/** Keeps the last segment that any query of this process has returned. */
+export type LastSeen = {
+  get(): Seen | undefined
+  /** `hashOf` is called only for a later segment. */
+  note(position: Position, hashOf: () => Buffer): void
+}
+
+export const createLastSeen = (): LastSeen => {
+  let last: Seen | undefined
+  return {
+    get: () => last,
+    note: (position, hashOf) => {
+      if (last === undefined || position > last.position) last = { position, hash: hashOf() }
+    },
+  }
+}
+
+/** The error if the log has lost events that this process has read or written. */
+export const lostFromLog = (what: string): LogRewritten =>
+  new LogRewritten(
+    `the event log no longer contains ${what}: it was restored from an older copy, or a standby took over without its last events; restart this process`,
+  )
+
+/** Notes the last of these segments, which are in the order of the log or in the opposite order. */
+const noteSegments = (lastSeen: LastSeen, segments: readonly SegmentRow[]): void => {
+  for (const segment of [segments[0], segments.at(-1)])
+    if (segment !== undefined)
+      lastSeen.note(BigInt(segment.last_position), () => hash('sha256', segment.events, 'buffer'))
+}
+
 export type Known = Pick<RecordedEvent, 'position' | 'id'>
 
 export type Reads = Pick<EventLog, 'read' | 'head' | 'at' | 'lookBack' | 'lastRevision' | 'streams'> & {
   /**
-   * Returns the matching events after a position, at most one page. Throws `LogRewritten` if the log ends before the position, or contains a
-   * different event at the position of `last`.
+   * Returns the matching events after a position, at most one page. Throws `LogRewritten` if the log ends before the position, contains a
+   * different event at the position of `last`, or has lost the last segment that this process has read.
    */
   lookAfter(
     from: { readonly after: Position; readonly last: Known | undefined },
@@ -180,8 +225,10 @@ const askOf =
     }
   }
 
+type Asking = { readonly ask: Ask; readonly lastSeen: LastSeen }
+
 const read = async (
-  ask: Ask,
+  { ask, lastSeen }: Asking,
   stream: string,
   { from, direction = 'forwards', max }: ReadOptions,
 ): Promise<RecordedEvent[]> => {
@@ -195,6 +242,7 @@ const read = async (
     const rows = await ask<SegmentRow | Nothing>(statement, [...boundsOf(wanted), stream, next])
     if (rows.length === 0) throw new StreamMissing(`there is no stream ${stream}`)
     const segments = rows.filter(isSegment)
+    noteSegments(lastSeen, segments)
     for (const segment of segments) {
       const opened = openSegment(segment)
       bytes += segment.bytes
@@ -215,17 +263,19 @@ const read = async (
 }
 
 const lookAfter = async (
-  ask: Ask,
+  { ask, lastSeen }: Asking,
   { after, last }: { readonly after: Position; readonly last: Known | undefined },
   prefixes: readonly string[],
   max: number,
 ): Promise<Look> => {
   const all = prefixes.length === 0
   const busy = prefixes.some((prefix) => busyFamilies.some((family) => mayBegin(family, prefix)))
+  const seen = lastSeen.get()
   const rows = await ask<Looked>(all ? 'look_at_all' : busy ? 'look_at_busy' : 'look_at_quiet', [
     ...boundsOf(max),
     after.toString(),
     (last?.position ?? 0n).toString(),
+    (seen?.position ?? 0n).toString(),
     ...(all ? [] : [prefixes.map(familyPattern)]),
     ...(busy ? [(after + scanWindow).toString()] : []),
   ])
@@ -236,6 +286,11 @@ const lookAfter = async (
     throw new LogRewritten(
       `the event log no longer contains the event ${last.id} that was read at ${last.position}`,
     )
+  const [first] = rows
+  if (seen !== undefined && first?.seen?.equals(seen.hash) !== true)
+    throw lostFromLog(`the events that this process has read up to position ${seen.position}`)
+  const endHash = first?.end_hash
+  if (endHash) lastSeen.note(head, () => endHash)
   const segments = rows.filter(isSegment)
   const matches = ({ stream }: SegmentRow): boolean =>
     all || prefixes.some((prefix) => stream?.startsWith(prefix) !== false)
@@ -250,14 +305,16 @@ const positionMax = 2n ** 63n - 1n
 const lesser = (one: Position, other: Position): Position => (one < other ? one : other)
 
 const lookBack = async (
-  ask: Ask,
+  { ask, lastSeen }: Asking,
   { before, max }: { readonly before: Position | null; readonly max: number },
 ): Promise<LookedBack> => {
   const end = before === null ? positionMax : lesser(before - 1n, positionMax)
   const events: RecordedEvent[] = []
   const unreadable: EventsUnreadable[] = []
   let reached: Position | null = null
-  for (const segment of await ask<SegmentRow>('look_back', [...boundsOf(max), end.toString()])) {
+  const segments = await ask<SegmentRow>('look_back', [...boundsOf(max), end.toString()])
+  noteSegments(lastSeen, segments)
+  for (const segment of segments) {
     if (events.length >= max) break
     reached = lesser(BigInt(segment.last_position) - BigInt(segment.count - 1), end)
     try {
@@ -279,11 +336,12 @@ const positionsMax = 16
 const positionsWaitingMax = 1_000
 
 /** Finds the segments that contain the positions. Positions that are requested in one turn of the event loop share a query. */
-const createFinder = (ask: Ask): ((position: Position) => Promise<SegmentRow | undefined>) => {
+const createFinder = ({ ask, lastSeen }: Asking): ((position: Position) => Promise<SegmentRow | undefined>) => {
   const { ask: find } = createGathering<Position, SegmentRow | undefined>({
     run: async (take) => {
       const positions = take()
       const segments = await ask<SegmentRow>('at', [positions.map(String)])
+      noteSegments(lastSeen, segments)
       return positions.map((position) =>
         segments.find(({ last_position }) => BigInt(last_position) >= position),
       )
@@ -296,12 +354,13 @@ const createFinder = (ask: Ask): ((position: Position) => Promise<SegmentRow | u
   return find
 }
 
-export const createReads = (pool: pg.Pool): Reads => {
+export const createReads = (pool: pg.Pool, lastSeen: LastSeen): Reads => {
   const ask = askOf(pool)
-  const find = createFinder(ask)
+  const asking = { ask, lastSeen }
+  const find = createFinder(asking)
   return {
-    read: (stream, options) => read(ask, stream, options),
-    lookAfter: (from, prefixes, max) => lookAfter(ask, from, prefixes, max),
+    read: (stream, options) => read(asking, stream, options),
+    lookAfter: (from, prefixes, max) => lookAfter(asking, from, prefixes, max),
     head: async () => {
       const [row] = await ask<{ position: string }>('head', [])
       return BigInt(row?.position ?? 0)
@@ -311,7 +370,7 @@ export const createReads = (pool: pg.Pool): Reads => {
       const events = segment === undefined ? [] : openSegment(segment)
       return events.find((event) => event.position === position) ?? null
     },
-    lookBack: (from) => lookBack(ask, from),
+    lookBack: (from) => lookBack(asking, from),
     lastRevision: async (stream) => {
       const [row] = await ask<{ revision: string }>('last_revision', [stream])
       return row === undefined ? null : Number(row.revision)

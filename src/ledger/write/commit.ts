@@ -76,7 +76,7 @@ export type Ledger = {
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
 const rewrittenMessage =
-  'ledger: the event log has lost events that this process has read, so calls are no longer accepted. It was probably restored from a copy: see src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
+  'ledger: the event log has lost events that this process has read, so calls are no longer accepted. It was restored from a copy, or a standby took over without its last events: see src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
