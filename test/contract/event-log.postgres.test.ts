@@ -257,6 +257,34 @@ describe('the event log in PostgreSQL', () => {
     })
   })
 
+  test.each([
+    ['off', 'on'],
+    ['local', 'local'],
+    ['remote_write', 'remote_write'],
+    ['on', 'on'],
+    ['remote_apply', 'remote_apply'],
+  ])(
+    'if the database sets synchronous_commit to %s, appends use %s, because a crash must not lose them',
+    async (setting, used) => {
+      const own = await open()
+      const owner = new pg.Client({ connectionString: own.url })
+      await owner.connect()
+      try {
+        await owner.query(`alter database ${owner.database} set synchronous_commit = ${setting}`)
+        await owner.query(`
+        create table public.commits (setting text);
+        create function note_commit() returns trigger language plpgsql as
+          $$ begin insert into public.commits values (current_setting('synchronous_commit')); return new; end $$;
+        create trigger noted after insert on log_segments for each row execute function note_commit()`)
+        await own.eventLog.append(freshStream(), 'none', newEvents(1))
+        expect((await owner.query('select setting from public.commits')).rows).toEqual([{ setting: used }])
+      } finally {
+        await owner.end()
+        await own.close()
+      }
+    },
+  )
+
   describe('33 prefixes', () => {
     test("are not patterns: the database's wildcards are ordinary characters", async () => {
       const after = await eventLog.head()

@@ -102,6 +102,14 @@ type Connection = {
   end(): Promise<void>
 }
 
+/**
+ * A plan kept from when a table was small must not search all of it later. A role or database can turn synchronous_commit off, but then a crash
+ * could lose appends that were confirmed. The other values are the operator's choice.
+ */
+const sessionSql = `
+  select set_config('enable_seqscan', 'off', false),
+         set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)`
+
 const createConnection = ({ url, logger }: { url: string; logger: Logger }): Connection => {
   let client: pg.Client | undefined
   return {
@@ -119,8 +127,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
         if (client === fresh) client = undefined
       })
       await fresh.connect()
-      // A plan kept from when a table was small must not search all of it later.
-      await fresh.query('set enable_seqscan = off')
+      await fresh.query(sessionSql)
       client = fresh
       return fresh
     },
