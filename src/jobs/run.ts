@@ -24,6 +24,7 @@ import { decodeEvent } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'
 import type { LogVerified } from '../events/operator.ts'
+import { agreedNowMs, databaseNowMs, requireAgreement } from '../foundation/clocks.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { jobsApplication } from '../foundation/job-queue.ts'
 import type { EpochKeys } from '../guard/secrets/epoch-keys.ts'
@@ -156,7 +157,7 @@ const ownJobs = (
       purpose: 'writes off credits that have expired',
       cron: '*/5 * * * *',
       expireSeconds: usualJobSecondsMax,
-      run: () => expireCredits(foundation, Date.now()),
+      run: () => expireDueCredits(foundation),
     },
     'forget-answers': {
       purpose: 'deletes answers kept for repeated calls, after 24 hours',
@@ -199,10 +200,9 @@ const ownJobs = (
   }
 }
 
-const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {
-  const { rows } = await pool.query<{ now: Date }>('select now()')
-  return rows[0]?.now.getTime() ?? Number.NaN
-}
+/** Writes off the lots that have expired now. Throws `CommandRefused` if this host's clock or the database's is wrong. */
+export const expireDueCredits = async (foundation: Pick<Foundation, 'pool' | 'ledger'>): Promise<number> =>
+  expireCredits(foundation, await agreedNowMs(foundation.pool, 'no credits are written off'))
 
 const lotsMax = 1_000
 /** If appending to this many ledgers has failed, the fault is in the event log itself, so the job stops. */
@@ -274,8 +274,6 @@ type Renewal = { readonly resealed: number; readonly destroyed: readonly string[
 
 /** The maximum number of passes over a store. Each pass after the first finds only data written under the old key during the previous pass. */
 const passesMax = 100
-/** No key is destroyed if this process's clock and the database's differ by more than this, because one of them is wrong. */
-const clockDifferenceMaxMs = 15 * 60_000
 
 /**
  * Ends epochs: reseals data that is still needed under the current key, and then destroys the old key. The comparison with the database's
@@ -295,11 +293,7 @@ export const renewSeals = async ({
   logger: Pick<Logger, 'warn'>
 }): Promise<Renewal> => {
   const nowMs = clock.now()
-  const differenceMs = Math.abs((await databaseNowMs()) - nowMs)
-  if (differenceMs > clockDifferenceMaxMs)
-    throw new Error(
-      `this host's clock and the database's clock differ by ${Math.round(differenceMs / 1_000)} s; correct the wrong one, because no epoch key is destroyed until they agree`,
-    )
+  requireAgreement({ nowMs, databaseMs: await databaseNowMs() }, 'no epoch key is destroyed')
   await keys.current()
   let resealed = 0
   const destroyed: string[] = []

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { creditsText, formatCredits } from '../../billing/money.ts'
 import { monthAfter, monthStart } from '../../billing/months.ts'
+import { agreedNowMs } from '../../foundation/clocks.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import type { LedgerFault } from '../../ledger/check/verify.ts'
 import { CommandRefused } from '../../ledger/command.ts'
@@ -210,7 +211,7 @@ const close = command({
   },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)
-    requireClosable(of, Date.now())
+    requireClosable(of, await agreedNowMs(foundation.pool, 'no month is closed'))
     const whose =
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
     return {
@@ -224,7 +225,7 @@ const close = command({
     const closeOne = async (id: string) => {
       const closed = await closeMonth(foundation, {
         ...{ organizationId: id, month: of, actor },
-        nowMs: Date.now(),
+        nowMs: await agreedNowMs(foundation.pool, 'no month is closed'),
         onProgress: (events) => progress(`${id}: ${events} events`),
       })
       return { organization_id: id, ...outcomeOf(closed) }

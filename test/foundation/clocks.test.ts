@@ -1,0 +1,75 @@
+/**
+ * A host with a wrong clock. A lot that is written off and a month that is closed cannot be restored, so both are refused while this
+ * host's clock and the database's clock differ.
+ */
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { declarations } from '../../src/administration/ledgers/commands.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { expireDueCredits } from '../../src/jobs/run.ts'
+import { type House, openHouse } from '../support/house.ts'
+
+const dayMs = 86_400_000
+const minuteMs = 60_000
+
+let house: House
+
+let aheadMs = 0
+
+beforeAll(async () => {
+  const { now } = Date
+  // Before the house is opened, because it keeps the function.
+  vi.spyOn(Date, 'now').mockImplementation(() => now() + aheadMs)
+  house = await openHouse()
+})
+afterAll(async () => {
+  await house?.close()
+  vi.restoreAllMocks()
+})
+beforeEach(() => {
+  aheadMs = 0
+})
+
+/** An organization with a lot that expires in the given time. */
+const withLot = async (expiresInMs: number): Promise<string> => {
+  const { organizationId } = await house.partner({ credits: '0' })
+  await house.foundation.ledger.submit(organizationId, {
+    ...{ key: 'grant/expiring', atMs: Date.now(), actor: 'cli', kind: 'grant', amount: parseCredits('2') },
+    ...{ priority: 1, expiresAt: new Date(Date.now() + expiresInMs).toISOString(), reason: 'plan' },
+  })
+  await house.projected()
+  return organizationId
+}
+
+const recorded = async (organizationId: string): Promise<string[]> =>
+  (await house.eventsOf(organizationId)).map(({ type }) => type)
+
+const close = async (organization: string, month: string): Promise<unknown> => {
+  const command = declarations.find(({ name }) => name === 'ledger close')
+  const context = {
+    foundation: house.foundation,
+    operator: { actor: 'cli', role: 'admin' as const },
+    progress: () => undefined,
+  }
+  return await command?.read({ organization, month }).run(context as never)
+}
+
+test.each([40 * dayMs, 16 * minuteMs])(
+  '%i ms ahead: no lot is written off and no month is closed',
+  async (ms) => {
+    const organizationId = await withLot(ms - minuteMs)
+    const month = new Date(Date.now() + ms - 32 * dayMs).toISOString().slice(0, 7)
+    aheadMs = ms
+    await expect(expireDueCredits(house.foundation)).rejects.toThrow(
+      /differ by \d+ s; correct the wrong one, because no credits are written off/,
+    )
+    await expect(close(organizationId, month)).rejects.toThrow(/no month is closed until they agree/)
+    expect(await recorded(organizationId)).toEqual(['OrganizationRegistered', 'CreditGranted'])
+  },
+)
+
+test("14 minutes ahead: this process's clock counts", async () => {
+  const organizationId = await withLot(minuteMs)
+  aheadMs = 14 * minuteMs
+  await expireDueCredits(house.foundation)
+  expect(await recorded(organizationId)).toContain('CreditExpired')
+})
