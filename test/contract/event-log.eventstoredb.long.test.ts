@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { appendNext } from '../../src/event-log/append-next.ts'
 import { appendUntilKnown as appendOfOurs, appendPatience } from '../../src/event-log/append-until-known.ts'
 import {
   type EventStoreDbLimits,
@@ -17,6 +18,7 @@ import {
 import {
   AppendConflict,
   type EventLog,
+  EventsUnreadable,
   logStart,
   type NewEvent,
   type Position,
@@ -658,6 +660,44 @@ describe('the event log in EventStoreDB, over the double', () => {
     } finally {
       silentServer.close()
     }
+  })
+
+  describe('a stream from which the server no longer returns all events', () => {
+    const withClient = async (use: (client: EventStoreDBClient) => Promise<unknown>): Promise<void> => {
+      const client = EventStoreDBClient.connectionString(double.url)
+      try {
+        await use(client)
+      } finally {
+        await client.dispose()
+      }
+    }
+
+    test.each([{ truncateBefore: 2 }, { maxCount: 1 }])(
+      '%j: the missing events are named',
+      async (metadata) => {
+        const events = newEvents(3)
+        await eventLog.append('ledger-a', 'none', events)
+        await withClient((client) => client.setStreamMetadata('ledger-a', metadata))
+        const refused = eventLog.read('ledger-a', { max: 10 })
+        await expect(refused).rejects.toThrow(EventsUnreadable)
+        await expect(refused).rejects.toThrow('revisions 0 to 1 of ledger-a')
+        await expect(eventLog.read('ledger-a', { from: 1, max: 1 })).rejects.toThrow('revision 1 of ledger-a')
+        expect((await eventLog.read('ledger-a', { from: 2, max: 10 })).map(asWritten)).toEqual(
+          events.slice(2),
+        )
+        expect(await eventLog.append('ledger-a', 2, newEvents(1))).toEqual({ revision: 3 })
+      },
+    )
+
+    test('a deleted stream is not a new one, so nothing is written to it', async () => {
+      await eventLog.append('pricebook', 'none', newEvents(2))
+      await withClient((client) => client.deleteStream('pricebook'))
+      for (const direction of ['forwards', 'backwards'] as const)
+        await expect(eventLog.read('pricebook', { direction, max: 1 })).rejects.toThrow(EventsUnreadable)
+      await expect(appendNext(eventLog, 'pricebook', newEvents(1))).rejects.toThrow(EventsUnreadable)
+      expect(double.eventsOf('pricebook')).toHaveLength(2)
+      await expect(eventLog.read('ledger-new', { max: 1 })).rejects.toThrow(StreamMissing)
+    })
   })
 
   describe('a prefix', () => {

@@ -21,6 +21,8 @@ import type {
   AppendResp,
   BatchAppendReq,
   BatchAppendResp,
+  DeleteReq,
+  DeleteResp,
   ReadReq,
   ReadResp,
   TombstoneReq,
@@ -438,13 +440,20 @@ export const startEventStoreDouble = async (
     answer(null, response)
   }
 
+  const softDelete: handleUnaryCall<DeleteReq, DeleteResp> = (call, answer) => {
+    log.softDelete(nameOf(call.request.getOptions()?.getStreamIdentifier()))
+    const response = new streamsPb.DeleteResp()
+    response.setNoPosition(new sharedPb.Empty())
+    answer(null, response)
+  }
+
   const server = new grpc.Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024 })
   server.addService(streamsGrpc.StreamsService, {
     append,
     batchAppend,
     read: (call: ServerWritableStream<ReadReq, ReadResp>) => void read(call),
     tombstone,
-    delete: tombstone,
+    delete: softDelete,
   })
   addDiscovery(server, {
     leader: () => options.leader ?? { address: '127.0.0.1', port: double.port },
@@ -619,19 +628,26 @@ const createLog = ({
     return written
   }
 
-  const writeSystemEvent = (): void => {
-    const data = new TextEncoder().encode('{"proc":1}')
-    write('$stats-127.0.0.1:2113', [
-      {
-        id: crypto.randomUUID(),
-        type: '$statsCollected',
-        contentType: 'application/json',
-        data,
-        metadata: new Uint8Array(),
-      },
-    ])
+  const writeOwn = (stream: string, type: string, json: string): void => {
+    const data = new TextEncoder().encode(json)
+    const contentType = 'application/json'
+    write(stream, [{ id: crypto.randomUUID(), type, contentType, data, metadata: new Uint8Array() }])
   }
+  const writeSystemEvent = (): void => writeOwn('$stats-127.0.0.1:2113', '$statsCollected', '{"proc":1}')
   if (systemEventEvery > 0 && all.length === 0) for (let n = 0; n < 3; n++) writeSystemEvent()
+
+  /** The first revision that the metadata of a stream leaves readable. Infinity: the stream is deleted, but can be written again. */
+  const readableFrom = (stream: string): number => {
+    const last = streams.get(`$$${stream}`)?.at(-1)
+    if (last === undefined) return 0
+    const { $tb = 0, $maxCount } = JSON.parse(Buffer.from(last.data).toString()) as {
+      $tb?: number
+      $maxCount?: number
+    }
+    const length = streams.get(stream)?.length ?? 0
+    if ($tb > Number.MAX_SAFE_INTEGER) return Number.POSITIVE_INFINITY
+    return Math.max($tb, $maxCount === undefined ? 0 : length - $maxCount)
+  }
 
   /** Decides whether to write, by the rules of the server's index writer. */
   const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
@@ -652,7 +668,9 @@ const createLog = ({
           ? known(first + later.length)
           : { kind: 'wrong', current }
     } else {
-      const at = expected === 'none' ? -1 : Number(expected)
+      const isRevived = expected === 'none' && readableFrom(stream) === Number.POSITIVE_INFINITY
+      if (isRevived) writeOwn(`$$${stream}`, '$metadata', `{"$tb":${standing.length}}`)
+      const at = isRevived ? current : expected === 'none' ? -1 : Number(expected)
       if (at > current) return { kind: 'wrong', current }
       if (at < current) {
         const repeated = events.length > 0 && events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
@@ -684,8 +702,8 @@ const createLog = ({
     return place === undefined ? undefined : indexAt(BigInt(place.getCommitPosition()))
   }
 
-  function* backwards(events: readonly StoredEvent[], from: number): Generator<StoredEvent> {
-    for (let i = Math.min(from, events.length - 1); i >= 0; i--) {
+  function* backwards(events: readonly StoredEvent[], from: number, to = 0): Generator<StoredEvent> {
+    for (let i = Math.min(from, events.length - 1); i >= to; i--) {
       const event = events[i]
       if (event !== undefined) yield event
     }
@@ -723,6 +741,7 @@ const createLog = ({
     eventsOf: (stream: string): readonly StoredEvent[] => streams.get(stream) ?? [],
     alter,
     tombstone: (stream: string) => deleted.add(stream),
+    softDelete: (stream: string) => writeOwn(`$$${stream}`, '$metadata', '{"$tb":9223372036854775807}'),
     forgetRecentIds: () => recentIds.clear(),
     restore: (to: bigint): void => {
       recentIds.clear()
@@ -755,11 +774,14 @@ const createLog = ({
       const name = nameOf(stream.getStreamIdentifier())
       if (deleted.has(name)) return 'deleted'
       const standing = streams.get(name)
-      if (standing === undefined) return 'missing'
+      const first = readableFrom(name)
+      if (standing === undefined || first === Number.POSITIVE_INFINITY) return 'missing'
       const from = stream.hasRevision() ? Number(stream.getRevision()) : undefined
       // The server searches the index downwards from the start, so a start beyond the end finds no events.
       if (toFront && from !== undefined && from >= standing.length) return forwards([], 0)
-      return toFront ? backwards(standing, from ?? standing.length) : forwards(standing, from ?? 0)
+      return toFront
+        ? backwards(standing, from ?? standing.length, first)
+        : forwards(standing, Math.max(from ?? 0, first))
     },
     indexAfter: (asked: ReadReq.Options): number => {
       if (asked.getAll()?.hasEnd()) return all.length

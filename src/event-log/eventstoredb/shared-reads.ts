@@ -1,5 +1,6 @@
 import {
   type EventLog,
+  EventsUnreadable,
   type LookedBack,
   type Position,
   type ReadOptions,
@@ -79,13 +80,55 @@ const readStream = async (
   stream: string,
   { from, direction = 'forwards', max }: ReadOptions,
 ): Promise<RecordedEvent[]> => {
-  const page = await readPage({ stream, from, direction, max })
+  const page = await readUndeleted(readPage, { stream, from, direction, max })
+  const [first] = page
+  const due = from ?? 0
+  if (direction === 'forwards' && first !== undefined && first.revision > due)
+    throw new EventsUnreadable({
+      ...{ stream, firstRevision: due, lastRevision: first.revision - 1 },
+      why: 'the event store no longer returns them, so remove $tb, $maxCount and $maxAge from the metadata of the stream',
+    })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
   // If the revision is beyond the end, a backwards read returns nothing, but the port requires the last events.
   const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
   return last !== undefined && last.revision < from
     ? readPage({ stream, from: undefined, direction, max })
     : page
+}
+
+/**
+ * Reads a page. The server reports a deleted stream as missing. If it were read as a new one, default prices or a new account could take its
+ * place.
+ */
+const readUndeleted = async (
+  readPage: ReadPage,
+  request: Parameters<ReadPage>[0],
+): Promise<RecordedEvent[]> => {
+  const { stream } = request
+  try {
+    return await readPage(request)
+  } catch (error) {
+    if (!(error instanceof StreamMissing) || !(await isDeleted(readPage, stream))) throw error
+    throw new EventsUnreadable(
+      {
+        ...{ stream, firstRevision: 0, lastRevision: 0 },
+        why: 'the stream was deleted in the event store; until it is scavenged, the events return if $tb is removed from its metadata',
+      },
+      { cause: error },
+    )
+  }
+}
+
+/** Whether the metadata of a stream without events hides earlier events. */
+const isDeleted = async (readPage: ReadPage, stream: string): Promise<boolean> => {
+  try {
+    const last = { from: undefined, direction: 'backwards', max: 1 } as const
+    const [metadata] = await readPage({ stream: `$$${stream}`, ...last })
+    return metadata?.data.includes('"$tb"') === true
+  } catch (error) {
+    if (error instanceof StreamMissing) return false
+    throw error
+  }
 }
 
 const lastRevision = async (readPage: ReadPage, stream: string): Promise<number | null> => {
