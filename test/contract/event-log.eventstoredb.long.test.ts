@@ -19,6 +19,7 @@ import {
   AppendConflict,
   type EventLog,
   EventsUnreadable,
+  LogRewritten,
   logStart,
   type NewEvent,
   type Position,
@@ -743,7 +744,10 @@ describe('the event log in EventStoreDB, over the double', () => {
         await double.close()
         const restored = await startEventStoreDouble({ port })
         await expect.poll(() => mine.head().catch(() => -1n), { timeout: 5_000 }).toBe(logStart)
-        await appendUntilKnown(mine, 'ledger-a', 'none', newEvents(1))
+        await expect(mine.append('ledger-a', 'none', newEvents(1))).rejects.toThrow(LogRewritten)
+        const fresh = openEventStoreDb({ url: double.url, prefix: 'mine-', logger, limits: quick })
+        await appendUntilKnown(fresh, 'ledger-a', 'none', newEvents(1))
+        await fresh.close()
         expect(await mine.head()).toBe((await mine.read('ledger-a', { max: 1 }))[0]?.position)
         await restored.close()
       } finally {

@@ -183,41 +183,6 @@ describe('the event log in PostgreSQL', () => {
         return result
       }, 10_000)
 
-    test.each([
-      { seen: 'written', sameIds: false },
-      { seen: 'read', sameIds: false },
-      { seen: 'followed', sameIds: false },
-      // A call that is repeated with its Idempotency-Key has the same event ids, but was recorded at another time.
-      { seen: 'written', sameIds: true },
-      { seen: 'read', sameIds: true },
-    ])(
-      'a process that has $seen the lost events appends nothing after the new ones (same ids: $sameIds)',
-      async ({ seen, sameIds }) => {
-        const own = await open()
-        try {
-          const [late, other] = [own.eventLog, await own.reopen()]
-          const stream = freshStream()
-          await other.append(stream, 'none', newEvents(1))
-          const lost = newEvents(2)
-          await (seen === 'written' ? late : other).append(stream, 0, lost)
-          if (seen === 'read') await readAll(late, stream)
-          if (seen === 'followed') await readToEnd(late)
-          await takeOver(own, 1n)
-          const fresh = await own.reopen()
-          const others = newEvents(2).map((event, n) =>
-            sameIds ? { ...event, id: lost[n]?.id ?? '' } : event,
-          )
-          await appendUntilKnown(fresh, stream, 0, others)
-          const refusal = await settled(late, stream, 2)
-          expect(refusal).toBeInstanceOf(LogRewritten)
-          await expect(late.append(freshStream(), 'none', newEvents(1))).rejects.toBeInstanceOf(LogRewritten)
-          expect((await readAll(fresh, stream)).slice(1).map(asWritten)).toEqual(others)
-        } finally {
-          await own.close()
-        }
-      },
-    )
-
     test('a process that took over without a loss appends as before', async () => {
       const own = await open()
       try {

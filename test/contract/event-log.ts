@@ -13,7 +13,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   AppendConflict,
   appendBytesMax,
@@ -1144,6 +1144,56 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             cause: expect.any(LogRewritten),
           })
         }, context)
+      })
+
+      describe('47 the log loses its last events, and another process fills it again to the same revision', () => {
+        /** The result of an append, which is repeated until the engine can be reached again. */
+        const settled = (eventLog: EventLog, stream: string, expected: number): Promise<unknown> =>
+          vi.waitFor(async () => {
+            const result = await eventLog
+              .append(stream, expected, newEvents(1))
+              .catch((error: unknown) => error)
+            if (result instanceof UnknownOutcome || result instanceof Unavailable) throw result
+            return result
+          }, 20_000)
+
+        test.for([
+          { seen: 'written', sameIds: false },
+          { seen: 'read', sameIds: false },
+          { seen: 'followed', sameIds: false },
+          // A call that is repeated with its Idempotency-Key has the same event ids, but was recorded at another time.
+          { seen: 'written', sameIds: true },
+          { seen: 'read', sameIds: true },
+        ])(
+          'a process that has $seen the lost events appends nothing after the new ones (same ids: $sameIds)',
+          async ({ seen, sameIds }, context) => {
+            if (sameIds && seen === 'written' && !engine.tellsRepetition)
+              return context.skip(
+                'writers read what they have written if the engine does not report repeated appends',
+              )
+            await restored(async ({ log: { eventLog: late, restore, reopen }, stream }) => {
+              const other = await reopen()
+              await appendUntilKnown(late, freshStream('key'), 'none', newEvents(1))
+              await appendUntilKnown(other, stream, 'none', newEvents(1))
+              const [first] = await other.read(stream, { max: 1 })
+              const lost = newEvents(2)
+              await (seen === 'written' ? late : other).append(stream, 0, lost)
+              if (seen === 'read') await readAll(late, stream)
+              if (seen === 'followed') await readToEnd(late)
+              await restore(first?.position ?? 0n)
+              const fresh = await reopen()
+              const others = newEvents(2).map((event, n) =>
+                sameIds ? { ...event, id: lost[n]?.id ?? '' } : event,
+              )
+              await appendUntilKnown(fresh, stream, 0, others)
+              expect(await settled(late, stream, 2)).toBeInstanceOf(LogRewritten)
+              await expect(late.append(freshStream(), 'none', newEvents(1))).rejects.toBeInstanceOf(
+                LogRewritten,
+              )
+              expect((await readAll(fresh, stream)).slice(1).map(asWritten)).toEqual(others)
+            }, context)
+          },
+        )
       })
     })
 

@@ -17,6 +17,8 @@ export type AppendSessionOptions = {
   readonly connect: () => Promise<Connection>
   /** Returns the last revision of a stream, or −1 if it does not exist. */
   readonly lastRevision: (stream: string) => Promise<number>
+  /** Throws `LogRewritten` if the log has lost events that this process has read or written. */
+  readonly checkLog: (connection: Connection) => Promise<void>
   readonly deadlineMs: number
   readonly logger: Logger
 }
@@ -41,9 +43,15 @@ export type AppendSession = {
   ended: boolean
 }
 
-/** Connects and opens the call. Throws the errors of `connect`. */
+/** Connects, checks the log and opens the call. Throws the errors of `connect` and `checkLog`. */
 export const openAppendSession = async (options: AppendSessionOptions): Promise<AppendSession> => {
   const connection = await options.connect()
+  try {
+    await options.checkLog(connection)
+  } catch (error) {
+    connection.close()
+    throw error
+  }
   const call = connection.batchAppend()
   const session: AppendSession = {
     options,

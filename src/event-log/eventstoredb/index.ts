@@ -17,6 +17,7 @@ import {
   dropsCredentials,
   redactedUrl,
 } from './client.ts'
+import { createLastSeen, type LastSeen } from './last-seen.ts'
 import { createOwnHead, readHead } from './read.ts'
 import { createSharedReads } from './shared-reads.ts'
 import { followAll } from './subscription.ts'
@@ -90,7 +91,9 @@ const openServerLog = (
     ...ofOwn,
     silenceMs: limits.readSilenceMs,
   })
+  const lastSeen = createLastSeen()
   const appender = createAppender({
+    checkLog: (connection) => lastSeen.check(connection, limits.appendDeadlineMs),
     connect: () => connectAs('append'),
     lastRevision: async (stream) => (await reads.lastRevision(stream)) ?? -1,
     deadlineMs: limits.appendDeadlineMs,
@@ -101,7 +104,7 @@ const openServerLog = (
   const lost = createOutage({ logger, what: 'event log: a subscription' })
   const subscribe: EventLog['subscribe'] = (options) => {
     const signal = AbortSignal.any([options.signal, closing.signal])
-    return followAll(
+    const items = followAll(
       {
         connect: () => connectAs('subscribe', signal),
         heartbeatMs: limits.heartbeatMs,
@@ -111,11 +114,20 @@ const openServerLog = (
       },
       { ...options, signal },
     )
+    return noted(items, lastSeen)
   }
 
   return {
-    append: appender.append,
-    read: reads.read,
+    append: async (stream, expected, events) => {
+      const appended = await appender.append(stream, expected, events)
+      lastSeen.noteWritten({ stream, revision: appended.revision, events })
+      return appended
+    },
+    read: async (stream, options) => {
+      const events = await reads.read(stream, options)
+      lastSeen.noteRead(events)
+      return events
+    },
     subscribe,
     head: reads.head,
     at: reads.at,
@@ -127,6 +139,16 @@ const openServerLog = (
       reads.close()
       await appender.close()
     },
+  }
+}
+
+async function* noted(
+  items: AsyncIterable<SubscriptionItem>,
+  lastSeen: LastSeen,
+): AsyncGenerator<SubscriptionItem> {
+  for await (const item of items) {
+    if (item.kind === 'events') lastSeen.noteRead(item.events)
+    yield item
   }
 }
 

@@ -130,6 +130,7 @@ const giveRights = async ({
   const appender = createAppender({
     connect: () => connect({ url, role: 'append', timeoutMs, signal: never }),
     lastRevision: async () => -1,
+    checkLog: async () => undefined,
     deadlineMs: timeoutMs,
     logger,
   })
