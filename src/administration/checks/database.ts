@@ -171,7 +171,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
                 (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as used`,
       )
       const [{ off, standby, used, max } = { off: null, standby: false, used: 0, max: 1 }] = rows
-      const found = (off ?? []).map((name) => wrong(`${name} is off: a crash can lose answered calls`))
+      const found = (off ?? []).map((name) => wrong(`${name} is off: a crash of the server can lose data`))
       if (standby)
         found.push(
           wrong('the server does not accept writes: it is a standby or read-only', {
