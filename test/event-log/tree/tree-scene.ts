@@ -28,6 +28,8 @@ export type TreeScene = {
   readonly keyDir: string
   /** The checkpoints as in a new process. */
   checkpoints(keyDir?: string): Checkpoints
+  /** Opens the event log as in a new process, because a process notices if the log loses what it has read. */
+  restart(): Promise<void>
   /** Appends events to an operator stream, several per append. */
   write(count: number, stream?: string): Promise<void>
   close(): Promise<void>
@@ -46,21 +48,29 @@ export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
   pool.on('connect', (client) => client.on('error', () => undefined))
   const keyDir = await mkdtemp(join(tmpdir(), 'signing-key-'))
   const double = kind === 'eventstoredb' ? await startEventStoreDouble({ systemEventEvery: 7 }) : null
-  const eventLog =
+  const memory = createMemoryEventLog()
+  const openLog = (): EventLog =>
     kind === 'memory'
-      ? createMemoryEventLog().client('scene')
+      ? memory.client('scene')
       : kind === 'postgres'
         ? openPostgresEventLog({ url: database.url, logger })
         : openEventStoreDb({ url: double?.url ?? '', logger })
+  let eventLog = openLog()
   const store = createTreeStore(pool)
   let written = 0
   return {
-    eventLog,
+    get eventLog() {
+      return eventLog
+    },
     pool,
     database,
     store,
     keyDir,
     checkpoints: (dir = keyDir) => createCheckpoints({ eventLog, store, keys: signingKeysIn(dir) }),
+    restart: async () => {
+      await eventLog.close()
+      eventLog = openLog()
+    },
     write: async (count, stream = 'operator') => {
       for (let left = count; left > 0; left -= appendEventsMax)
         await appendNext(

@@ -87,6 +87,7 @@ test('a change after the last verified checkpoint is found, also by the next run
   await changeEvent(scene.pool, { stream: prices, revision: 302 }, ({ data }) => ({
     data: data.replace('reason 4', 'reason 5'),
   }))
+  await scene.restart()
   for (let n = 0; n < 2; n++) {
     const found = await run()
     expect(found).toMatchObject({ after: 402, faults: 1, returned: 1, through })

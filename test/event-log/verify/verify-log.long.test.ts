@@ -176,6 +176,7 @@ describe('every change is reported', () => {
   test.each(cases)('$what', async ({ tamper, named }) => {
     const notes = await written('postgres')
     await tamper(notes)
+    await scene.restart()
     const { faults } = await verified()
     const [first] = faults
     expect(first).toMatchObject({ ...named, fault: expect.stringContaining(named.fault) })
@@ -218,6 +219,7 @@ describe('a checkpoint stored elsewhere', () => {
     const notes = await written('postgres')
     await restorePostgresLog(scene.database.url, (await scene.eventLog.head()) - 2n)
     await sql('delete from log_tree')
+    await scene.restart()
     expect((await verified(notes[1])).faults).toEqual([])
     expect((await verified(notes[2])).faults).toMatchObject([
       { stream: 'the checkpoint kept outside', fault: expect.stringContaining('has only 603 leaves') },
