@@ -466,9 +466,7 @@ describe('during an incomplete restore', () => {
 })
 
 describe('a final backup', () => {
-  test('is not made while the service runs, and does not close the installation', {
-    timeout: 30_000,
-  }, async () => {
+  test('is not made while the service runs, and does not close the installation', async () => {
     await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
       /Stop every process, then make the final/,
     )

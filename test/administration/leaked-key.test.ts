@@ -203,9 +203,7 @@ describe('a leaked key', () => {
     expect(await balance()).toBe('82')
   })
 
-  test('is replaced once by two concurrent processes, and one of them shows the key', {
-    timeout: 30_000,
-  }, async () => {
+  test('is replaced once by two concurrent processes, and one of them shows the key', async () => {
     await history()
     for (let n = 0; n < randomCases(8); n++) {
       const leaked = await issued()
@@ -400,9 +398,7 @@ const endingAt = (step: number, when: 'before' | 'after') => {
 }
 
 describe.each(['before', 'after'] as const)('a process that ends %s', (when) => {
-  test('any of its steps leaves a key that is ended first, and a repetition does what is missing', {
-    timeout: 60_000,
-  }, async () => {
+  test('any of its steps leaves a key that is ended first, and a repetition does what is missing', async () => {
     let step = 0
     for (let ended = true; ended; step += exhaustive ? 1 : 4) {
       log = createMemoryEventLog({ now: Date.now })

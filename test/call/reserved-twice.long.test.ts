@@ -160,6 +160,5 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
       }
       if (keyed) expect(delivered).toBeGreaterThan(0)
     },
-    60_000,
   )
 })

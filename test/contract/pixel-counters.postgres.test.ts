@@ -12,6 +12,7 @@ import {
 } from '../../src/capabilities/pixel/counters.ts'
 import { until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { takesAtMost } from '../support/takes-at-most.ts'
 import { ask, freshOrganization, limit, pixelCountersContract } from './pixel-counters.ts'
 
 let database: TestDatabase
@@ -51,17 +52,12 @@ describe('while the database is slow', () => {
     await holder.query('select used from pixel_counters where organization_id = $1 for update', [
       organizationId,
     ])
-    const startedMs = performance.now()
-    const late = await Promise.allSettled([
-      counters.take(ask(organizationId, rules)),
-      counters.take(ask(organizationId, rules)),
-    ])
-    const waitedMs = performance.now() - startedMs
+    const asked = [counters.take(ask(organizationId, rules)), counters.take(ask(organizationId, rules))]
+    const late = await takesAtMost(answerMaxMs + 500, Promise.allSettled(asked))
     expect(late.map((one) => one.status === 'rejected' && one.reason)).toEqual([
       expect.any(CountersUnavailable),
       expect.any(CountersUnavailable),
     ])
-    expect(waitedMs).toBeLessThan(answerMaxMs + 500)
     await holder.query('rollback')
     holder.release()
     await until('the database answers again', async () =>
@@ -107,11 +103,9 @@ describe('while the table is unreachable', () => {
 
   test('a hit waits at most a second for a database that cannot be reached', async () => {
     const counters = openPixelCounters({ url: 'postgres://nobody@127.0.0.1:1/none', logger })
-    const startedMs = performance.now()
-    await expect(
-      counters.take(ask(freshOrganization(), { blockedBy: null, limits: [limit('example.com', 10)] })),
-    ).rejects.toThrow(CountersUnavailable)
-    expect(performance.now() - startedMs).toBeLessThan(answerMaxMs + 500)
+    const rules = { blockedBy: null, limits: [limit('example.com', 10)] }
+    const asked = counters.take(ask(freshOrganization(), rules))
+    await expect(takesAtMost(answerMaxMs + 500, asked)).rejects.toThrow(CountersUnavailable)
     await counters.close()
   })
 })

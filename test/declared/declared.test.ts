@@ -206,7 +206,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
   const ownScene = async () => (changesScene ? sceneFor(declared) : still)
 
-  testTried('has the same effect and answer wherever it is offered', { timeout: 30_000 }, async () => {
+  testTried('has the same effect and answer wherever it is offered', async () => {
     const why = refusals[declared.name]
     if (why !== undefined) return refusedEverywhere(declared, why)
     const admin = as('admin')
@@ -264,7 +264,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     else if (!withoutEvents.includes(declared.name)) expect(events[0]).not.toEqual([])
   })
 
-  testTried('describes its effect in a dry run, and writes nothing', { timeout: 30_000 }, async () => {
+  testTried('describes its effect in a dry run, and writes nothing', async () => {
     const scene = still
     if (declared.changes === 'nothing' || !offers('admin API') || declared.name in refusals) return
     const given = await givenFor(declared, scene)
@@ -813,7 +813,6 @@ describe('the admin API', () => {
 
 test('if a leaked key has more refunds than the command makes itself, a job makes them, and the same command repeats it', {
   skip: !exhaustive,
-  timeout: 60_000,
 }, async () => {
   const { organizationId, keyId } = await sceneWithLot()
   const { ledger } = room.foundation

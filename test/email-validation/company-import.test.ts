@@ -289,7 +289,7 @@ describe('long imports', () => {
     return path
   }
 
-  test('50,000 lines are imported in constant memory', { skip: !exhaustive, timeout: 120_000 }, async () => {
+  test('50,000 lines are imported in constant memory', { skip: !exhaustive }, async () => {
     setFlagsFromString('--expose-gc')
     const collect: () => void = runInNewContext('gc')
     const file = await longFile(50_000)

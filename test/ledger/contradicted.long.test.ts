@@ -183,9 +183,7 @@ test('a caller gets an answer in time although the append hangs, and a later cha
   )
 })
 
-test('failing appends are reported until one succeeds, which is noticed without a call', {
-  timeout: 20_000,
-}, async () => {
+test('failing appends are reported until one succeeds, which is noticed without a call', async () => {
   await opened('10')
   const client = log.client('a')
   let full = true

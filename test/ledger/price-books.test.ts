@@ -47,7 +47,7 @@ const approve = (proposal: number, actor = 'user:bob') =>
   approvePriceBook({ eventLog }, { proposal, actor, twoPerson: true })
 
 const versionHeard = async (books: PriceBooks, atMs: number, version: number): Promise<void> => {
-  await expect.poll(() => books.at(atMs).version, { timeout: 5_000 }).toBe(version)
+  await expect.poll(() => books.at(atMs).version).toBe(version)
 }
 
 test('a proposed book prices nothing; an approved one prices from its effective time on; a withdrawn one never does', async () => {
@@ -88,7 +88,7 @@ test('a book whose rules were changed in the log stops pricing instead of being 
       },
     ),
   ])
-  await expect.poll(() => live.doubtful(), { timeout: 5_000 }).toBe(1)
+  await expect.poll(() => live.doubtful()).toBe(1)
   expect(() => live.at(Date.now())).toThrow('pricebook cannot be read at revision 1')
   await expect(open()).rejects.toThrow('price book 2 was changed after it was published')
 })

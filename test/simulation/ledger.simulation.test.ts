@@ -30,8 +30,6 @@ afterEach(() => {
   vi.unstubAllGlobals()
 })
 
-const seedTimeoutMs = 120_000
-
 const play = async (seed: number, options: Simulated = {}) => {
   try {
     return await simulate(seed, options)
@@ -58,7 +56,7 @@ const seedsOf = (): number[] => {
 
 describe('the ledger keeps its promises under faults', () => {
   const totals: Record<string, number> = {}
-  test.each(seedsOf())('seed %i', { timeout: seedTimeoutMs }, async (seed) => {
+  test.each(seedsOf())('seed %i', async (seed) => {
     const { operations, events, counts, longestMs } = await play(seed, shorter)
     expect(operations).toBeGreaterThanOrEqual(shorter.operationsMax ?? 2_000)
     // In a short run, a single outage can take most of the time.
@@ -68,7 +66,7 @@ describe('the ledger keeps its promises under faults', () => {
       process.stdout.write(`${JSON.stringify({ seed, operations, events, longestMs, counts })}\n`)
   })
 
-  test('the same seed produces the same simulation', { timeout: seedTimeoutMs }, async () => {
+  test('the same seed produces the same simulation', async () => {
     const options = { operationsMax: exhaustive ? 400 : 100 }
     expect(await simulate(5, options)).toEqual(await simulate(5, options))
   })
@@ -108,7 +106,7 @@ describe('the ledger keeps its promises under faults', () => {
 describe('a process far from the log, next to a busy one', () => {
   const seeds = exhaustive ? [1, 2, 3] : [1]
 
-  test('is answered in time, and the other one stays fast', { timeout: seedTimeoutMs }, async () => {
+  test('is answered in time, and the other one stays fast', async () => {
     for (const seed of seeds) {
       const { far, refused, nearPerSecond } = await simulateCompetition({ seed })
       expect(refused).toBe(0)
@@ -117,11 +115,11 @@ describe('a process far from the log, next to a busy one', () => {
     }
   })
 
-  test('would be refused if it could not notify the other', { timeout: seedTimeoutMs }, async () => {
+  test('would be refused if it could not notify the other', async () => {
     expect(await simulateCompetition({ seed: 1, untold: true, calls: 1 })).toMatchObject({ refused: 1 })
   })
 
-  test('would be refused if no pause were long enough', { timeout: seedTimeoutMs }, async () => {
+  test('would be refused if no pause were long enough', async () => {
     expect(await simulateCompetition({ seed: 1, shortPauses: true, calls: 1 })).toMatchObject({ refused: 1 })
   })
 })
@@ -133,7 +131,7 @@ const operationsOfMistake = 400
 
 describe('a typical mistake is found', { shuffle: false }, () => {
   const caught: { readonly seed: number; readonly options: Simulated }[] = []
-  test.each(mistakes)('$name', { timeout: seedTimeoutMs }, async (mistake) => {
+  test.each(mistakes)('$name', async (mistake) => {
     const { name, mutant, caughtBy } = mistake
     const options = { operationsMax: operationsOfMistake }
     const first = exhaustive ? 1 : (mistake.seed ?? 1)
@@ -151,7 +149,7 @@ describe('a typical mistake is found', { shuffle: false }, () => {
     throw new Error(`not caught in ${seedsMax} seeds`)
   })
 
-  test('the correct protocol passes the same seeds', { timeout: seedTimeoutMs }, async () => {
+  test('the correct protocol passes the same seeds', async () => {
     expect(caught).toHaveLength(mistakes.length)
     const played = new Map(caught.map((one) => [one.seed, one]))
     for (const { seed, options } of everyNth(3, [...played.values()])) await play(seed, options)

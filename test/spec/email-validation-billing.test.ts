@@ -1,5 +1,5 @@
 /** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import type { Answer, House, Partner, PartnerOptions } from '../support/house.ts'
 import {
   chargedValidation,
@@ -241,22 +241,21 @@ describe('when companies cannot be looked up', () => {
 })
 
 describe('4.1.5 and 8: ten validations a second per key', () => {
-  const atOnce = (partner: Partner, count: number, at = house): Promise<Answer[]> =>
-    Promise.all(Array.from({ length: count }, () => sendValidate(at, partner, 'nonsense')))
-  /** Sends a burst with an unused key. If a busy machine takes longer than the key's second, another key is tried. */
+  const atOnce = (partner: Partner, count: number): Promise<Answer[]> =>
+    Promise.all(Array.from({ length: count }, () => sendValidate(house, partner, 'nonsense')))
+  /** Sends a burst with an unused key. The clock of the windows stands still, so that the burst takes less than a second on any machine. */
   const burst = async (
     options: PartnerOptions,
     count: number,
-    at = house,
   ): Promise<{ partner: Partner; answers: Answer[] }> => {
-    for (let tries = 1; ; tries++) {
-      const partner = await at.partner({ permissions: ['email_validation'], credits: '10', ...options })
-      const startedMs = performance.now()
-      const answers = await atOnce(partner, count, at)
-      if (performance.now() - startedMs < 1_000 || tries === burstTriesMax) return { partner, answers }
+    const partner = await house.partner({ permissions: ['email_validation'], credits: '10', ...options })
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now())
+    try {
+      return { partner, answers: await atOnce(partner, count) }
+    } finally {
+      clock.mockRestore()
     }
   }
-  const burstTriesMax = 5
   const statusesOf = (answers: readonly { readonly status: number }[]) =>
     answers.map(({ status }) => status).sort()
   const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status)

@@ -26,7 +26,6 @@ afterAll(() => rm(dir, { recursive: true, force: true }))
 
 test('two simultaneous commands install the dependencies of a release once, and neither continues before they are complete', {
   skip: !exhaustive,
-  timeout: 60_000,
 }, async ({ skip }) => {
   try {
     execFileSync('flock', ['--version'])
