@@ -14,10 +14,16 @@ type Deadline = {
   readonly after?: After
 }
 
-/** Uses the system's clock. */
+/** Uses the system's clock. First reads pending input, so that an answer counts even if the event loop was too busy to read it in time. */
 export const afterMs: After = (ms, run) => {
-  const timer = setTimeout(run, ms)
-  return () => clearTimeout(timer)
+  let turn: NodeJS.Immediate | undefined
+  const timer = setTimeout(() => {
+    turn = setImmediate(run)
+  }, ms)
+  return () => {
+    clearTimeout(timer)
+    clearImmediate(turn)
+  }
 }
 
 /** Settles as `work` does, or as `late` does if the deadline comes first. */

@@ -1,4 +1,4 @@
-import { type After, within } from './deadline.ts'
+import { within } from './deadline.ts'
 
 /**
  * Refuses work immediately while a server does not answer, so that callers do not have to wait for a timeout.
@@ -123,7 +123,7 @@ export const createGate = ({
       .finally(() => {
         asking = false
       })
-    within(answer, { waitMs: bounds.answerMs, after: afterInput }, () => {
+    within(answer, { waitMs: bounds.answerMs }, () => {
       throw new Error(`no answer within ${bounds.answerMs} ms`)
     })
       .catch(silent)
@@ -157,12 +157,6 @@ export const createGate = ({
       clearTimeout(timer)
     },
   }
-}
-
-/** Runs after pending input has been read, so that an answer counts even if the event loop was too busy to read it earlier. */
-const afterInput: After = (ms, run) => {
-  const timer = setTimeout(() => setImmediate(run), ms)
-  return () => clearTimeout(timer)
 }
 
 const secondsBetween = (fromMs: number, toMs: number): number => Math.round((toMs - fromMs) / 1_000)

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { describe, expect, test, vi } from 'vitest'
 import { deadlineSignal, within } from '../../src/concurrency/deadline.ts'
 
@@ -18,6 +20,22 @@ describe('a wait with an end', () => {
       throw new Error('too late')
     }
     await expect(within(never, { waitMs: 1 }, refuse)).rejects.toThrow('too late')
+  })
+
+  test('an answer that arrived in time counts, even if the event loop was too busy to read it', async () => {
+    const server = createServer((socket) => socket.end('answer')).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const socket = connect(port, '127.0.0.1')
+    const ready = once(server, 'connection')
+    await Promise.all([ready, once(socket, 'connect')])
+    const answered = once(socket, 'data').then(String)
+    const answer = within(answered, { waitMs: 20 }, late)
+    // Nothing else runs in this thread for so long.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200)
+    expect(await answer).toBe('answer')
+    socket.destroy()
+    server.close()
   })
 
   test('ends when its signal is aborted, even if that was before it began', async () => {
