@@ -1,3 +1,5 @@
+import { afterMs } from '../../concurrency/deadline.ts'
+
 /** A signal that new events may have arrived. It can be given at any time, but only one caller can wait for it. */
 export type Notice = {
   give(): void
@@ -20,12 +22,12 @@ export const createNotice = (signal: AbortSignal): Notice => {
     if (!given && !signal.aborted)
       await new Promise<void>((resolve) => {
         const done = (): void => {
-          clearTimeout(timer)
+          cancel()
           signal.removeEventListener('abort', done)
           wake = undefined
           resolve()
         }
-        const timer = setTimeout(done, ms)
+        const cancel = afterMs(ms, done)
         signal.addEventListener('abort', done, { once: true })
         wake = done
       })
