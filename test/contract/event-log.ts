@@ -350,7 +350,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             client: clients[n % clients.length] ?? eventLog,
           }))
           const outcomes = await Promise.allSettled(
-            racers.map(({ client, events }) => client.append(stream, expected, events)),
+            racers.map(({ client, events }) => appendUntilKnown(client, stream, expected, events)),
           )
           const winners = racers.filter((_, n) => outcomes[n]?.status === 'fulfilled')
           expect(winners).toHaveLength(1)

@@ -835,15 +835,18 @@ test('if a leaked key has more refunds than the command makes itself, a job make
   })
   await worker.connect()
   const answers = []
-  for (const refunded of [101, 0]) {
-    const answer = await ask()
-    answers.push(answer)
-    const location = `/admin/v1/jobs/${answer.refunds.job_id}`
-    const job = await jobEnded(room, as('admin'), { headers: { location } })
-    expect(job).toMatchObject({ state: 'done', answer: { calls: 101, refunded, not_refunded: [] } })
-    expect(await balanceNow()).toBe(before)
+  try {
+    for (const refunded of [101, 0]) {
+      const answer = await ask()
+      answers.push(answer)
+      const location = `/admin/v1/jobs/${answer.refunds.job_id}`
+      const job = await jobEnded(room, as('admin'), { headers: { location } })
+      expect(job).toMatchObject({ state: 'done', answer: { calls: 101, refunded, not_refunded: [] } })
+      expect(await balanceNow()).toBe(before)
+    }
+  } finally {
+    await worker.end()
   }
-  await worker.end()
   const [first, again] = answers
   expect(first.api_key).toMatch(/^enl_live_/)
   expect(again).toMatchObject({ api_key_id: first.api_key_id, api_key: null })

@@ -129,6 +129,9 @@ export const onApi = async (
   })
 }
 
+/** A job can refund a hundred calls, each with its own append. */
+const jobMaxMs = 120_000
+
 /** Waits for the job of long-running work, from the answer that accepted it, and returns the finished job. */
 export const jobEnded = async (
   { host }: Pick<DashboardHost, 'host'>,
@@ -139,7 +142,9 @@ export const jobEnded = async (
   const job = async (): Promise<{ state: string; answer: unknown; error: string | null }> =>
     (await host.inject({ url, headers: { authorization: `Bearer ${token}` } })).json()
   const state = async () => (await job()).state
-  await expect.poll(state, { interval: 20 }).toEqual(expect.not.stringMatching(/^(waiting|running)$/))
+  await expect
+    .poll(state, { interval: 20, timeout: jobMaxMs })
+    .toEqual(expect.not.stringMatching(/^(waiting|running)$/))
   return job()
 }
 

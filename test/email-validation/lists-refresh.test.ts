@@ -204,7 +204,7 @@ test.each(Object.entries(refusals))('%s is refused, and no file changes', async 
   expect(files()).toEqual(before)
 })
 
-const failures: Record<string, { answer: Answer; says: RegExp }> = {
+const failures: Record<string, { answer: Answer; says: RegExp; deadlineMs?: number }> = {
   'an error status': {
     answer: (response) => response.writeHead(503).end(),
     says: /free cannot be downloaded: the answer is 503/,
@@ -226,16 +226,17 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
   'endless data': {
     answer: (response) => response.write('gmail.com\n'),
     says: /free cannot be downloaded: the time limit was exceeded/,
+    deadlineMs: 500,
   },
 }
 
 test.each(Object.entries(failures))(
   '%s ends the refresh, and no file changes',
-  async (_, { answer, says }) => {
+  async (_, { answer, says, ...limits }) => {
     await refresh()
     const before = files()
     answers['/free'] = answer
-    await expect(refresh({ sizeBytesMax: 65_536, deadlineMs: 500 })).rejects.toThrow(says)
+    await expect(refresh({ sizeBytesMax: 65_536, ...limits })).rejects.toThrow(says)
     expect(files()).toEqual(before)
   },
 )

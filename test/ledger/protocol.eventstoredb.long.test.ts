@@ -33,8 +33,8 @@ const calls = 120
 /** Short timeouts, so that faults end soon. A busy machine sometimes exceeds them. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
-  appendDeadlineMs: 250,
-  readSilenceMs: 250,
+  appendDeadlineMs: 600,
+  readSilenceMs: 600,
   heartbeatMs: 300,
 }
 
@@ -202,12 +202,15 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
   })
 
   // The event log contract covers the other server faults.
-  test.each(['lose-reply', 'lose-request', 'no-leader', 'hide-actual'] as const)(
-    'and every third append meets: %s',
-    async (fault) => {
-      expect((await chargeUnder(often(fault))).faults).toBeGreaterThan(3)
-    },
-  )
+  test.each([
+    ['lose-reply', impatient],
+    ['lose-request', impatient],
+    // The server answers at once, so no timeout has to be short.
+    ['no-leader', {}],
+    ['hide-actual', {}],
+  ] as const)('and every third append meets: %s', async (fault, limits) => {
+    expect((await chargeUnder(often(fault), { limits })).faults).toBeGreaterThan(3)
+  })
 
   test('and a server that lost its reply answers the resend with "bad request": the recorded charge is not refused', async () => {
     const double = await startEventStoreDouble({})
@@ -226,14 +229,14 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
   })
 
   test('and the server restarts again and again, and loses the ids that it saw recently', async () => {
-    await chargeUnder((double) => every(40, double.restart))
+    await chargeUnder((double) => every(40, double.restart), { limits: {} })
   })
 
   test('and the server stops answering, and executes the requests later', async () => {
     await chargeUnder((double) =>
       every(50, async () => {
         double.silence()
-        await sleep(350)
+        await sleep(800)
         double.speak()
       }),
     )
