@@ -12,7 +12,7 @@ let service: Service | undefined
 beforeAll(async () => {
   database = await testDatabase()
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-}, 60_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')
@@ -41,4 +41,4 @@ test('the terminal shows the commands that make a user and an organization, and 
   expect(next).toContain('There is no organization yet. Run,')
   expect(typed(next)).toEqual(['org create "Acme"'])
   expect((await cli(['org', 'create', 'Acme'], environment)).code).toBe(0)
-}, 180_000)
+})

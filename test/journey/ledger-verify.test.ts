@@ -51,7 +51,7 @@ const verify = async (): Promise<Verified> => {
 const ledgerOf = ({ ledgers }: Verified, org = ''): Verified['ledgers'][number] | undefined =>
   ledgers.find(({ organization_id }) => organization_id === org)
 
-describe('ledger verify', { timeout: 90_000 }, () => {
+describe('ledger verify', () => {
   test('reports unchanged ledgers as intact', async () => {
     const verified = await verify()
     expect(verified.ok).toBe(true)

@@ -153,7 +153,7 @@ test('an installation that was closed by its final backup does not start again',
   expect(JSON.parse(out).findings).toContainEqual(
     expect.objectContaining({ about: 'installation', level: 'fault' }),
   )
-}, 120_000)
+})
 
 test('the backup is not restored without its keys or with another secret', async () => {
   expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)

@@ -208,7 +208,6 @@ test.each([
     await expect(stat(join(dataDir, 'postgres', 'postmaster.pid'))).rejects.toThrow('ENOENT')
     answeredEver.push(...load.answered, ...profiles.map(({ requestId }) => requestId))
   },
-  60_000,
 )
 
 /** Sends requests on reused connections, as fast as they are answered, while `sends` is true. Records the outcome of each. */

@@ -29,26 +29,22 @@ describe('the service', () => {
     ['HOST', 'no host', '"no host" does not resolve'],
     ['HOST', '192.0.2.77', '"192.0.2.77" is not an address of this machine'],
     ['GEOIP_CITY_DB', '<dir>/none.mmdb', 'none.mmdb does not exist'],
-  ])(
-    '%s=%s',
-    async (variable, value, reason) => {
-      const started = startService({
-        DATA_DIR: join(dir, 'data'),
-        SECRET_KEY: 'a secret of the test, long enough to be one',
-        [variable]: value.replace('<dir>', dir),
-      })
-      const told = await started.then(
-        () => 'it started',
-        (error: unknown) => (error instanceof Error ? error.message : ''),
-      )
-      const [first, ...lines] = told.trimEnd().split('\n')
-      expect(first).toBe('the service ended with 2 before it answered:')
-      expect(lines).toEqual([expect.stringContaining(`Configuration: ${variable}: `)])
-      expect(told).toContain(reason)
-      expect(told).not.toContain(password)
-    },
-    60_000,
-  )
+  ])('%s=%s', async (variable, value, reason) => {
+    const started = startService({
+      DATA_DIR: join(dir, 'data'),
+      SECRET_KEY: 'a secret of the test, long enough to be one',
+      [variable]: value.replace('<dir>', dir),
+    })
+    const told = await started.then(
+      () => 'it started',
+      (error: unknown) => (error instanceof Error ? error.message : ''),
+    )
+    const [first, ...lines] = told.trimEnd().split('\n')
+    expect(first).toBe('the service ended with 2 before it answered:')
+    expect(lines).toEqual([expect.stringContaining(`Configuration: ${variable}: `)])
+    expect(told).toContain(reason)
+    expect(told).not.toContain(password)
+  })
 })
 
 test.each(['API_PORT', 'DASHBOARD_PORT'])(
@@ -169,7 +165,6 @@ describe('the data directory', () => {
       expect(code).toBe(2)
       expect(err).toMatch(/^DATA_DIR: \/proc\/nope cannot be created or written to/)
     },
-    60_000,
   )
 })
 

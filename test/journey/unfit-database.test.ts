@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { afterEach, expect, test } from 'vitest'
 import { placeIn, prepareCluster, runProgram } from '../../src/foundation/embedded/cluster.ts'
+import { freePort } from '../support/free-port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, eventually, startWorker } from '../support/service.ts'
 
@@ -38,14 +39,6 @@ const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> 
     url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
     recover: () => pgCtl('promote'),
   }
-}
-
-const freePort = async (): Promise<number> => {
-  const server = createServer()
-  await new Promise<void>((ready) => server.listen(0, '127.0.0.1', ready))
-  const { port } = server.address() as AddressInfo
-  await new Promise((closed) => server.close(closed))
-  return port
 }
 
 /** The SQLSTATE with which a server refuses a connection, or none if the connection succeeds. */

@@ -10,7 +10,7 @@ let validation: Validation
 beforeAll(async () => {
   hosts = await startMailHosts()
   validation = await openValidation(hosts)
-}, 60_000)
+})
 afterAll(async () => {
   await validation?.close()
   await hosts?.close()

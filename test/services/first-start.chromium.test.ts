@@ -61,4 +61,4 @@ test('the first start leads from its password to a call that is plotted, priced 
     await service.end('SIGTERM')
     await rm(dataDir, { recursive: true, force: true })
   }
-}, 120_000)
+})

@@ -28,7 +28,7 @@ beforeAll(async () => {
   database = await testDatabase()
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
   partner = await createPartner('1000', environment)
-}, 60_000)
+})
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy()
   await service?.end('SIGTERM')
@@ -76,32 +76,28 @@ const fewFiles: Launch = {
 test.each<[string, number, Launch, number]>([
   ['10,000 idle sockets of one address', 10_000, {}, 1_000],
   ['2,000, where a process may have 1,024 files open', 2_000, fewFiles, 128],
-])(
-  '%s do not stop the service from answering others',
-  async (_, idle, launch, heldMax) => {
-    service = await startService(environment, launch)
-    const { apiUrl } = service
-    await eventually(async () => ((await lookUp(apiUrl, other)) === 200 ? true : undefined))
-    const startedMs = performance.now()
-    while (sockets.length < idle)
-      await Promise.all(Array.from({ length: openingAtOnce }, () => open(apiUrl, stranger)))
-    const openedMs = performance.now() - startedMs
-    const answers: (number | string)[] = []
-    const tookMs: number[] = []
-    for (let i = 0; i < calls; i++) {
-      const sentMs = performance.now()
-      answers.push(await lookUp(apiUrl, other))
-      tookMs.push(performance.now() - sentMs)
-    }
-    const held = sockets.filter((socket) => !socket.closed).length
-    const unanswered = answers.filter((answer) => answer !== 200)
-    process.stdout.write(
-      `${idle} sockets in ${Math.round(openedMs)} ms, ${held} held; ${calls} calls of another address: ` +
-        `${unanswered.length} unanswered, p50 ${percentile(tookMs, 0.5).toFixed(1)} ms, p99 ${percentile(tookMs, 0.99).toFixed(1)} ms\n`,
-    )
-    expect([...new Set(unanswered)]).toEqual([])
-    expect(held).toBe(heldMax)
-    expect(await lookUp(apiUrl, stranger)).toMatch(/ECONNRESET|socket hang up/)
-  },
-  90_000,
-)
+])('%s do not stop the service from answering others', async (_, idle, launch, heldMax) => {
+  service = await startService(environment, launch)
+  const { apiUrl } = service
+  await eventually(async () => ((await lookUp(apiUrl, other)) === 200 ? true : undefined))
+  const startedMs = performance.now()
+  while (sockets.length < idle)
+    await Promise.all(Array.from({ length: openingAtOnce }, () => open(apiUrl, stranger)))
+  const openedMs = performance.now() - startedMs
+  const answers: (number | string)[] = []
+  const tookMs: number[] = []
+  for (let i = 0; i < calls; i++) {
+    const sentMs = performance.now()
+    answers.push(await lookUp(apiUrl, other))
+    tookMs.push(performance.now() - sentMs)
+  }
+  const held = sockets.filter((socket) => !socket.closed).length
+  const unanswered = answers.filter((answer) => answer !== 200)
+  process.stdout.write(
+    `${idle} sockets in ${Math.round(openedMs)} ms, ${held} held; ${calls} calls of another address: ` +
+      `${unanswered.length} unanswered, p50 ${percentile(tookMs, 0.5).toFixed(1)} ms, p99 ${percentile(tookMs, 0.99).toFixed(1)} ms\n`,
+  )
+  expect([...new Set(unanswered)]).toEqual([])
+  expect(held).toBe(heldMax)
+  expect(await lookUp(apiUrl, stranger)).toMatch(/ECONNRESET|socket hang up/)
+})

@@ -1,16 +1,10 @@
 /** The pages before a session exists, in a real Chromium: first steps, an invitation, an identity provider. */
-import { createServer } from 'node:http'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { inviteUser } from '../../src/administration/users/invitations.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
-import {
-  client,
-  closed,
-  listening,
-  openTestProvider,
-  type TestProvider,
-} from '../support/identity-provider.ts'
+import { freePort } from '../support/free-port.ts'
+import { client, openTestProvider, type TestProvider } from '../support/identity-provider.ts'
 import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'
 
 let room: DashboardHost
@@ -21,10 +15,8 @@ const invited = 'ada@example.com'
 const chosen = 'four words and a number 7'
 
 beforeAll(async () => {
-  // The provider and the dashboard need each other's address, so a free port is reserved for the dashboard.
-  const place = createServer()
-  baseUrl = await listening(place)
-  await closed(place)
+  // The provider and the dashboard need each other's address, so the dashboard's port is chosen first.
+  baseUrl = `http://127.0.0.1:${await freePort()}`
   provider = await openTestProvider({
     redirectUri: `${baseUrl}/login/provider/callback`,
     claimsOf: (account) => ({ email: account, email_verified: true }),
@@ -32,7 +24,7 @@ beforeAll(async () => {
   room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
   await room.host.listen({ host: '127.0.0.1', port: Number(new URL(baseUrl).port) })
   chromium = await openChromium(baseUrl)
-}, 60_000)
+})
 afterAll(async () => {
   await chromium?.close()
   await room?.close()
@@ -70,7 +62,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
       ]).toEqual([name, null])
     }
     await close()
-  }, 60_000)
+  })
 })
 
 test('a person accepts the invitation, signs in with the password, and then with the provider', async () => {
@@ -101,4 +93,4 @@ test('a person accepts the invitation, signs in with the password, and then with
     [],
   )
   await close()
-}, 60_000)
+})

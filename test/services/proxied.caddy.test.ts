@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { freePort } from '../support/free-port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, type Service, startService } from '../support/service.ts'
 import { type Answer, ask } from './ask.ts'
-import { accepts, freePort, type ServerProcess, startProcess } from './mail/process.ts'
+import { accepts, type ServerProcess, startProcess } from './mail/process.ts'
 
 const client = '127.0.0.2'
 const stranger = '127.0.0.3'
@@ -74,7 +75,7 @@ beforeAll(async () => {
       for (const name of Object.values(hostnames)) await askHost(name, '/', client)
     },
   })
-}, 120_000)
+})
 afterAll(async () => {
   await caddy?.close()
   await service?.end('SIGTERM')

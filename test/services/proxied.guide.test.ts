@@ -6,8 +6,9 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { freePort } from '../support/free-port.ts'
 import { ask } from './ask.ts'
-import { accepts, freePort, type ServerProcess, startProcess } from './mail/process.ts'
+import { accepts, type ServerProcess, startProcess } from './mail/process.ts'
 
 const servers: Server[] = []
 const ports: number[] = []
@@ -95,5 +96,4 @@ test.each(Object.keys(edges) as (keyof typeof edges)[])(
     await edge.close()
     edge = undefined
   },
-  30_000,
 )

@@ -2,14 +2,14 @@
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
+import { freePort } from '../support/free-port.ts'
 import { ask } from './ask.ts'
-import { accepts, freePort, type ServerProcess, startProcess } from './mail/process.ts'
+import { accepts, type ServerProcess, startProcess } from './mail/process.ts'
 
 const addresses = ['127.0.0.1', '127.0.0.4'] as const
 /** Linux answers at all addresses in 127.0.0.0/8. */
@@ -31,7 +31,6 @@ const listen = async (address: string): Promise<void> => {
   })
   server.listen(port, address)
   await once(server, 'listening')
-  port = (server.address() as AddressInfo).port
   servers.set(address, server)
 }
 const stop = async (address: string): Promise<void> => {
@@ -53,6 +52,7 @@ const caddyfile = async (): Promise<string> => {
 }
 
 beforeAll(async () => {
+  port = await freePort()
   for (const address of addresses) await listen(address)
   dns = await startDnsServer({ 'api.test': { A: addresses } }, { ttlSeconds: 0 })
   edgePort = await freePort()
@@ -63,7 +63,7 @@ beforeAll(async () => {
     args: ['run', '--adapter', 'caddyfile', '--config', join(directory, 'Caddyfile')],
     ready: () => accepts('127.0.0.1', edgePort),
   })
-}, 30_000)
+})
 
 afterAll(async () => {
   await caddy?.close()
@@ -116,7 +116,7 @@ test('a call whose connection breaks is repeated with its body at the other proc
   })
   breaking.clear()
   await expect.poll(() => reached(key)).toBe(gone)
-}, 20_000)
+})
 
 test('when a process ends, calls with its keys wait until its name is no longer resolved, and then reach the other one', async () => {
   const [left, gone] = addresses
@@ -124,4 +124,4 @@ test('when a process ends, calls with its keys wait until its name is no longer 
   const waiting = Promise.all(keys.map(reached))
   dns.set('api.test', 'A', [left])
   expect(new Set(await waiting)).toEqual(new Set([left]))
-}, 20_000)
+})

@@ -24,7 +24,7 @@ beforeAll(async () => {
   chromium = await openChromium(furnished.baseUrl)
   window = await chromium.open({ scheme: 'light', width: 1280 })
   await signInAs(window, ada)
-}, 120_000)
+})
 afterAll(async () => {
   await chromium?.close()
   await furnished?.close()

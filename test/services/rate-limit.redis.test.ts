@@ -235,4 +235,4 @@ test('two real processes share one limit, and stay ready and count on their own 
     await Promise.all(services.map((service) => service.end('SIGTERM')))
     await database.drop()
   }
-}, 120_000)
+})

@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
+import { freePort } from '../support/free-port.ts'
+
+const startDeadlineMs = 60_000
 
 /** A Redis for the test: a real server process that can be killed, frozen and restarted at its address. */
 export type RedisServer = {
@@ -63,17 +64,8 @@ export const startRedisServer = async (password?: string): Promise<RedisServer> 
   }
 }
 
-const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
 const untilAnswering = async (url: string): Promise<void> => {
-  for (const end = Date.now() + 10_000; ; await sleep(20)) {
+  for (const end = Date.now() + startDeadlineMs; ; await sleep(20)) {
     const probe = new Redis(url, { lazyConnect: true, retryStrategy: null })
     probe.on('error', () => undefined)
     try {

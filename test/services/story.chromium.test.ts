@@ -19,7 +19,7 @@ beforeAll(async () => {
   house = await openInstallation()
   organization = `/organizations/${house.scene.organizationId}`
   chromium = await openChromium(house.service.dashboardUrl)
-}, 120_000)
+})
 afterAll(async () => {
   await chromium?.close()
   await house?.close()

@@ -3,10 +3,11 @@
  * is `mx.NAME.example.net` and accepts mail for `NAME.example.net`. Some domains use a host with another name.
  */
 import { randomInt } from 'node:crypto'
+import { freePort } from '../../support/free-port.ts'
 import { startExim } from './exim.ts'
 import { type Postfix, type PostfixServer, startPostfix } from './postfix.ts'
 import { startPostgrey } from './postgrey.ts'
-import { freePort, type ServerProcess } from './process.ts'
+import type { ServerProcess } from './process.ts'
 import { startUnbound } from './unbound.ts'
 
 export type MailHosts = {

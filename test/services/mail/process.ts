@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { accessSync, constants } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { delimiter, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -14,7 +14,7 @@ export type ServerProcess = {
   close(): Promise<void>
 }
 
-const startDeadlineMs = 15_000
+const startDeadlineMs = 60_000
 const endDeadlineMs = 5_000
 const greetingDeadlineMs = 8_000
 /** The limit on the output kept of a server's standard streams. */
@@ -37,7 +37,7 @@ export const pathOf = (command: string): string => {
 
 /**
  * Starts a server in the foreground and in its own process group, and resolves once `ready` no longer throws. Throws an Error
- * with the server's log if the server ends first, or takes longer than 15 s.
+ * with the server's log if the server ends first, or takes longer than a minute.
  */
 export const startProcess = async ({
   command,
@@ -118,15 +118,4 @@ export const greets = async (address: string, port: number): Promise<void> => {
   } finally {
     socket.destroy()
   }
-}
-
-/** A port that was free at all loopback addresses a moment ago. */
-export const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0)
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('there is no port')
-  return address.port
 }
