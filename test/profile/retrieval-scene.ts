@@ -22,6 +22,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { createProjector } from '../../src/projector/run.ts'
+import { foldedBy } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'
 
 export const hourMs = 3_600_000
@@ -57,6 +58,8 @@ export type RetrievalScene = {
     wants?: 'cached' | 'fresh',
     organizationId?: string,
   ): Promise<Retrieved>
+  /** Waits until the results of all fetches can be read back. */
+  settle(retrieval: Retrieval): Promise<void>
   /** Retrieves a profile, and waits until the result can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
@@ -126,6 +129,12 @@ export const retrievalScene = (): RetrievalScene => {
   const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached', organizationId = 'org_a') =>
     retrieval.retrieve<never>(ref, { wants, organizationId, beforeUpstream: async () => null })
 
+  const settle = async (retrieval: Retrieval): Promise<void> => {
+    await retrieval.close()
+    // A fetch waits for the projector for two seconds at most.
+    await foldedBy(foundation)
+  }
+
   return {
     now: clock.now,
     move: (ms) => {
@@ -153,7 +162,7 @@ export const retrievalScene = (): RetrievalScene => {
       }
       return self
     },
-    processOver: (source, { vault: over = vault(), answerMaxMs = 5_000, fetchesMax = 100 } = {}) =>
+    processOver: (source, { vault: over = vault(), answerMaxMs = 60_000, fetchesMax = 100 } = {}) =>
       createRetrieval({
         pool: foundation.pool,
         eventLog: foundation.eventLog,
@@ -168,9 +177,10 @@ export const retrievalScene = (): RetrievalScene => {
     ask,
     askAndSettle: async (retrieval, ref, wants) => {
       const retrieved = await ask(retrieval, ref, wants)
-      await retrieval.close()
+      await settle(retrieval)
       return retrieved
     },
+    settle,
     erase: (ref) =>
       eraseProfile(
         {

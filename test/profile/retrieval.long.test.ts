@@ -14,7 +14,7 @@ import {
 } from './retrieval-scene.ts'
 
 const scene = retrievalScene()
-const { ask, askAndSettle, foundAs, processOver, source } = scene
+const { ask, askAndSettle, foundAs, processOver, settle, source } = scene
 
 describe('freshness', () => {
   test('data of exactly 720 hours is served; a millisecond older is not, not even if the upstream fails', async () => {
@@ -121,10 +121,10 @@ describe('one fetch for all callers', () => {
       await answering.promise
       return foundAs(id, null)
     })
-    const retrieval = processOver(http, { answerMaxMs: 100 })
+    const retrieval = processOver(http, { answerMaxMs: 1_000 })
     expect(await ask(retrieval, lid(id))).toMatchObject({ kind: 'unavailable' })
     answering.resolve()
-    await retrieval.close()
+    await settle(retrieval)
     expect(await ask(retrieval, lid(id))).toMatchObject({ kind: 'found', source: 'cached' })
   })
 
