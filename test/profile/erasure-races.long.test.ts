@@ -334,7 +334,7 @@ const fetchedBeside = async () => {
   const vault = sealingTogether()
   const [byName, byNumber] = [processOver(http, { vault }), processOver(http, { vault })]
   const told = await Promise.all([ask(byName, lid(name), 'fresh'), ask(byNumber, urn(number), 'fresh')])
-  await Promise.all([byName.close(), byNumber.close()])
+  await Promise.all([scene.settle(byName), scene.settle(byNumber)])
   expect(told.map(({ kind }) => kind)).toEqual(['found', 'found'])
   expect(told.map(subjectIdOf)).toEqual([subjectId, subjectId])
   expect(http.asked).toHaveLength(3)

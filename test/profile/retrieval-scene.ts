@@ -50,7 +50,13 @@ export type RetrievalScene = {
   /** A process that fetches from this source. */
   processOver(
     source: Source,
-    options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
+    options?: {
+      vault?: Vault
+      answerMaxMs?: number
+      fetchesMax?: number
+      /** How long a fetch waits for the projector. Default: as in the service. */
+      visibleMaxMs?: number
+    },
   ): Retrieval
   ask(
     retrieval: Retrieval,
@@ -162,7 +168,10 @@ export const retrievalScene = (): RetrievalScene => {
       }
       return self
     },
-    processOver: (source, { vault: over = vault(), answerMaxMs = 60_000, fetchesMax = 100 } = {}) =>
+    processOver: (
+      source,
+      { vault: over = vault(), answerMaxMs = 60_000, fetchesMax = 100, ...limits } = {},
+    ) =>
       createRetrieval({
         pool: foundation.pool,
         eventLog: foundation.eventLog,
@@ -172,7 +181,7 @@ export const retrievalScene = (): RetrievalScene => {
         identifierHmac: foundation.secrets.identifierHmac,
         clock,
         logger,
-        limits: { answerMaxMs, claimPauseMs: 5, fetchesMax },
+        limits: { answerMaxMs, claimPauseMs: 5, fetchesMax, ...limits },
       }),
     ask,
     askAndSettle: async (retrieval, ref, wants) => {

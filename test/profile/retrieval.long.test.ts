@@ -100,7 +100,9 @@ describe('one fetch for all callers', () => {
       await answering.promise
       return foundAs(id, null)
     })
-    const processes = [processOver(http), processOver(http)]
+    // If the projector is late, the service prefers a second request to a longer wait.
+    const patient = { visibleMaxMs: 60_000 }
+    const processes = [processOver(http, patient), processOver(http, patient)]
     const callers = Array.from({ length: 1_000 }, (_, n) =>
       ask(processes[n % 2] as Retrieval, lid(id), 'fresh'),
     )
