@@ -21,7 +21,7 @@ export const common = {
   testTimeout: 180_000,
   hookTimeout: 180_000,
   teardownTimeout: 60_000,
-  expect: { poll: { timeout: 30_000, interval: 5 } },
+  expect: { poll: { timeout: 60_000, interval: 5 } },
 }
 
 /**

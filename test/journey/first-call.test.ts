@@ -43,7 +43,7 @@ test('the README’s first call, copied exactly, is answered and charged', async
   const { stdout } = await promisify(execFile)(
     'sh',
     ['-ec', typed.replaceAll('localhost:3000', new URL(demo.api_url).host)],
-    { cwd: directory, timeout: 20_000 },
+    { cwd: directory, timeout: 60_000 },
   )
   await rm(directory, { recursive: true })
   expect(stdout).toMatch(/^HTTP\/1\.1 200 /)
@@ -62,7 +62,7 @@ test('the script that the service publishes recomputes an exported ledger and fi
     const remaining = exported.headers.get('credits-remaining')
     const text = await exported.text()
     await writeFile(pages, text)
-    const run = () => promisify(execFile)(process.execPath, [script, pages], { timeout: 20_000 })
+    const run = () => promisify(execFile)(process.execPath, [script, pages], { timeout: 60_000 })
     expect((await run()).stdout).toContain(`balance: '${remaining}'`)
     await writeFile(pages, text.replace('located', 'Located'))
     await expect(run()).rejects.toThrow('was changed')

@@ -19,13 +19,8 @@ import {
  * refused immediately until the server answers again. The tests of each installation build on each other.
  */
 
-/**
- * The time from the freeze to the first immediate refusal: one second without finished work, and two seconds for the probe. It is
- * longer on a busy machine.
- */
-const noticedWithinMs = 15_000
+/** Longer than a refusal takes, and shorter than any call that waits for a server. */
 const refusedWithinMs = 500
-const backWithinMs = 10_000
 
 let dataDir = ''
 let service: Service
@@ -91,6 +86,12 @@ const ask = async (url: string, options: RequestInit = {}): Promise<Told> => {
   return { status: answer.status, retryAfter, tookMs: performance.now() - beganMs, text }
 }
 
+/** The answer, and how much longer it took than one that needs no server. On a busy machine, both take longer. */
+const compared = async (asked: Promise<Told>): Promise<Told & { readonly waitedMs: number }> => {
+  const [told, alive] = await Promise.all([asked, ask(`${service.apiUrl}/livez`)])
+  return { ...told, waitedMs: told.tookMs - alive.tookMs }
+}
+
 /** The answers to all calls to the installation. */
 const made: Promise<Told>[] = []
 
@@ -110,27 +111,27 @@ const whoami = (): Promise<Told> =>
 /** Makes calls until the first immediate refusal. */
 const untilNoticed = (ask: () => Promise<Told>): Promise<true> =>
   eventually(async () => {
-    const late = new Promise<null>((resolve) => setTimeout(resolve, 100, null))
+    const late = new Promise<null>((resolve) => setTimeout(resolve, refusedWithinMs, null))
     return (await Promise.race([ask(), late]))?.status === 503 ? true : undefined
-  }, noticedWithinMs)
+  })
 
 const untilAnswered = (): Promise<true> =>
-  eventually(async () => ((await lookUp()).status === 200 ? true : undefined), backWithinMs)
+  eventually(async () => ((await lookUp()).status === 200 ? true : undefined))
 
 const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<void> => {
   for (const ask of asks) {
-    const { status, retryAfter, tookMs, text } = await ask()
+    const { status, retryAfter, waitedMs, text } = await compared(ask())
     expect([status, JSON.parse(text).code]).toEqual([503, 'SYS_002'])
     expect(retryAfter).toBeGreaterThanOrEqual(1)
-    expect(tookMs).toBeLessThan(refusedWithinMs)
+    expect(waitedMs).toBeLessThan(refusedWithinMs)
   }
 }
 
 /** Expects the process's own metrics and the last known metrics of the database within a time limit. */
 const expectMetricsInTime = async (): Promise<void> => {
   for (const withinMs of [2_000, 500]) {
-    const { status, tookMs, text } = await ask(`${service.metricsUrl}/metrics`)
-    expect([status, tookMs < withinMs]).toEqual([200, true])
+    const { status, waitedMs, text } = await compared(ask(`${service.metricsUrl}/metrics`))
+    expect([status, waitedMs < withinMs]).toEqual([200, true])
     expect(text).toMatch(
       /^enrichment_calls_total\{capability="ip_lookup",outcome="failed",code="SYS_002"\} [1-9]/m,
     )
@@ -305,10 +306,10 @@ describe('with the event log in a separate event store', () => {
     await freezePostgres()
     await untilNoticed(whoami)
     await expectRefusedAtOnce(whoami, () => lookUp({ 'idempotency-key': 'two' }))
-    const { status, tookMs } = await lookUp()
-    expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
+    const { status, waitedMs } = await compared(lookUp())
+    expect([status, waitedMs < refusedWithinMs]).toEqual([200, true])
     thaw()
-    await eventually(async () => ((await whoami()).status === 200 ? true : undefined), backWithinMs)
+    await eventually(async () => ((await whoami()).status === 200 ? true : undefined))
   })
 
   test('around SIGTERM: refused calls are not charged, and those with an unknown outcome are named', () =>

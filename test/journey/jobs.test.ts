@@ -15,9 +15,8 @@ beforeAll(async () => {
   database = await testDatabase()
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
   worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
-  await eventually(
-    async () => ((await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined),
-    30_000,
+  await eventually(async () =>
+    (await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined,
   )
 })
 

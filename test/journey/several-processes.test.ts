@@ -108,7 +108,7 @@ const openPartners = async (): Promise<Partners> => {
       await eventually(async () => {
         const { status } = await lookup(place.url ?? '', apiKey, '10.0.0.1')
         return status === 200 ? true : undefined
-      }, 20_000)
+      })
   return { few, all: [few, ...rest] }
 }
 
@@ -311,7 +311,7 @@ const sameInRows = async (reads: readonly Read[]): Promise<void> => {
         [organizationId],
       )
       return BigInt(rows[0]?.balance ?? -1) === balance ? true : undefined
-    }, 20_000)
+    })
 }
 
 /**

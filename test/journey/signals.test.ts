@@ -192,6 +192,8 @@ test.each([
       process.kill(launch === null ? pid : -pid, signal)
     }
     await refuses(running)
+    // The shutdown of PostgreSQL, which takes long on a busy machine, comes later.
+    const listenedMs = performance.now() - startedMs
     source.answer()
     const profiles = await Promise.all(held)
     await load.calling
@@ -201,7 +203,7 @@ test.each([
     // A call on a reused connection can still get a 503 with Retry-After.
     expect([...load.statuses.keys()].filter((status) => ![200, 503, 'refused'].includes(status))).toEqual([])
     expect(code ?? killedBy).toBe(0)
-    if (name === 'SIGINT') expect(performance.now() - startedMs).toBeLessThan(6_000)
+    if (name === 'SIGINT') expect(listenedMs).toBeLessThan(6_000)
     expect(running.output()).toContain('embedded PostgreSQL has stopped')
     // LOG_LEVEL is info, so there is no line for each call.
     expect(running.output()).not.toContain('a call was answered')
@@ -244,9 +246,11 @@ test('SIGTERM interrupts no request on a reused connection', async () => {
   const calling = keptConnections(running, () => ++sent > 0)
   await eventually(async () => (sent > 200 ? true : undefined))
   const startedMs = performance.now()
-  expect(await running.end('SIGTERM')).toBe(0)
+  const ended = running.end('SIGTERM')
+  await refuses(running)
   // Load balancers have not probed this process, so it does not wait for them.
   expect(performance.now() - startedMs).toBeLessThan(6_000)
+  expect(await ended).toBe(0)
   const ends = await calling
   expect([...ends.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
 })

@@ -60,7 +60,8 @@ const slowestOf = async (calls: number): Promise<number> => {
 }
 
 test('600 unread requests for the largest file on one connection: little memory, and no call waits', async () => {
-  await slowestOf(200)
+  // On a busy machine, some calls take long anyway.
+  const usuallyMs = await slowestOf(200)
   const before = await residentBytes()
   for (const [url, path] of [
     [service.apiUrl, '/docs/assets/swagger-ui-bundle.js'],
@@ -73,5 +74,5 @@ test('600 unread requests for the largest file on one connection: little memory,
     `unread files: ${Math.round(grown / mib)} MiB more, the slowest call took ${Math.round(slowestMs)} ms`,
   )
   expect(grown).toBeLessThan(128 * mib)
-  expect(slowestMs).toBeLessThan(1_500)
+  expect(slowestMs).toBeLessThan(usuallyMs + 1_500)
 })

@@ -212,7 +212,7 @@ export const writeCityFile = async (directory: string): Promise<string> => {
 
 const silent = pino({ level: 'silent' })
 const secretKey = 'a secret of at least thirty-two characters'
-const conditionDeadlineMs = 30_000
+const conditionDeadlineMs = 60_000
 const ledgerEventsMax = 10_000
 
 /** Polls every 5 ms until the condition is true. */

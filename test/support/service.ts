@@ -302,7 +302,7 @@ export const exportLedger = async (
 }
 
 /** The longest wait for a condition, even on a busy machine. */
-const eventualMs = 30_000
+const eventualMs = 60_000
 
 /** Polls every 20 ms. Resolves when `check` returns something other than undefined. */
 export const eventually = async <T>(
