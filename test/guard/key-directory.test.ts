@@ -1,5 +1,4 @@
 /** A process's keys in memory are read from the event log at their first use, updated by the subscription, and never guessed. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
@@ -107,10 +106,19 @@ describe('a key', () => {
   test('that is revoked while it is read is refused, however long the read takes', async () => {
     await append(issued())
     const read = Promise.withResolvers<void>()
+    const applied = Promise.withResolvers<void>()
     const client = log.client('slow')
     // The log's answer was read before the revocation but arrives after it.
     const directory = await openOn({
       ...client,
+      subscribe: async function* (options) {
+        for await (const item of client.subscribe(options)) {
+          yield item
+          // The directory asks for the next item when it has applied this one.
+          if (item.kind === 'events' && item.events.some(({ type }) => type === 'ApiKeyRevoked'))
+            applied.resolve()
+        }
+      },
       read: async (...args) => {
         const page = await client.read(...args)
         await read.promise
@@ -119,7 +127,7 @@ describe('a key', () => {
     })
     const found = directory.get(keyId)
     await append(revoked)
-    await sleep(20)
+    await applied.promise
     read.resolve()
     expect(ended(await found)).toBe(true)
     expect(ended(await directory.get(keyId))).toBe(true)
