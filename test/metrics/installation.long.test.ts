@@ -100,7 +100,7 @@ test('a figure that takes longer than a second is left out, and the others are w
   expect(samples(text, 'log_verification_faults')).toEqual({})
   expect(Object.keys(samples(text, 'parked_events')).length).toBeGreaterThan(3)
   const broken = { query: () => Promise.reject(new Error('away')) } as unknown as typeof pool
-  expect(await samplesOf('parked_events', { eventLog, pool: broken })).toEqual({})
+  expect(await samplesNow('parked_events', { eventLog, pool: broken })).toEqual({})
 })
 
 test('the newest acts are found among any number of others, and each check reads only new events', async () => {
