@@ -18,6 +18,7 @@ export const areas: readonly Area[] = [
       import('./ledgers/queries.ts'),
       import('./ledgers/exports.ts'),
       import('./ledgers/commands.ts'),
+      import('./months/queries.ts'),
     ],
   },
   { nouns: ['projection'], load: () => [import('./projections/commands.ts')] },

@@ -144,6 +144,8 @@ type Described<Shape extends z.ZodRawShape> = {
    * `repeatable` work is run again by another process. `once` work is not, because its changes could be made twice.
    */
   readonly long?: 'repeatable' | 'once'
+  /** Set if the query reads a whole ledger. Pages then show its progress if the answer takes more than a moment. */
+  readonly slow?: true
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
 }
 
@@ -219,6 +221,8 @@ export type Page = {
   readonly next: string | null
   /** A sentence about rows that are missing or cannot be trusted; null if the list is complete. */
   readonly lacks: string | null
+  /** Sections and next steps about the whole list, which pages of the dashboard show before the rows. */
+  readonly about?: Pick<Answer, 'sections' | 'next'>
 }
 
 /** A query for a list of which each interface reads a page at a time. */
@@ -262,11 +266,15 @@ export type Row = Readonly<Record<string, unknown>>
 export type Column = {
   readonly name: string
   readonly label: string
-  /** `change`: credits by which a balance changes, shown with a sign. `whole`: a string that is never cut on a terminal. */
+  /**
+   * `change`: credits by which a balance changes, shown with a sign. `balance`: credits that can be below zero. `whole`: a string that
+   * is never cut on a terminal.
+   */
   readonly kind?:
     | 'id'
     | 'credits'
     | 'change'
+    | 'balance'
     | 'instant'
     | 'number'
     | 'name'
@@ -288,7 +296,7 @@ export type Column = {
 
 export type Declared = Pick<
   Described<z.ZodRawShape>,
-  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out' | 'long'
+  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out' | 'long' | 'slow'
 > & {
   readonly interfaces: readonly Interface[]
   readonly fields: readonly Field[]

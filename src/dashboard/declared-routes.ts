@@ -1,3 +1,4 @@
+import { strict as assert } from 'node:assert'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { capabilityDataOf } from '../administration/capabilities.ts'
@@ -22,7 +23,7 @@ import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
 import { longWorkRoutes, requestedWork } from './long-work-routes.ts'
 import { takeForm } from './once.ts'
-import { accountAt, askerOf, attempt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
+import { accountAt, askerOf, attempt, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { Choices } from './pages/choices.ts'
 import {
   answerPage,
@@ -33,12 +34,14 @@ import {
   listPage,
   nothingPage,
   planPage,
+  titleOf,
 } from './pages/declared.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
+import { workPage } from './pages/work.ts'
 import { firstChoices, withIds } from './picking.ts'
 import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
-import { createPlaces } from './works.ts'
+import { createPlaces, type Work } from './works.ts'
 
 /** The pages of all commands and queries. A command's form leads to its plan and then to the change, which is made only once. */
 
@@ -200,9 +203,23 @@ const queryRoutes = (
     if (personal ? request.method !== 'POST' : !isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
     const cursor = view.typed.text('cursor') || null
-    const outcome = await attempt(() => inTurn(request, () => found(context, place, { given, own, cursor })))
+    const outcome = await attempt(() =>
+      place.declared.slow === true
+        ? soon(context, view, request, (progress) =>
+            found(context, place, { given, own: { ...own, progress }, cursor }),
+          )
+        : inTurn(request, async () => ({
+            result: await found(context, place, { given, own, cursor }),
+          })),
+    )
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
-    return sendPage(reply, listPage({ ...view, ...outcome.done, fault: null }))
+    if ('work' in outcome.done) {
+      request.asksByItself = true
+      const { title, startedAtMs, progress } = outcome.done.work
+      const work = { title, since: new Date(startedAtMs), progress, path: request.url }
+      return sendPage(reply, workPage({ viewer: view.viewer, ...work }))
+    }
+    return sendPage(reply, listPage({ ...view, ...outcome.done.result, fault: null }))
   }
   pages.get(place.path, show)
   if (personal) pages.post(place.path, show)
@@ -214,15 +231,42 @@ const queryRoutes = (
     const outcome = await attempt(() => inTurn(request, async () => place.declared.read(given).run(own)))
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     const rows = outcome.done.json as readonly Row[]
+    if (rows.length > csvRowsMax) {
+      const message = `there are more than ${csvRowsMax} rows, the maximum for a file`
+      return refuse(reply, view, { field: null, message })
+    }
     const text = csvOf(
       columns.map((column) => column.name),
       rows.map((row) => columns.map((column) => csvCell(row[column.name], column.kind))),
     )
-    return sendCsv(reply, name.replace(' ', '-'), text)
+    const months = place.declared.fields
+      .filter(({ control, name }) => control === 'month' && given[name] !== undefined)
+      .map((field) => `-${given[field.name]}`)
+    return sendCsv(reply, `${name.replace(' ', '-')}${months.join('')}`, text)
   })
 }
 
-/** The maximum number of files that this process writes concurrently. */
+/** The maximum number of rows that spreadsheet programs can open without problems. */
+const csvRowsMax = 50_000
+
+/** The time for which a request waits for the answer of a slow query before the page shows the progress instead. */
+const waitMs = 1_500
+
+const soon = (
+  { works }: Dashboard,
+  view: DeclaredView,
+  request: FastifyRequest,
+  run: (progress: (line: string) => void) => Promise<Found>,
+): Promise<{ result: Found } | { work: Work }> => {
+  const { standing, url } = request
+  assert(standing !== null)
+  // A user with a changed role or organization can no longer open earlier results.
+  const owner = JSON.stringify([standing.user, standing.role, standing.organizationId])
+  const title = view.account === null ? titleOf(view) : `${titleOf(view)}: ${view.account.name}`
+  return works.soon({ key: url, title, owner, asker: askerOf(request), run }, waitMs)
+}
+
+/** The maximum number of files that this process writes concurrently. It is low, because each file is read from the start of a ledger. */
 const filesMax = 4
 
 const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
@@ -231,11 +275,25 @@ const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const view = { ...(await viewAt(context, place, request, reply)), typed: formOf(request.query) }
     const outcome = await attempt(async () => {
       const { file } = place.declared.read(givenIn(place, view.typed, view.account?.organization_id ?? null))
-      if (file === undefined) throw new PageMissing()
+      if (file === undefined) throw new CommandRefused('choose the format of the file')
       const leave = enter(askerOf(request))
-      if (leave === null) throw new CommandRefused('too many files are being written; try again in a moment')
+      if (leave === null)
+        return reply
+          .code(503)
+          .header('retry-after', 10)
+          .type('text/plain')
+          .send('Too many files are being written. Try again in a moment.\n')
       const own = contextOf(context, view, request)
-      return sendFile(reply, file, (write) => file.write(own, write).finally(leave))
+      return sendFile(reply, file, (write) =>
+        file
+          .write(own, write)
+          .catch((error: unknown) => {
+            if (!reply.raw.destroyed)
+              context.logger.warn({ err: error, file: file.name }, 'a file was not written')
+            throw error
+          })
+          .finally(leave),
+      )
     })
     if ('done' in outcome) return outcome.done
     return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))

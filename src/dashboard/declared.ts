@@ -29,8 +29,8 @@ export const places: readonly Place[] = declarations.flatMap(placesOf)
 /**
  * Whether a list can be downloaded in the dashboard. Paged lists, and lists that take a long time, can be exported only on the command line.
  */
-export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
-  columns !== undefined && paged !== true && long === undefined
+export const hasCsv = ({ columns, paged, long, slow }: Declared): boolean =>
+  columns !== undefined && paged !== true && long === undefined && slow !== true
 
 /** Whether the form makes a change or begins long-running work when it is sent. */
 export const isSent = ({ changes, long }: Declared): boolean => changes !== 'nothing' || long !== undefined
@@ -45,7 +45,7 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
   ]),
 )
 
-/** The URL of a command or query with its form filled in; null if the dashboard does not offer the command there or to this role. */
+/** The URL of a command or query with its form filled in, or of the file with these values; null if the dashboard does not offer the command there or to this role. */
 export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },
@@ -63,7 +63,8 @@ export const hrefOf = (
     return value === undefined ? [] : [[flag, value === true ? 'on' : String(value)]]
   })
   const path = place.path.replace(':organization', organizationId ?? '')
-  return values.length === 0 ? path : `${path}?${query(Object.fromEntries(values))}`
+  if (values.length === 0) return path
+  return `${path}${place.declared.types === undefined ? '' : '/file'}?${query(Object.fromEntries(values))}`
 }
 
 const query = (values: Readonly<Record<string, string>>): string => new URLSearchParams(values).toString()

@@ -11,7 +11,12 @@ export const menu = [
   { href: '/commands/org/list', name: 'Organizations', route: 'GET /commands/org/list', group: 'Customers' },
   { href: '/calls', name: 'Calls', route: 'GET /calls', group: 'Customers' },
   { href: '/usage', name: 'Usage', route: 'GET /usage', group: 'Customers' },
-  { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
+  {
+    href: '/commands/ledger/charges',
+    name: 'Months',
+    route: 'GET /commands/ledger/charges',
+    group: 'Billing',
+  },
   { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show', group: 'Billing' },
   { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },
   {
@@ -40,7 +45,7 @@ export const organizationMenu = [
   { path: '/calls', name: 'Calls' },
   { path: '/usage', name: 'Usage' },
   { path: '/ledger/lines', name: 'Statement' },
-  { path: '/months', name: 'Months' },
+  { path: '/ledger/months', name: 'Months' },
   { path: '/credits/lots', name: 'Lots' },
   { path: '/price/show', name: 'Prices' },
   { path: '/pixel/rules', name: 'Pixel' },

@@ -7,6 +7,14 @@ import { type Dashboard, PageMissing } from './page.ts'
 export const moved = {
   '/organizations': '/commands/org/list',
   '/organizations/:organization/statement': '/organizations/:organization/ledger/lines',
+  '/organizations/:organization/months': '/organizations/:organization/ledger/months',
+  '/organizations/:organization/months/:month': '/organizations/:organization/ledger/totals?month=:month',
+  '/organizations/:organization/months/:month/statement.csv':
+    '/organizations/:organization/ledger/statement/file?month=:month&csv=on',
+  '/organizations/:organization/months/:month/statement.jsonl':
+    '/organizations/:organization/ledger/statement/file?month=:month&jsonl=on',
+  '/months': '/commands/ledger/charges',
+  '/months.csv': '/commands/ledger/charges.csv',
   '/reconcile': '/#reconciliation',
   '/first-call': '/',
   '/events': '/commands/event-log/list',

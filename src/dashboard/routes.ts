@@ -9,14 +9,12 @@ import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
-import { monthRoutes } from './month-routes.ts'
 import { movedRoutes } from './moved.ts'
 import { nextOf } from './next.ts'
 import { rangeFigures } from './overview.ts'
 import { overviewRoutes } from './overview-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
-import { allMonthsRoutes } from './pages/all-months.ts'
 import { callRoutes } from './pages/call.ts'
 import { codeRoutes } from './pages/code.ts'
 import { commandRoutes } from './pages/commands.ts'
@@ -120,8 +118,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   callRoutes(pages, context)
   callsRoutes(pages, context)
   usageRoutes(pages, context)
-  monthRoutes(pages, context)
-  allMonthsRoutes(pages, context)
   declaredRoutes(pages, context)
   commandRoutes(pages, context)
   pickRoutes(pages, context)

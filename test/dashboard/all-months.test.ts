@@ -50,29 +50,65 @@ const used = async (month: string) => {
 
 describe('the month of all organizations', () => {
   test('has the same figures as the statements, and so does its file', async () => {
-    const { body, statusCode } = await viewer.get(`/months?month=${monthOf(1)}`)
+    const { body, statusCode } = await viewer.get(`/commands/ledger/charges?month=${monthOf(1)}`)
     expect(statusCode).toBe(200)
-    expect(body).toContain(`All organizations in ${monthOf(1)}</h1>`)
-    expect(body).toContain(`href="/organizations/${scene.organizationId}/months/${monthOf(1)}"`)
+    expect(body).toContain(`<h2>${monthOf(1)}, compared with ${monthOf(2)}</h2>`)
+    expect(body).toContain(`href="/organizations/${scene.organizationId}/ledger/totals?month=${monthOf(1)}"`)
     expect(body).toContain('=cmd()&lt;b&gt;')
     expect(body).not.toContain('/ledger/close')
-    const csv = await viewer.get(`/months.csv?month=${monthOf(1)}`)
-    expect(csv.headers['content-disposition']).toContain(`months-${monthOf(1)}.csv`)
+    const link = `/commands/ledger/charges.csv?month=${monthOf(1)}`
+    expect(body).toContain(`href="${link}"`)
+    const csv = await viewer.get(link)
+    expect(csv.headers['content-disposition']).toContain(`ledger-charges-${monthOf(1)}.csv`)
     const [head, ...rows] = csv.body.trimEnd().split('\r\n')
-    expect(head).toBe('organization_id,name,calls,calls_before,charged,charged_before')
+    expect(head).toBe('organization_id,name,calls,calls_before,charged,charged_before,difference')
     const [calls, credits] = await used(monthOf(1))
     const [callsBefore, creditsBefore] = await used(monthOf(2))
     expect(Number(calls)).toBeGreaterThan(0)
-    expect(rows.toSorted()).toEqual(
+    const difference = Number(credits) - Number(creditsBefore)
+    expect(rows).toEqual([
+      `${evil},'=cmd()<b>,0,0,0,0,0`,
+      `${scene.organizationId},Northwind Traders,${calls},${callsBefore},${credits},${creditsBefore},${difference}`,
+    ])
+    const sums: [string, string | undefined][] = [
+      ['Charged', credits],
+      ['Charged before', creditsBefore],
+      ['Difference', difference > 0 ? `+${difference}` : String(difference)],
+      ['Calls', calls],
+      ['Calls before', callsBefore],
+    ]
+    for (const [name, sum] of sums) expect(body).toContain(`<dt>${name}</dt><dd>${sum}</dd>`)
+  })
+
+  test('lists organizations by name, whatever the case of its letters, on every page', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      ...{ name: 'nabokov', overdraftLimit: 0n, actor },
+    })
+    await room.caughtUp()
+    const names = async (query: string) =>
       [
-        `${scene.organizationId},Northwind Traders,${calls},${callsBefore},${credits},${creditsBefore}`,
-        `${evil},'=cmd()<b>,0,0,0,0`,
-      ].toSorted(),
-    )
+        ...(await viewer.get(`/commands/ledger/charges?${query}`)).body.matchAll(
+          /href="\/organizations\/(org_\w+)">/g,
+        ),
+      ].map(([, id]) => id)
+    expect(await names('')).toEqual([evil, organizationId, scene.organizationId])
+    expect(await names(`cursor=${organizationId}`)).toEqual([scene.organizationId])
+    expect(await names(`cursor=${scene.organizationId}`)).toEqual([])
+  })
+
+  test('opens from its old addresses, with the current month by default', async () => {
+    for (const [old, at] of [
+      ['/months', '/commands/ledger/charges'],
+      [`/months?month=${monthOf(1)}`, `/commands/ledger/charges?month=${monthOf(1)}`],
+      [`/months.csv?month=${monthOf(1)}`, `/commands/ledger/charges.csv?month=${monthOf(1)}`],
+    ] as const)
+      expect([old, (await viewer.get(old)).headers.location]).toEqual([old, at])
+    const { body } = await viewer.get('/commands/ledger/charges')
+    expect(body).toContain(`<h2>${monthOf(0)}, compared with ${monthOf(1)}</h2>`)
   })
 
   test.each(['2026-13', '\u0000', '9999-12'])('of %j reports the error', async (month) => {
-    for (const path of ['/months', '/months.csv'])
+    for (const path of ['/commands/ledger/charges', '/commands/ledger/charges.csv'])
       expect((await viewer.get(`${path}?month=${encodeURIComponent(month)}`)).statusCode).toBe(422)
   })
 })
@@ -81,9 +117,9 @@ const closed = (month: string) => give(finance, '/commands/ledger/close', { mont
 
 describe('closing the month for all organizations', () => {
   test('is refused while calls can still be added to it', async () => {
-    const page = (await finance.get(`/months?month=${monthOf(0)}`)).body
+    const page = (await finance.get(`/commands/ledger/charges?month=${monthOf(0)}`)).body
     expect(page).toContain('This month can be closed from')
-    expect(page).toContain(`href="/months?month=${monthOf(1)}"`)
+    expect(page).toContain(`href="/commands/ledger/charges?month=${monthOf(1)}"`)
     expect(page).toContain(`href="/commands/ledger/reconcile?month=${monthOf(0)}"`)
     const { body } = await closed(monthOf(0))
     expect(body.match(/can be closed from/g)?.length).toBeGreaterThan(0)
@@ -95,10 +131,12 @@ describe('closing the month for all organizations', () => {
     expect(early).toContain('<h1>Done, with failures</h1>')
     expect(early).toContain(`of ${scene.organizationId} is open: close it first`)
     for (const ago of [3, 2]) await close(monthOf(ago))
-    expect((await finance.get(`/months?month=${monthOf(1)}`)).body).toContain('/ledger/close?')
+    expect((await finance.get(`/commands/ledger/charges?month=${monthOf(1)}`)).body).toContain(
+      '/ledger/close?',
+    )
     const now = await close(monthOf(1))
     for (const ago of [1, 2]) {
-      const { body } = await finance.get(`/months?month=${monthOf(ago)}`)
+      const { body } = await finance.get(`/commands/ledger/charges?month=${monthOf(ago)}`)
       expect([body.includes('/ledger/close?'), body.includes('for every organization')]).toEqual([
         false,
         true,

@@ -65,31 +65,35 @@ const figure = (body: string, name: string): string =>
 
 describe('months', () => {
   test('are listed with their balance, newest first', async () => {
-    const { body } = await ended(`${base}/months`)
-    const months = [...body.matchAll(/months\/(\d{4}-\d\d)"/g)].map(([, month]) => month)
+    const { body } = await ended(`${base}/ledger/months`)
+    const months = [...body.matchAll(/ledger\/totals\?month=(\d{4}-\d\d)"/g)].map(([, month]) => month)
     expect(months).toEqual(months.toSorted().reverse())
     expect(months[0]).toBe(monthOf(0))
     expect(months.length).toBeGreaterThan(1)
     // The row of the open month shows the figures so far.
-    const row = /months\/(\d{4}-\d\d)"[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
-    const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
-    const own = (await ended(`${base}/months/${monthOf(0)}`)).body
-    expect([cell('Charged'), cell('Calls')]).toEqual([figure(own, 'Charged'), figure(own, 'Calls')])
+    const row = /<tbody>[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
+    const cell = (head: string) => new RegExp(`data-head="${head}"><div>(.*?)</div>`).exec(row)?.[1] ?? ''
+    const own = (await ended(`${base}/ledger/totals?month=${monthOf(0)}`)).body
+    for (const head of ['Opening', 'Closing', 'Charged', 'Calls'])
+      expect(own).toContain(`<dt>${head}</dt><dd>${cell(head)}</dd>`)
     expect(cell('Charged')).toMatch(/^[1-9]/)
   })
 
   test("are closed once, with a form that announces the result, and their file has the closing's digest", async () => {
     const month = closable
-    const path = `${base}/months/${month}`
+    const path = `${base}/ledger/totals?month=${month}`
     // Grants are effective now, so the previous month begins with the first call.
     const page = await ended(path)
     expect(page.body).toContain(`href="${base}/ledger/close?month=${month}"`)
     const done = await give(ada, `${base}/ledger/close`, { month })
     expect([done.statusCode, done.body.includes('<dt>State</dt><dd>closed</dd>')]).toEqual([200, true])
     const closed = await ended(path)
-    expect(closed.body).toContain('Closed</span> at ledger revision')
-    const digest = /class="id whole">([\w-]{43})</.exec(closed.body)?.[1]
-    const file = await ada.get(`${path}/statement.jsonl`)
+    expect(closed.body).toContain('Closed at ledger revision')
+    expect(closed.body).not.toContain('/ledger/close?')
+    const digest = /class="id whole" data-copyable>([\w-]{43})</.exec(closed.body)?.[1]
+    const link = `${base}/ledger/statement/file?month=${month}&jsonl=on`
+    expect(unescaped(closed.body)).toContain(`href="${link}"`)
+    const file = await ada.get(link)
     expect(file.headers['content-disposition']).toContain(`${scene.organizationId}-${month}.jsonl`)
     expect(createHash('sha256').update(file.body).digest('base64url')).toBe(digest)
     const again = await closeMonth(room.foundation, {
@@ -104,15 +108,76 @@ describe('months', () => {
     )[0]
     expect(event?.type).toBe('MonthClosed')
     expect(event?.metadata).toContain('"actor":"user:ada"')
-    const earlier = await ended(`${base}/months/${monthBefore(month)}`)
+    const earlier = await ended(`${base}/ledger/totals?month=${monthBefore(month)}`)
     expect(earlier.body).toContain(`Closed with ${month}, because nothing was recorded for this month`)
     expect(earlier.body).not.toContain(String(digest))
   })
 
-  test('that are invalid or in the future have no page', async () => {
+  test('are compared with the previous month', async () => {
+    const totals = async (ago: number) => (await ended(`${base}/ledger/totals?month=${monthOf(ago)}`)).body
+    const [now, before] = [await totals(0), await totals(1)]
+    const compared = now.split(`<h2>Compared with ${monthOf(1)}</h2>`)[1]?.split('</table>')[0] ?? ''
+    const numberIn = (text: string): number => Number(text.replaceAll(/<[^>]*>|[+,]|overdrawn/g, ''))
+    expect(now).toContain(`<h2>Northwind Traders in ${monthOf(0)}</h2>`)
+    for (const [total, name] of [
+      ['charged', 'Charged'],
+      ['closing', 'Closing'],
+      ['calls', 'Calls'],
+    ] as const) {
+      const figures = [now, before].map((body) =>
+        numberIn(new RegExp(`<dt>${name}</dt><dd>(.*?)</dd>`).exec(body)?.[1] ?? 'missing'),
+      )
+      const [row = ''] = new RegExp(`>${total}<.*?</tr>`).exec(compared) ?? []
+      const cells = [...row.matchAll(/<div>(.*?)<\/div>/g)].map(([, cell = '']) => numberIn(cell))
+      expect([total, ...cells]).toEqual([total, ...figures, Number(figures[0]) - Number(figures[1])])
+    }
+    expect(figure(before, 'Charged')).toMatch(/^[1-9]/)
+  })
+
+  test('that are invalid or in the future have no totals and no file', async () => {
     for (const month of ['2026-13', 'x', '%00', '9999-01', monthOf(-1)])
-      for (const rest of ['', '/statement.csv', '/statement.jsonl'])
-        expect((await ada.get(`${base}/months/${month}${rest}`)).statusCode).toBe(404)
+      for (const path of ['totals?', 'statement/file?csv=on&', 'statement/file?jsonl=on&'])
+        expect((await ada.get(`${base}/ledger/${path}month=${month}`)).statusCode).toBe(422)
+  })
+
+  test('open from their old addresses', async () => {
+    for (const [old, at] of [
+      ['months', 'ledger/months'],
+      ['months/2026-01', 'ledger/totals?month=2026-01'],
+      ['months/2026-01/statement.csv', 'ledger/statement/file?month=2026-01&csv=on'],
+      ['months/2026-01/statement.jsonl', 'ledger/statement/file?month=2026-01&jsonl=on'],
+    ] as const)
+      expect([old, (await ada.get(`${base}/${old}`)).headers.location]).toEqual([old, `${base}/${at}`])
+  })
+
+  test('are shown to every role that can open the organization, and their files only to some', async () => {
+    const operations = await userWhoChose(room, {
+      ...{ name: 'opal', role: 'operations', organizationId: null, actor: 'cli:setup' },
+    })
+    const opal = await signedIn(room, operations)
+    const page = await opal.get(`${base}/ledger/totals?month=${monthOf(0)}`)
+    expect([page.statusCode, page.body.includes('/ledger/statement/file')]).toEqual([200, false])
+    expect((await opal.get(`${base}/ledger/statement/file?month=${monthOf(0)}&csv=on`)).statusCode).toBe(403)
+  })
+
+  test('of a long ledger show the progress until the answer is there', async () => {
+    const { eventLog } = room.foundation
+    const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
+    const read = eventLog.read.bind(eventLog)
+    const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
+      if (asked[0] === `ledger-${scene.organizationId}`) await mayRead
+      return read(...asked)
+    })
+    try {
+      for (const path of [`${base}/ledger/months`, `${base}/ledger/totals?month=${monthOf(1)}`])
+        expect((await ada.get(path)).body).toContain(`hx-get="${path}" hx-trigger="every 1s"`)
+      readOn()
+      expect((await ended(`${base}/ledger/months`)).body).toContain('data-head="Opening"')
+      expect((await ended(`${base}/ledger/totals?month=${monthOf(1)}`)).body).toContain('<dt>Opening</dt>')
+    } finally {
+      readOn()
+      slow.mockRestore()
+    }
   })
 })
 
@@ -132,7 +197,7 @@ test('slow statements of one partner do not block those of the operator', async 
     }
     return read(...asked)
   })
-  const path = `${base}/months/${monthOf(1)}/statement.csv`
+  const path = `${base}/ledger/statement/file?month=${monthOf(1)}&csv=on`
   try {
     const taken = Array.from({ length: 4 }, () => pat.get(path))
     await until('all four are read', async () => reading >= 4)

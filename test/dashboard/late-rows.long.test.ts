@@ -19,7 +19,7 @@ test('every page declares the projections that it reads, and every page about an
     if (url.startsWith('/organizations/:organization')) expect([url, read?.length]).not.toEqual([url, 0])
   }
   expect(readsOf('/organizations/:organization/pixel/hits')).toContain('pixel_days')
-  expect(readsOf('/months')).toContain('ledger_index')
+  expect(readsOf('/commands/ledger/charges')).toContain('ledger_index')
 })
 
 describe('a page', () => {

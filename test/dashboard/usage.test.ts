@@ -276,7 +276,7 @@ test('calls with test keys do not count in the totals, which are about paying or
   const figures = async () => [
     asSums((await todayFigures(pool, null, nowMs)).today),
     await figuresOfAll(pool, range),
-    (await ada.get('/months.csv')).body,
+    (await ada.get('/commands/ledger/charges.csv')).body,
   ]
   const before = await figures()
   const organizationId = await openTestOrganization(room.foundation, {

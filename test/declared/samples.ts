@@ -115,6 +115,9 @@ const fileWith = (name: string, line: object): { readonly file: string } => {
 const samples: Readonly<Record<string, Sample>> = {
   'ledger explain': ({ requestId }) => ({ request: requestId }),
   'ledger find-calls': () => ({ input: 'ada@example.com', from: '2026-01-01', to: '2099-01-01' }),
+  'ledger months': () => ({}),
+  'ledger totals': () => ({}),
+  'ledger charges': () => ({}),
   'ledger export': () => ({ from: '0', to: '3' }),
   'ledger statement': () => ({ month: new Date().toISOString().slice(0, 7), jsonl: true }),
   'data list': () => ({}),
@@ -230,7 +233,11 @@ const samples: Readonly<Record<string, Sample>> = {
   'event-log list': ({ organizationId }) => ({ stream: ledgerStream(organizationId) }),
   'event-log show': ({ organizationId }) => ({ stream: ledgerStream(organizationId), revision: '1' }),
   'event-log checkpoints': () => ({ max: '2' }),
-  'event-log checkpoint': () => ({}),
+  'event-log checkpoint': async ({ foundation }) => {
+    // The first checkpoint also announces the signing key.
+    await checkpointOf(foundation)
+    return {}
+  },
   'event-log consistency': async ({ foundation }) => {
     await checkpointOf(foundation)
     return { size: '1' }

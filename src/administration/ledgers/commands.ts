@@ -216,7 +216,10 @@ const close = command({
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
     return {
       says: [
-        `Close ${of} of ${whose}: its statement becomes final, and later changes are corrections in the open month. This cannot be undone.`,
+        `Close ${of} of ${whose}: lots that expired in it are written off, its statement becomes final, and later changes are corrections in the open month. This cannot be undone.`,
+        ...(organizationId === null
+          ? ['Organizations with an earlier open month are skipped and listed.']
+          : []),
       ],
     }
   },

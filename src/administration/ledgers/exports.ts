@@ -84,10 +84,8 @@ const monthOfOrganization = z.object({
 const statement = exported({
   name: 'ledger statement',
   action: 'ledgers.export',
-  summary: "show an organization's monthly statement: its totals, and every line",
+  summary: 'show the statement of a month; it has the totals and every line',
   input: monthOfOrganization,
-  // The dashboard has its own pages for months, which offer these files.
-  interfaces: ['command line', 'admin API'],
   anyHistory: true,
   types: ['text/csv', 'application/jsonl'],
   file: ({ organization: id, month: of, csv: asCsv, jsonl }) => {

@@ -18,6 +18,7 @@ import type { Form } from '../form.ts'
 import {
   balance,
   capitalized,
+  copyable,
   correctionWords,
   count,
   decimal,
@@ -79,13 +80,13 @@ const organizationHomes: Readonly<Record<string, string>> = {
   webhook: '/webhook/list',
   pixel: '/pixel/rules',
   price: '/price/show',
-  ledger: '/months',
+  ledger: '/ledger/months',
 }
 const homes: Readonly<Record<string, string>> = {
   org: '/commands/org/list',
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
-  ledger: '/months',
+  ledger: '/commands/ledger/charges',
   'ledger reconcile': '/#reconciliation',
   geo: '/commands/data/list',
   companies: '/commands/data/list',
@@ -100,7 +101,7 @@ const homes: Readonly<Record<string, string>> = {
  * The name in the menu. For a page that is not in a menu, the summary up to its first semicolon, without the verb of a query. The rest of the summary
  * becomes a note below the title.
  */
-const titleOf = (view: DeclaredView): string =>
+export const titleOf = (view: DeclaredView): string =>
   menuNameOf(view) ??
   capitalized(
     subjectOf(view)
@@ -437,8 +438,9 @@ ${fields.map((field) => control(view, field))}
 <p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
 </form>`
 }
-${nextLinks(view)}
+${nextLinks({ ...view, answer: page?.about ?? answer })}
 ${answer !== null && shownAnswer({ ...view, answer })}
+${page?.about?.sections !== undefined && sectionsIn(view, page.about.sections)}
 ${page !== null && pageOfRows(view, page, query)}`,
     false,
   )
@@ -472,7 +474,7 @@ const askerOf = ({ viewer, account }: DeclaredView) => ({
 })
 
 /** Links to the next steps that the user's role permits. */
-const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Renderable => {
+const nextLinks = (view: DeclaredView & { readonly answer?: Pick<Answer, 'next'> | null }): Renderable => {
   const links = [...(view.place.declared.next ?? []), ...(view.answer?.next ?? [])].flatMap((next) => {
     const declared = declarationNamed(next.name)
     const given: Row = ('given' in next ? next.given : undefined) ?? {}
@@ -528,7 +530,10 @@ const columnOfNext = (
         const own = typeof row.organization_id === 'string' ? row.organization_id : null
         const asker = { role, organizationId: organizationId ?? own }
         const href = values === null ? null : hrefOf({ name, given: values }, asker)
-        const about = shownValue(row[columns?.[0]?.name ?? ''])
+        const { name: first, named = first } = columns?.[0] ?? { name: '' }
+        const value = row[named]
+        // A link must not contain another link.
+        const about = typeof value === 'string' && organizationForm.test(value) ? value : shownValue(value)
         return href === null
           ? []
           : [html`<a href="${href}">${label}<span class="unseen"> ${about}</span></a> `]
@@ -594,7 +599,7 @@ const list = (
     Object.entries(first).map(
       ([name, value]): Column => ({
         ...{ name, label: labelOf(name) },
-        ...(isNumber(value) && ({ kind: 'number' } as const)),
+        ...(isNumber(value) && ({ kind: isChange(name) ? 'change' : 'number' } as const)),
       }),
     )
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
@@ -610,7 +615,7 @@ const list = (
             : column.limit === undefined
               ? [cellOf(row, column, names), valuesBelow(row, belowOf(column.name), names)]
               : meter(row, column),
-        ...(['credits', 'change', 'number', 'position'].includes(column.kind ?? '') &&
+        ...(['credits', 'change', 'balance', 'number', 'position'].includes(column.kind ?? '') &&
           ({ kind: 'number' } as const)),
         ...((column.kind === 'name' || column.named !== undefined || (i === 0 && column.kind === 'id')) &&
           ({ kind: 'name' } as const)),
@@ -633,6 +638,7 @@ const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Name
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, row[named] ?? names.get(value))
   if (kind === 'change') return movement(String(parseCredits(value)))
+  if (kind === 'balance') return balance(String(parseCredits(value)))
   if (kind === 'call') return callLink(String(row.organization_id), value)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
   if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
@@ -648,6 +654,9 @@ const meter = (row: Row, { name, label, limit = '' }: Column): Renderable => {
   return html`${count(used)}${used >= most && html` <span class="mark bad">used up</span>`}
 <meter min="0" max="${most}" value="${Math.min(used, most)}" aria-label="${label}: ${count(used)} of ${count(most)}">${count(used)} of ${count(most)}</meter>`
 }
+
+/** Whether a member is a change of credits, which is shown with a sign. */
+const isChange = (name: string): boolean => ['difference', 'change', 'adjusted'].includes(name)
 
 const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
@@ -682,6 +691,11 @@ const memberValue = (name: string, value: unknown, of: Row = {}): Renderable => 
   if (name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0) return 'any address'
   if (name === 'request_id' && typeof of.organization_id === 'string')
     return callLink(of.organization_id, String(value))
+  if (name === 'digest') return copyable(String(value))
+  if (typeof value === 'string' && decimalForm.test(value)) {
+    if (isChange(name)) return movement(String(parseCredits(value)))
+    if (name === 'opening' || name === 'closing') return balance(String(parseCredits(value)))
+  }
   return typeof value === 'string' && /(_id|^run)$/.test(name)
     ? html`<span data-copyable>${shownValue(value)}</span>`
     : shownValue(value)

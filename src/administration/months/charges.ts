@@ -1,0 +1,199 @@
+import type pg from 'pg'
+import { z } from 'zod'
+import { formatCredits } from '../../billing/money.ts'
+import { type Month, monthAfter, monthBefore } from '../../billing/months.ts'
+import { organizationId as idForm } from '../../events/primitives.ts'
+import { type Next, pagedList, pageUpTo } from '../declare.ts'
+import { month } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { closableAt } from './statements.ts'
+
+/** The charges for the calls of a month, from the daily sums. */
+
+type Pool = Pick<pg.Pool, 'query'>
+
+/**
+ * Charges and calls of one organization by month, from a month on; empty if the month is null. As in statements, rate-limited calls do
+ * not count.
+ */
+export const chargedByMonth = async (
+  pool: Pool,
+  organizationId: string,
+  from: Month | null,
+): Promise<ReadonlyMap<Month, { readonly charged: string; readonly calls: number }>> => {
+  if (from === null) return new Map()
+  const { rows } = await pool.query<{ month: Month; calls: string; charged_micro: string }>(
+    `select to_char(day, 'YYYY-MM') as month, coalesce(sum(calls) filter (where outcome <> 'rate_limited'), 0)::text as calls,
+            sum(charged_micro)::text as charged_micro
+       from usage_days where organization_id = $1 and day >= $2::date group by 1 order by 1 desc limit 1200`,
+    [organizationId, `${from}-01`],
+  )
+  return new Map(
+    rows.map(({ month: of, charged_micro, calls }) => [
+      of,
+      { charged: formatCredits(BigInt(charged_micro)), calls: Number(calls) },
+    ]),
+  )
+}
+
+/** No call can be older, because Unix time begins in 1970. */
+const firstMonth = '1970-02'
+
+const wantedMonth = (asked: Month | undefined, nowMs: number): Month => {
+  const of = asked ?? new Date(nowMs).toISOString().slice(0, 7)
+  if (of < firstMonth || Date.parse(`${of}-01`) > nowMs)
+    throw new InputFault('month', `${of} has not begun, or is before the first month with data`)
+  return of
+}
+
+export const listCharges = pagedList({
+  name: 'ledger charges',
+  action: 'finance.read',
+  summary:
+    "list each organization's charges for the calls of a month, compared with the previous month; test organizations are not included",
+  input: z.object({
+    month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
+  }),
+  whole: true,
+  columns: [
+    { name: 'organization_id', label: 'Organization (A to Z)', kind: 'organization', named: 'name' },
+    { name: 'name', label: 'Name' },
+    { name: 'calls', label: 'Calls', kind: 'number' },
+    { name: 'calls_before', label: 'Calls before', kind: 'number' },
+    { name: 'charged', label: 'Charged', kind: 'credits' },
+    { name: 'charged_before', label: 'Charged before', kind: 'credits' },
+    { name: 'difference', label: 'Difference', kind: 'change' },
+  ],
+  empty: 'No organizations yet',
+  nextOfRow: [
+    {
+      ...{ name: 'ledger totals', label: 'Show' },
+      given: (row) => ({ organization: row.organization_id, month: row.month }),
+    },
+  ],
+  page: async ({ foundation: { pool }, caughtUp }, { month: asked }, { cursor, max }) => {
+    const nowMs = Date.now()
+    const of = wantedMonth(asked, nowMs)
+    if (cursor === null) await caughtUp()
+    else if (!idForm.safeParse(cursor).success)
+      throw new InputFault('cursor', `"${cursor}" is not the id of an organization`)
+    const [found, state] = await Promise.all([
+      chargesAfter(pool, of, { after: cursor ?? '', max: max + 1 }),
+      closedState(pool, of, nowMs),
+    ])
+    const rows = found.map(({ calls, calls_before, charged_micro, charged_before_micro, ...row }) => ({
+      ...{ month: of, ...row },
+      ...{ calls: Number(calls), calls_before: Number(calls_before) },
+      charged: formatCredits(BigInt(charged_micro)),
+      charged_before: formatCredits(BigInt(charged_before_micro)),
+      difference: formatCredits(BigInt(charged_micro) - BigInt(charged_before_micro)),
+    }))
+    const page = pageUpTo(rows, { max, cursor: 'organization_id' })
+    const isPart = cursor !== null || page.next !== null
+    return {
+      ...page,
+      about: { sections: sumsOf(found.slice(0, max), of, { isPart, note: state.note }), next: state.next },
+    }
+  },
+})
+
+type ChargesRow = {
+  organization_id: string
+  name: string
+  calls: string
+  calls_before: string
+  charged_micro: string
+  charged_before_micro: string
+}
+
+const daysOf = (of: Month) => [`${monthBefore(of)}-01`, `${of}-01`, `${monthAfter(of)}-01`]
+
+/** The usage of the paying organizations after the given one, ordered by name. */
+const chargesAfter = async (
+  pool: Pool,
+  of: Month,
+  { after, max }: { readonly after: string; readonly max: number },
+): Promise<ChargesRow[]> => {
+  const { rows } = await pool.query<ChargesRow>(
+    String.raw`select a.organization_id, a.name, u.calls, u.calls_before, u.charged_micro, u.charged_before_micro
+      from (
+        select organization_id, name from accounts
+         where registered_at is not null and organization_id not like 'org\_test\_%'
+           and ($4 = '' or (lower(name), organization_id) > (
+             select lower(name), organization_id from accounts where organization_id = $4))
+         order by lower(name), organization_id limit $5) a
+      cross join lateral (
+        select coalesce(sum(calls) filter (where day >= $2::date), 0)::text as calls,
+               coalesce(sum(calls) filter (where day < $2::date), 0)::text as calls_before,
+               coalesce(sum(charged_micro) filter (where day >= $2::date), 0)::text as charged_micro,
+               coalesce(sum(charged_micro) filter (where day < $2::date), 0)::text as charged_before_micro
+          from usage_days d where d.organization_id = a.organization_id and d.day >= $1::date and d.day < $3::date) u
+     order by lower(a.name), a.organization_id`,
+    [...daysOf(of), after, max],
+  )
+  return rows
+}
+
+const sumsOf = (
+  rows: readonly ChargesRow[],
+  of: Month,
+  { isPart, note }: { readonly isPart: boolean; readonly note: string },
+) => {
+  const sum = (name: 'calls' | 'calls_before' | 'charged_micro' | 'charged_before_micro'): bigint =>
+    rows.reduce((all, row) => all + BigInt(row[name]), 0n)
+  const [charged, before] = [sum('charged_micro'), sum('charged_before_micro')]
+  return [
+    `${of}, compared with ${monthBefore(of)}${isPart ? ': the organizations on this page' : ''}`,
+    {
+      charged: formatCredits(charged),
+      charged_before: formatCredits(before),
+      difference: formatCredits(charged - before),
+      calls: String(sum('calls')),
+      calls_before: String(sum('calls_before')),
+      note: `${note} The totals of an organization are computed from its ledger, and also show refunds, grants and the closed balance.`,
+    },
+  ]
+}
+
+/** Whether the month is closed, in a sentence, and the next steps. A closing of a later month also closes this one. */
+const closedState = async (
+  pool: Pool,
+  of: Month,
+  nowMs: number,
+): Promise<{ note: string; next: readonly Next[] }> => {
+  const { rows } = await pool.query<{ open: number; any_closed: boolean }>(
+    `select count(*)::int as open, exists (select from closed_months where month >= $1) as any_closed from accounts a
+      where (a.registered_at < $2::date or exists (
+               select from usage_days d where d.organization_id = a.organization_id and d.day < $2::date))
+        and a.registered_at is not null and not exists (
+        select from closed_months c where c.organization_id = a.organization_id and c.month >= $1)`,
+    [of, `${monthAfter(of)}-01`],
+  )
+  const { open = 0, any_closed: anyClosed = false } = rows[0] ?? {}
+  const steps: readonly Next[] = [
+    {
+      name: 'ledger charges',
+      label: `Previous month: ${monthBefore(of)}`,
+      given: { month: monthBefore(of) },
+    },
+    { name: 'ledger reconcile', label: `Reconcile ${of}`, given: { month: of } },
+  ]
+  if (nowMs < closableAt(of)) {
+    const from = new Date(closableAt(of)).toISOString()
+    return {
+      note: `This month can be closed from ${from} on. Until then, its calls may still be recorded.`,
+      next: steps,
+    }
+  }
+  if (open === 0)
+    return {
+      note: anyClosed
+        ? 'Closed for every organization.'
+        : 'Nothing to close: no organization existed in this month.',
+      next: steps,
+    }
+  return {
+    note: `Open for ${open === 1 ? 'one organization' : `${open} organizations`}.`,
+    next: [...steps, { name: 'ledger close', label: `Close ${of} for all`, given: { month: of, all: 'on' } }],
+  }
+}
