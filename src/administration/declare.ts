@@ -151,8 +151,6 @@ type Described<Shape extends z.ZodRawShape> = {
 
 type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly changes: Changes
-  /** The fields with a document of price rules, by name, for which forms show a table of prices. */
-  readonly priceTables?: Readonly<Record<string, FindPrices>>
   /** Describes the effect that `run` would have now. Writes nothing, and throws if `run` would throw. */
   readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
 }
@@ -168,27 +166,6 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** What an empty list says. Default: that it has no entries. */
   readonly empty?: string
 }
-
-/** A rule with its reason in words. */
-type RuleInWords = { readonly rule: string; readonly because: string }
-
-/** The prices of a book. A form has an input for each of them, and makes a document from those that a person enters. */
-export type PriceTable = {
-  readonly version: number
-  readonly effectiveFrom: string
-  readonly priced: readonly (RuleInWords & { readonly amount: string })[]
-  /** Rules without a SKU, for which an amount would have no effect. */
-  readonly free: readonly RuleInWords[]
-}
-
-/**
- * Finds the prices for a form. `version` is the price book that the form showed before, or empty. `typed` returns the text of another
- * field. Null: there are no prices yet, so the form has only the document.
- */
-type FindPrices = (
-  foundation: Foundation,
-  from: { readonly version: string; readonly typed: (flag: string) => string },
-) => Promise<PriceTable | null>
 
 export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
@@ -306,7 +283,6 @@ export type Declared = Pick<
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
   readonly lists?: Lists
-  readonly priceTables?: Readonly<Record<string, FindPrices>>
   readonly empty?: string
   /** Set if the list can be too long for memory, so that it is only read a page at a time (see `Asked`). */
   readonly paged?: true

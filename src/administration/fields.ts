@@ -66,6 +66,8 @@ type Shown = FieldWords & {
   readonly personal?: true
   /** Set if the field also accepts the name of a price book or a proposal instead of a document. */
   readonly named?: true
+  /** Set if the field is a document of price rules. Forms show a table of prices with it. */
+  readonly prices?: true
 }
 
 export type Field = Shown & {
@@ -311,8 +313,14 @@ const parsedJson = (given: z.output<typeof json>): unknown => {
   }
 }
 
-export const document = (words: FieldWords & { readonly flag?: string }) =>
+export const document = (words: FieldWords) =>
   json.transform(reading(parsedJson)).register(shown, { ...words, control: 'document' })
+
+/** A document of price rules, or of changes to them. */
+export const priceRules = (words: FieldWords) =>
+  json
+    .transform(reading(parsedJson))
+    .register(shown, { ...words, control: 'document', flag: 'file', prices: true })
 
 /** A string of many lines. */
 export const manyLines = <Value>(

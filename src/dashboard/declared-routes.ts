@@ -6,7 +6,6 @@ import {
   type Context,
   type Given,
   isPersonal,
-  type PriceTable,
   pageOf,
   partOf,
   type Row,
@@ -14,6 +13,7 @@ import {
 } from '../administration/declare.ts'
 import { changedBook } from '../administration/fields.ts'
 import { provedOperator } from '../administration/operator.ts'
+import { type PriceTable, priceTable } from '../administration/prices/prices.ts'
 import { sendFile } from '../call/streamed.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { csvOf, sendCsv } from './csv.ts'
@@ -343,10 +343,9 @@ const pricesFor = async (
   { typed, fault }: { readonly typed: Form; readonly fault: FormFault | null },
 ): Promise<ReadonlyMap<string, PriceTable>> => {
   const tables = new Map<string, PriceTable>()
-  for (const { name, flag } of askedFields(place)) {
-    const table = place.declared.priceTables?.[name]
+  for (const { flag } of askedFields(place).filter(({ prices }) => prices === true)) {
     const version = fault?.part === changedBook ? '' : typed.text(priceInputs.ofVersion(flag))
-    const found = (await table?.(foundation, { version, typed: typed.text })) ?? null
+    const found = await priceTable(foundation, { version, typed: typed.text })
     if (found !== null) tables.set(flag, found)
   }
   return tables

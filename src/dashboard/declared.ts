@@ -88,14 +88,11 @@ export const priceInputs = {
   ofVersion: (flag: string) => `${flag}-version`,
 }
 
-const hasTable = ({ declared: { priceTables = {} } }: Place, { name }: Field): boolean =>
-  Object.hasOwn(priceTables, name)
-
 /** The names of all inputs of a form. */
 export const inputNames = (place: Place, form: Form): string[] =>
   askedFields(place).flatMap((field) => {
-    const { flag } = field
-    if (!hasTable(place, field)) return [flag]
+    const { flag, prices } = field
+    if (prices === undefined) return [flag]
     return [flag, priceInputs.ofVersion(flag), ...form.names(priceInputs.ofRule(flag, ''))]
   })
 
@@ -142,7 +139,7 @@ export const givenIn = (place: Place, form: Form, organizationId: string | null)
     ...(organizationId !== null && scope !== undefined ? [[scope.name, organizationId] as const] : []),
     ...askedFields(place).flatMap((field): [string, unknown][] => {
       const { name, flag, control, byDefault } = field
-      if (hasTable(place, field)) return pricesIn(field, form).map((document) => [name, document])
+      if (field.prices !== undefined) return pricesIn(field, form).map((document) => [name, document])
       const value = form.list(flag).join(',')
       const isChoice = control === 'choices' && byDefault !== undefined
       return value.trim() === '' && !isChoice ? [] : [[name, value]]

@@ -5,7 +5,7 @@ import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
 import { command, wholeOrNot } from '../declare.ts'
-import { creditsOrNone, document, instant, line, organization, priceName, reason, uuid } from '../fields.ts'
+import { creditsOrNone, instant, line, organization, priceName, priceRules, reason, uuid } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { checkChangedBook, priceRulesOf } from './price-file.ts'
 import { priceOverride, priceOverrides, setPriceOverride, withdrawPriceOverride } from './price-overrides.ts'
@@ -14,15 +14,13 @@ import {
   namedPrices,
   nameOfPrices,
   plannedChanges,
-  priceTable,
   proposalAt,
-  proposedChanges,
   proposePriceBook,
   withdrawPrices,
 } from './prices.ts'
 import { changeRows, overrideRow, proposalNext } from './queries.ts'
 
-/** The rules of a document, made as changes to the book that would otherwise be in force from the date `from` on. */
+/** The rules of a made as changes to the book that would otherwise be in force from the date `from` on. */
 const rulesIn =
   (content: unknown, from: string) =>
   (base: readonly PriceBookRule[], version: number | null): PriceBookRule[] => {
@@ -47,15 +45,13 @@ const propose = command({
   action: 'prices.change',
   summary: 'propose prices; they take effect only after approval',
   input: z.object({
-    rules: document({
+    rules: priceRules({
       label: 'Prices',
       help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]',
-      flag: 'file',
     }),
     from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
   }),
-  priceTables: { rules: priceTable },
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price show') },
   plan: async ({ foundation, operator }, { rules, from, reason: given }) => {
     const changes = await plannedChanges(foundation, {
@@ -76,7 +72,7 @@ const propose = command({
       ...{ reason: given ?? null, actor: operator.actor },
     })
     const { rules: _, ...rest } = proposed
-    const changes = (await proposedChanges(foundation))(proposed)
+    const { changes } = await proposalAt(foundation, proposed.proposal, Date.now())
     return {
       json: proposed,
       sections: [rest, 'Changes', changeRows(changes)],
@@ -100,7 +96,6 @@ const approve = command({
   plan: async ({ foundation, operator, twoPerson }, { proposal }) => {
     const number = proposalIn(proposal)
     const found = await proposalAt(foundation, number, Date.now())
-    if (found === null) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
     const { proposed, proposer, effective_from, reason: why } = found.proposal
     const refused =
       found.gone ?? approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson })

@@ -25,7 +25,6 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import type { PriceTable } from '../declare.ts'
 import { InputFault, instantOf, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
@@ -33,16 +32,22 @@ import { provedUserOf } from '../operator.ts'
 
 type Log = Pick<Foundation, 'eventLog'>
 
-/** The book in force at an instant, the later books, and the proposals waiting for approval. */
+/** The book in force at an instant, the later books, and the proposals waiting for approval; `changesOf` returns the changes of a proposal. */
 export const pricesAt = async (
   { eventLog }: Log,
   atMs: number,
-): Promise<{ inForce: PublishedBook | null; upcoming: PublishedBook[]; open: PriceProposal[] }> => {
+): Promise<{
+  inForce: PublishedBook | null
+  upcoming: PublishedBook[]
+  open: PriceProposal[]
+  changesOf: (proposal: PriceProposal) => RuleChange[]
+}> => {
   const { prices } = await readPrices(eventLog)
   return {
     inForce: publishedAt(prices, atMs),
     upcoming: standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) > atMs),
     open: prices.proposals.filter((one) => isOpen(one, Date.now())),
+    changesOf: (proposal) => changesOf(prices, proposal),
   }
 }
 
@@ -56,28 +61,26 @@ export const namedPrices = async (
   { kind, number }: PriceName,
 ): Promise<PublishedBook | PriceProposal> => {
   const { prices } = await readPrices(eventLog)
-  const found =
-    kind === 'book'
-      ? prices.books.find(({ version }) => version === number)
-      : prices.proposals.find(({ proposal }) => proposal === number)
-  if (found === undefined)
-    throw new CommandRefused(
-      kind === 'book'
-        ? `there is no price book ${number}; see "price show"`
-        : `there is no proposal p${number}; see "price show"`,
-    )
+  if (kind === 'proposal') return proposalIn(prices, number)
+  const found = prices.books.find(({ version }) => version === number)
+  if (found === undefined) throw new CommandRefused(`there is no price book ${number}; see "price show"`)
   return found
 }
 
-/** A proposal with its changes; null if there is none with this number. `gone` is the reason if it can no longer be approved. */
+const proposalIn = ({ proposals }: Prices, number: number): PriceProposal => {
+  const found = proposals.find(({ proposal }) => proposal === number)
+  if (found === undefined) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
+  return found
+}
+
+/** A proposal with its changes. `gone` is the reason if it can no longer be approved. Throws `CommandRefused` if there is no such proposal. */
 export const proposalAt = async (
   { eventLog }: Log,
   number: number,
   nowMs: number,
-): Promise<{ proposal: PriceProposal; changes: RuleChange[]; gone: string | null } | null> => {
+): Promise<{ proposal: PriceProposal; changes: RuleChange[]; gone: string | null }> => {
   const { prices } = await readPrices(eventLog)
-  const proposal = prices.proposals.find((one) => one.proposal === number)
-  if (proposal === undefined) return null
+  const proposal = proposalIn(prices, number)
   const decision = approveProposal(prices, { proposal: number, approver: 'cli', nowMs })
   return {
     proposal,
@@ -89,14 +92,6 @@ export const proposalAt = async (
 /** The rules that a proposal changes, compared with the book for which it was made. */
 const changesOf = ({ books }: Prices, { base, rules }: Pick<PriceProposal, 'base' | 'rules'>): RuleChange[] =>
   ruleChanges(books.find(({ version }) => version === base)?.rules ?? [], rules)
-
-/** Returns a function for the changes of each proposal. */
-export const proposedChanges = async ({
-  eventLog,
-}: Log): Promise<(proposal: Pick<PriceProposal, 'base' | 'rules'>) => RuleChange[]> => {
-  const { prices } = await readPrices(eventLog)
-  return (proposal) => changesOf(prices, proposal)
-}
 
 type ProposalWanted = {
   /**
@@ -133,9 +128,21 @@ export const proposePriceBook = async (
   return data
 }
 
+/** A rule with its reason in words. */
+type RuleInWords = { readonly rule: string; readonly because: string }
+
+/** The prices of a book. A form has an input for each of them, and makes a document from those that a person enters. */
+export type PriceTable = {
+  readonly version: number
+  readonly effectiveFrom: string
+  readonly priced: readonly (RuleInWords & { readonly amount: string })[]
+  /** Rules without a SKU, for which an amount would have no effect. */
+  readonly free: readonly RuleInWords[]
+}
+
 /**
  * The prices for a form: those of the book that the form showed before, or of the book that will be in force at the date in the field
- * `from`.
+ * `from`. `version` is the book that the form showed before, or empty. Null: there are no prices yet, so the form has only the document.
  */
 export const priceTable = async (
   { eventLog }: Log,

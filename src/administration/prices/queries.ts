@@ -12,7 +12,7 @@ import { organizationIds } from '../organizations/organizations.ts'
 import { mayDo } from '../roles.ts'
 import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from './price-diff.ts'
 import { overriddenOrganizations, priceOverrides, type StandingOverride } from './price-overrides.ts'
-import { namedPrices, nameOfPrices, pricesAt, proposedChanges } from './prices.ts'
+import { namedPrices, nameOfPrices, pricesAt, proposalAt } from './prices.ts'
 
 const showPrices = query({
   name: 'price show',
@@ -29,7 +29,6 @@ const showPrices = query({
   run: async (context, { name, at, organization: organizationId }) => {
     if (name !== undefined) return shownByName(context, name)
     const all = await pricesAt(context.foundation, at === undefined ? Date.now() : Date.parse(at))
-    const changesOf = await proposedChanges(context.foundation)
     const sees = seesProposals(context)
     const shown = (book: PublishedBook) => (sees ? book : publicBook(book))
     const json = {
@@ -40,7 +39,7 @@ const showPrices = query({
     const sections = [
       ...(json.in_force === null ? ['No price book is in force'] : bookSections('In force', json.in_force)),
       ...json.upcoming.flatMap((book) => bookSections(`From ${book.effective_from}`, book)),
-      ...json.proposals.flatMap((one) => proposalSections(one, changesOf(one))),
+      ...json.proposals.flatMap((one) => proposalSections(one, all.changesOf(one))),
     ]
     const next: readonly Next[] = [
       { name: 'price propose', label: 'Propose prices' },
@@ -74,14 +73,14 @@ const publicBook = ({ version, effective_from, digest, rules }: PublishedBook) =
 const shownByName = async (context: Context, name: PriceName) => {
   if (!seesProposals(context))
     throw new CommandRefused(`there are no prices named ${nameOfPrices(name)}; see "price show"`)
-  const found = await namedPrices(context.foundation, name)
-  if ('base' in found) {
-    const changes = (await proposedChanges(context.foundation))(found)
-    return { json: found, sections: proposalSections(found, changes), next: proposalNext(found) }
+  if (name.kind === 'proposal') {
+    const { proposal, changes } = await proposalAt(context.foundation, name.number, Date.now())
+    return { json: proposal, sections: proposalSections(proposal, changes), next: proposalNext(proposal) }
   }
+  const found = await namedPrices(context.foundation, name)
   return {
     json: found,
-    sections: bookSections(`Price book ${found.version}`, found),
+    sections: bookSections(`Price book ${name.number}`, found),
     next: [withdrawNext(name)],
   }
 }

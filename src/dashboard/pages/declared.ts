@@ -7,11 +7,11 @@ import {
   type Lists,
   type Page,
   type Plan,
-  type PriceTable,
   type Row,
   type Sections,
 } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
+import type { PriceTable } from '../../administration/prices/prices.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
 import type { Form } from '../form.ts'
