@@ -181,7 +181,10 @@ describe('the database', () => {
 
   test.each([
     [{ off: ['fsync'] }, 'fault: fsync is off: a crash of the server can lose data'],
-    [{ off: ['synchronous_commit'] }, 'fault: synchronous_commit is off: a crash of the server can lose data'],
+    [
+      { off: ['synchronous_commit'] },
+      'fault: synchronous_commit is off: a crash of the server can lose data',
+    ],
     [{ standby: true }, 'fault: the server does not accept writes: it is a standby or read-only'],
     [{ used: 95 }, 'warning: 95 of 100 connections are in use'],
     [{}, 'ok: a crash does not lose answered calls; 12 of 100 connections are in use'],

@@ -336,7 +336,10 @@ const positionsMax = 16
 const positionsWaitingMax = 1_000
 
 /** Finds the segments that contain the positions. Positions that are requested in one turn of the event loop share a query. */
-const createFinder = ({ ask, lastSeen }: Asking): ((position: Position) => Promise<SegmentRow | undefined>) => {
+const createFinder = ({
+  ask,
+  lastSeen,
+}: Asking): ((position: Position) => Promise<SegmentRow | undefined>) => {
   const { ask: find } = createGathering<Position, SegmentRow | undefined>({
     run: async (take) => {
       const positions = take()
