@@ -38,7 +38,7 @@ import {
 } from './pages/declared.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { workPage } from './pages/work.ts'
-import { firstChoices, withIds } from './picking.ts'
+import { firstChoices, namesIn, withIds } from './picking.ts'
 import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { createPlaces, type Work } from './works.ts'
@@ -142,8 +142,10 @@ const answered = async (
     const planned = await plan(own)
     if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
     const asks = planned.asks ?? (declared.changes === 'nothing' ? 'never' : declared.changes.asks)
-    if (asks !== 'never')
-      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }) }
+    if (asks !== 'never') {
+      const names = await namesIn(context, place, form)
+      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form, names }) }
+    }
   }
   const [path = ''] = request.url.split('?')
   const sent = { user: viewer.user, path, once: form.text('once') }

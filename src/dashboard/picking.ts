@@ -179,6 +179,23 @@ export const withIds = async (
   return { ...form, list, text: (name) => list(name)[0] ?? '' }
 }
 
+/** The names behind the ids in a form, with the labels of their fields, so that a plan is not only about ids. */
+export const namesIn = async (
+  { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
+  place: Place,
+  form: Form,
+): Promise<readonly (readonly [label: string, name: string])[]> => {
+  const named = await Promise.all(
+    askedFields(place).map(async ({ flag, label, picks }) => {
+      const id = form.text(flag)
+      if (picks === undefined || id === '') return []
+      const [one] = await exactly(pool, { kind: picks, organizationIds: null }, id)
+      return one?.id === id && one.name !== id ? [[label, suggested(one)] as const] : []
+    }),
+  )
+  return named.flat()
+}
+
 /** The first choices for each field of a form, for browsers that run no scripts. */
 export const firstChoices = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,

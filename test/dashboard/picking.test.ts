@@ -67,6 +67,7 @@ describe('an organization is chosen', () => {
   ])('%s, and the plan has its id', async (_, typed) => {
     const page = await plan({ org: typed() })
     expect([page.statusCode, hiddenIn(page.body).org]).toEqual([200, [northwind]])
+    expect(page.body).toMatch(new RegExp(`<dt>Organization</dt><dd>[^<]+ \\(${northwind}\\)</dd>`))
     const done = await admin.post('/commands/credits/grant', encoded(hiddenIn(page.body)))
     expect(done.body).toContain('<h1>Done</h1>')
   })

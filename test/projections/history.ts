@@ -57,6 +57,8 @@ export type House = {
   checkpointOf(projection: Projection): Promise<Checkpoint>
   /** The rows in the projection's live tables. */
   live(projection: Projection): Promise<Record<string, string[]>>
+  /** Opens the event log as in a new process, because a process notices if the log loses what it has read. */
+  restart(): Promise<void>
   close(): Promise<void>
 }
 
@@ -82,12 +84,18 @@ export const openHouse = async (database = preparedDatabase): Promise<House> => 
   const { url, drop } = await database()
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
-  const eventLog = openPostgresEventLog({ url, logger: silent })
+  let eventLog = openPostgresEventLog({ url, logger: silent })
   const running = new Set<HeldWork>()
   return {
     url,
     pool,
-    eventLog,
+    get eventLog() {
+      return eventLog
+    },
+    restart: async () => {
+      await eventLog.close()
+      eventLog = openPostgresEventLog({ url, logger: silent })
+    },
     start: ({ owner = `owner-${running.size}`, only = projections, eventLog: from = eventLog } = {}) => {
       const { logger, messages } = listening()
       const projector = createProjector({

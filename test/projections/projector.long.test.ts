@@ -598,6 +598,7 @@ describe('an event log restored from an older copy', () => {
           error: expect.stringContaining('restored from an older copy'),
         })
       expect(await allRows()).toEqual(before)
+      await house.restart()
       for (const projection of projections) await house.rebuild(projection)
       house.start({ owner: 'four' })
       await calls('later', 3)

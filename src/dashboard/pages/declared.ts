@@ -326,14 +326,21 @@ ${documentInput(field, document, {
 </fieldset>`
 }
 
-export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly typed: Form }): Html => {
-  const { viewer, place, plan, typed } = view
+export const planPage = (
+  view: DeclaredView & {
+    readonly plan: Plan
+    readonly typed: Form
+    readonly names: readonly (readonly [label: string, name: string])[]
+  },
+): Html => {
+  const { viewer, place, plan, typed, names } = view
   const { changes } = place.declared
   const takes = (plan.asks ?? (changes === 'nothing' ? 'never' : changes.asks)) === 'always'
   return frame(
     view,
     `${titleOf(view)}?`,
     html`${plan.says.map((one) => html`<p>${sentence(one)}</p>`)}
+${names.length > 0 && figures(names)}
 ${plan.sections === undefined ? members(plan.json ?? {}) : sectionsIn(view, plan.sections)}
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
