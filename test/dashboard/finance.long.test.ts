@@ -85,6 +85,9 @@ describe('months', () => {
     // Grants are effective now, so the previous month begins with the first call.
     const page = await ended(path)
     expect(page.body).toContain(`href="${base}/ledger/close?month=${month}"`)
+    const empty = await ended(`${base}/ledger/totals?month=${monthBefore(month)}`)
+    expect(empty.body).toContain('Nothing to close: the ledger has no lines')
+    expect(empty.body).not.toContain('/ledger/close?')
     const done = await give(ada, `${base}/ledger/close`, { month })
     expect([done.statusCode, done.body.includes('<dt>State</dt><dd>closed</dd>')]).toEqual([200, true])
     const closed = await ended(path)

@@ -66,7 +66,8 @@ export const closeMonth = async (
       onProgress,
     })
     if (statement.closing !== null) return { ...closedBefore(request, statement.closing), expired }
-    if (!mayClose(statement.months, request)) return null
+    requireEarlierClosed(statement.months, request)
+    if (!statement.begun) return null
     expired += await writeOff(foundation, request)
     const closed = await closeOnce(foundation, request, statement)
     if (closed === null) continue
@@ -88,20 +89,20 @@ const closedBefore = (
   return { organizationId, closed: closing.closed, already: true }
 }
 
-/** Whether the month has anything to close. Throws `CommandRefused` while an earlier month is open. */
-const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: CloseRequest): boolean => {
+/** Throws `CommandRefused` while an earlier month is open. */
+const requireEarlierClosed = (
+  { start, sums, closings }: Months,
+  { organizationId, month }: CloseRequest,
+): void => {
   const closedUpTo = closings.reduce(
     (last, closing) => (closing.month > last ? closing.month : last),
     start.after,
   )
-  const counted = [...sums.keys()].sort()
-  const open = counted.find((one) => one > closedUpTo)
+  const open = [...sums.keys()].sort().find((one) => one > closedUpTo)
   if (open !== undefined && open < month)
     throw new CommandRefused(
       `${open} of ${organizationId} is open: close it first, with "ledger close ${organizationId} ${open}"`,
     )
-  const [first] = counted
-  return start.after !== '' || (first !== undefined && first <= month)
 }
 
 /** Writes off the rest of lots that expired before the end of the month. Returns the number of these lots. */
@@ -142,7 +143,7 @@ const closeOnce = async (
     // Reads the events that were recorded while the statement was read. Almost none of these events belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
-    mayClose(months, request)
+    requireEarlierClosed(months, request)
     const written = await append(foundation, request, {
       month,
       through_revision: months.end - 1,

@@ -139,7 +139,7 @@ const showTotals = query({
         ...titled('Free calls by rule', free_calls),
         ...titled('Corrections of closed months, and refunds of earlier calls', corrections),
       ],
-      next: nextOf(organizationId, of, closing === null && closable_from === null),
+      next: nextOf(organizationId, of, closing === null && closable_from === null && found.begun),
     }
   },
 })
@@ -160,8 +160,11 @@ const nextOf = (organizationId: string, of: Month, isClosable: boolean): Next[] 
   ]
 }
 
-const stateOf = ({ head, closing, through }: MonthStatement): string => {
-  if (closing === null) return `Open, as of ledger revision ${through}.`
+const stateOf = ({ head, closing, through, begun }: MonthStatement): string => {
+  if (closing === null)
+    return begun
+      ? `Open, as of ledger revision ${through}.`
+      : 'Nothing to close: the ledger has no lines in this month or before it.'
   return closing.month === head.month
     ? `Closed at ledger revision ${closing.revision}. A download is refused if the file does not have this digest.`
     : `Closed with ${closing.month}, because nothing was recorded for this month. It has no separate digest.`

@@ -41,6 +41,8 @@ export type MonthStatement = {
   readonly closing: MonthClosing | null
   /** The last revision of the ledger that was read for this statement. */
   readonly through: number
+  /** Whether the ledger has lines in this month or before it. Otherwise, there is nothing to close. */
+  readonly begun: boolean
 }
 
 type StatementRequest = {
@@ -138,7 +140,7 @@ export const monthStatement = async (
   if (digest !== closing.closed.digest)
     throw new CommandRefused(`the stored statement of ${month} changed while it was being read: try again`)
   const head = await headOf(foundation, request)
-  return { head, summary: summaryOf(foot), closing, through: closing.through }
+  return { head, summary: summaryOf(foot), closing, through: closing.through, begun: true }
 }
 
 type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
@@ -250,7 +252,8 @@ export const statementFromLog = (
     const digest = hash?.digest('base64url') ?? ''
     if (closing?.month === month && closing.closed.digest !== digest)
       throw new CommandRefused(await contradiction(foundation, { organizationId, closing, digest }))
-    return { head, summary, closing, through, digest, months }
+    const begun = start.after !== '' || [...months.sums.keys()].some((one) => one <= month)
+    return { head, summary, closing, through, begun, digest, months }
   })
 
 const textOf = ({ line }: StatementForm, lines: readonly StatementLine[]): string => {
