@@ -45,7 +45,10 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
   ]),
 )
 
-/** The URL of a command or query with its form filled in, or of the file with these values; null if the dashboard does not offer the command there or to this role. */
+/**
+ * The URL of a command or query with its form filled in, or of the file with these values; null if the dashboard does not offer the command
+ * there or to this role.
+ */
 export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },

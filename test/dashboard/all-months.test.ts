@@ -80,7 +80,7 @@ describe('the month of all organizations', () => {
     for (const [name, sum] of sums) expect(body).toContain(`<dt>${name}</dt><dd>${sum}</dd>`)
   })
 
-  test('lists organizations by name, whatever the case of its letters, on every page', async () => {
+  test('lists organizations by name, regardless of case, on every page', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       ...{ name: 'nabokov', overdraftLimit: 0n, actor },
     })

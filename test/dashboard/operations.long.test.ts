@@ -27,7 +27,7 @@ beforeAll(async () => {
   ada = await signedIn(room, user)
   const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
   const create = (n: number) => createOrganization(room.foundation, organization(n))
-  // A command waits only a few seconds for its turn to be recorded, so these are not all sent at once.
+  // A command waits only a few seconds for its turn to be recorded, so they are sent a few at a time.
   for (let n = 0; n < organizations - 1; n += 16)
     await Promise.all(Array.from({ length: Math.min(16, organizations - 1 - n) }, (_, i) => create(n + i)))
   await create(organizations - 1)

@@ -205,7 +205,7 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
   test.each([
     ['lose-reply', impatient],
     ['lose-request', impatient],
-    // The server answers at once, so no timeout has to be short.
+    // The server always answers, so no timeout has to be short.
     ['no-leader', {}],
     ['hide-actual', {}],
   ] as const)('and every third append meets: %s', async (fault, limits) => {

@@ -73,7 +73,7 @@ test('the lag is the age of the oldest event without rows; events that others wr
   })
   void projector.run()
   try {
-    // The answer is null if a check takes longer than its timeout, which says nothing about the lag.
+    // If a check takes longer than its timeout, the answer is null, and the lag is not known.
     const lagging = async (): Promise<readonly ProjectionLag[]> => {
       const lags = await eventually(async () => (await healthNow().projectionLags()) ?? undefined)
       expect(lags).toHaveLength(projections.length)

@@ -62,7 +62,7 @@ beforeAll(async () => {
   receiver.listen(0, '127.0.0.1')
   await once(receiver, 'listening')
   base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
-  // No jobs run by the clock: they would send messages and warn about keys between two steps of a test.
+  // No scheduled jobs run, because they would send messages and warn about keys between two steps of a test.
   house = await openHouse({ environment: { EGRESS_ALLOW: '127.0.0.1' } })
   partner = await house.partner({ credits: '100' })
   silent = await make('/silent', ['price.changed'], partner.organizationId)

@@ -20,7 +20,7 @@ import {
 } from './prices.ts'
 import { changeRows, overrideRow, proposalNext } from './queries.ts'
 
-/** The rules of a made as changes to the book that would otherwise be in force from the date `from` on. */
+/** The rules of a document, made as changes to the book that would otherwise be in force from the date `from` on. */
 const rulesIn =
   (content: unknown, from: string) =>
   (base: readonly PriceBookRule[], version: number | null): PriceBookRule[] => {

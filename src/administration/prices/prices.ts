@@ -73,7 +73,7 @@ const proposalIn = ({ proposals }: Prices, number: number): PriceProposal => {
   return found
 }
 
-/** A proposal with its changes. `gone` is the reason if it can no longer be approved. Throws `CommandRefused` if there is no such proposal. */
+/** A proposal with its changes. `gone` is the reason if it can no longer be approved. Throws `CommandRefused` if the proposal does not exist. */
 export const proposalAt = async (
   { eventLog }: Log,
   number: number,
