@@ -21,6 +21,8 @@ export const common = {
   testTimeout: 180_000,
   hookTimeout: 180_000,
   teardownTimeout: 60_000,
+  // The summary of a run shows only messages, so they must name the whole values.
+  chaiConfig: { truncateThreshold: 2_000 },
   expect: { poll: { timeout: 60_000, interval: 5 } },
 }
 

@@ -57,6 +57,27 @@ describe('sessions are reused', () => {
     expect(server.openMax()).toBe(1)
   })
 
+  test('a server that still counts a session after closing it is asked again', async () => {
+    const countedMs = 300
+    const endedMs: number[] = []
+    const { probe, server } = await scene(
+      {
+        greeting: () => {
+          const counted = endedMs.some((atMs) => performance.now() - atMs < countedMs)
+          return counted ? '421 4.7.0 too many connections\r\n' : '220 mx.test ESMTP\r\n'
+        },
+        reply: (command) => {
+          if (command === 'QUIT') endedMs.push(performance.now())
+          return undefined
+        },
+      },
+      { sessionsPerAddressMax: 1, transactionsPerSessionMax: 3 },
+    )
+    const found = await Promise.all(names(6).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(found.map(({ outcome }) => outcome)).toEqual(names(6).map(() => 'accepted'))
+    expect(server.conversations.some(({ said }) => said.length === 0)).toBe(true)
+  })
+
   test('many concurrent checks exceed neither limit', async () => {
     const bounds = { transactionsPerSessionMax: 5, refusalsPerSessionMax: 3, sessionsPerAddressMax: 2 }
     const { probe, server } = await scene({ recipient: only('ann') }, bounds)

@@ -33,6 +33,10 @@ export type LaneSurroundings = {
 /** The time for which the reduced number of sessions applies after a server has refused a session. */
 const fewSessionsMs = 600_000
 
+/** The time for which a server may still count a session that it has closed, and the time until we connect again if it does. */
+const countedAfterEndMs = 3_000
+const connectAgainMs = 1_000
+
 export class MailboxLane {
   readonly #address: string
   readonly #bounds: LaneBounds
@@ -43,6 +47,9 @@ export class MailboxLane {
   readonly #waiting = new Waiters()
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
+  /** While it runs, no session is opened. */
+  #connectAgain: NodeJS.Timeout | undefined
+  #lastEndedMs = Number.NEGATIVE_INFINITY
   #closing = false
   /**
    * After a server refuses a session, we open at most as many sessions as it had accepted. Otherwise, it would immediately refuse another
@@ -107,6 +114,7 @@ export class MailboxLane {
     this.#closing = true
     this.#ended.abort()
     clearTimeout(this.#rateTimer)
+    clearTimeout(this.#connectAgain)
     for (const { settle } of this.#waiting.line.splice(0)) settle({ kind: 'full' })
     for (const held of this.#sessions.all) this.#sessions.retire(held)
     const timer = setTimeout(() => {
@@ -192,6 +200,7 @@ export class MailboxLane {
       this.#turnAway()
       return
     }
+    if (this.#connectAgain !== undefined) return
     while (this.#opening < unserved.length) {
       if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
         // An idle session cannot serve a caller that needs a new one, so the idle session ends.
@@ -236,6 +245,7 @@ export class MailboxLane {
     const held = this.#sessions.add(smtp)
     void smtp.closed.then(() => {
       this.#sessions.remove(held)
+      this.#lastEndedMs = this.#around.clock()
       this.#around.returnPlace()
       // A session that ends unused counts as a failed opening. Otherwise, sessions would be opened again and again.
       if (held.begun === 0 && !held.retired)
@@ -248,18 +258,29 @@ export class MailboxLane {
 
   /** One waiting caller gets the failure. All others wait for the next attempt, or are answered once the circuit breaker is open. */
   #failed(cause: Cause): void {
-    // The server allows no more connections (Postfix: `smtpd_client_connection_count_limit`), so the open sessions serve the
-    // waiting callers.
-    const isOneTooMany = cause.kind === 'reply' && cause.reply.code === 421
-    if (isOneTooMany && this.#sessions.size + this.#opening > 0) {
-      const untilMs = this.#around.clock() + fewSessionsMs
-      this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs }
-      return
+    // The server allows no more connections (Postfix: `smtpd_client_connection_count_limit`). The open sessions serve the waiting callers.
+    // If there is none, the server may still count one that has just ended.
+    if (cause.kind === 'reply' && cause.reply.code === 421) {
+      const nowMs = this.#around.clock()
+      const open = this.#sessions.size + this.#opening
+      if (open > 0 || nowMs - this.#lastEndedMs < countedAfterEndMs) {
+        this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs: nowMs + fewSessionsMs }
+        if (open === 0) this.#connectLater()
+        return
+      }
     }
     const background =
       this.#waiting.line.length > 0 && this.#waiting.line.every((one) => one.question.background)
     this.#breaker.fail(cause, this.#around.clock(), { background })
     this.#waiting.line.shift()?.settle(cause)
+  }
+
+  #connectLater(): void {
+    if (this.#closing) return
+    this.#connectAgain ??= setTimeout(() => {
+      this.#connectAgain = undefined
+      this.#pump()
+    }, connectAgainMs)
   }
 
   #release(held: Held): void {
