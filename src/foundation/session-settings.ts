@@ -9,6 +9,10 @@ const settings = {
   bytea_output: 'hex',
   extra_float_digits: '1',
   standard_conforming_strings: 'on',
+  // If it is off, a missing value in a parameter's array is the text "NULL".
+  array_nulls: 'on',
+  // If it is on, a comparison with a missing value is true instead of unknown.
+  transform_null_equals: 'off',
   // At a higher level, the server refuses transactions that change the same row at the same time, such as concurrent appends.
   default_transaction_isolation: 'read committed',
 } as const

@@ -13,6 +13,8 @@ const unusual = {
   bytea_output: 'escape',
   extra_float_digits: '-10',
   standard_conforming_strings: 'off',
+  array_nulls: 'off',
+  transform_null_equals: 'on',
   default_transaction_isolation: 'serializable',
 }
 
@@ -50,6 +52,8 @@ test('the settings of a connection take precedence over those of the database, t
       bytea_output: 'hex',
       extra_float_digits: '1',
       standard_conforming_strings: 'on',
+      array_nulls: 'on',
+      transform_null_equals: 'off',
       default_transaction_isolation: 'read committed',
     }
     expect(await settingsAt(database.url)).toMatchObject(expected)
