@@ -29,7 +29,7 @@ const entriesTable = {
  */
 export const audit: StatelessProjection = {
   name: 'audit',
-  version: 1,
+  version: 2,
   prefixes: [
     ...['ledger-', 'key-', 'pricebook', 'profile-', 'pixel-', 'operator', 'checkpoint', 'rerate-', 'signin-'],
     'installation',
@@ -63,10 +63,18 @@ const aboutOf = ({ type, data, stream }: ProjectedEvent): string[] => {
   if (organization !== null) about.add(organization)
   for (const [name, value] of Object.entries(data)) {
     if (naming.has(name)) for (const one of [value].flat()) if (typeof one === 'string') about.add(one)
+    if (name === 'reference' && typeof value === 'string')
+      for (const one of referencesIn(value)) about.add(one)
     if (name === 'proposal' && typeof value === 'number') about.add(`p${value}`)
     if (name === 'version' && type.startsWith('PriceBook')) about.add(String(value))
   }
   return [...about].filter((text) => text.length <= aboutCharsMax).slice(0, aboutMax)
+}
+
+/** The reference, and the common reference if the movement is one of many refunds (see `refund-calls.ts`). */
+const referencesIn = (reference: string): string[] => {
+  const [, common] = /^(.+)\/[0-9A-HJKMNP-TV-Z]{26}$/.exec(reference) ?? []
+  return [reference, ...(common === undefined ? [] : [common])]
 }
 
 export type AuditRow = {
@@ -112,6 +120,21 @@ export const auditPage = (
     values,
   }
 }
+
+/**
+ * The grants and corrections with this reference or common reference, newest first. Readers verify each of them in the event log. Null
+ * selects all ledgers. The references are selected first, because a planner without statistics would read all entries.
+ */
+export const movementsUnder = (
+  reference: string,
+  { ledgers, max }: { ledgers: readonly string[] | null; max: number },
+): Query<Pick<AuditRow, 'position'>> => ({
+  text: `with found as materialized (select position, stream, type from audit_entries where about @> array[$1::text])
+         select position::text from found
+          where type in ('CreditGranted', 'CreditAdjusted') and ($2::text[] is null or stream = any ($2))
+          order by found.position desc limit $3`,
+  values: [reference, ledgers, max],
+})
 
 /** The positions of the events that closed an organization's months, newest first. */
 export const monthClosings = (organizationId: string): Query<{ readonly position: string }> => ({

@@ -38,7 +38,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/months.csv', []],
   ['/commands/audit', ['audit']],
   ['/commands/user', ['audit']],
-  ['/search', ['accounts', 'api_keys', 'ledger_lines']],
+  ['/search', ['accounts', 'api_keys', 'ledger_lines', 'audit']],
   ['/reconcile', []],
   ['/events', []],
   ['/commands', []],

@@ -1,12 +1,15 @@
 import { isIP } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { movementsUnder } from '../../projections/audit.ts'
 import { callOfEvent, callsOfRequest } from '../../projections/statement-lines.ts'
 import { declarations } from '../administration/declarations.ts'
+import { auditSentence } from '../administration/event-log/audit-sentences.ts'
 import { lookedAtMax, recentEvent } from '../administration/event-log/event-pages.ts'
 import { isStream } from '../administration/event-log/queries.ts'
 import type { Picks } from '../administration/fields.ts'
 import { labelOf } from '../administration/input.ts'
 import { requestIdPattern } from '../administration/ledgers/explain.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
 import { isStreamOfOurs, ledgerStream, organizationOfStream } from '../events/streams.ts'
 import { testOrganizationOf } from '../events/test-organization.ts'
 import type { UserRole } from '../events/users.ts'
@@ -71,6 +74,28 @@ const callsOf = async (
   return [...organizations]
     .filter((one) => isFor(seeker, one))
     .map((one) => ({ id, name: id, about: one, href: callHref(one, id), exact: true }))
+}
+
+/** The lines of the grants and corrections under an operator's reference, or under the common reference of many refunds. */
+const movementsOf = async (
+  { foundation: { pool, eventLog } }: Dashboard,
+  seeker: Seeker,
+  text: string,
+): Promise<readonly Hit[]> => {
+  const ledgers = seeker.own?.map(ledgerStream) ?? null
+  const rows = await rowsOf(pool, movementsUnder(text, { ledgers, max: choicesMax + 1 }))
+  const events = await Promise.all(rows.map(({ position }) => eventLog.at(BigInt(position))))
+  return events.flatMap((recorded) => {
+    const organizationId = recorded === null ? null : organizationOfStream(recorded.stream)
+    if (recorded === null || organizationId === null || !isFor(seeker, organizationId)) return []
+    const event = decodeEvent(recorded)
+    if (event.type !== 'CreditGranted' && event.type !== 'CreditAdjusted') return []
+    const { reference } = event.data
+    if (reference === null || (reference !== text && !reference.startsWith(`${text}/`))) return []
+    const about = `${event.metadata.effective_at.slice(0, 10)}, ${organizationId}: ${auditSentence(event)}`
+    const href = `/organizations/${organizationId}/ledger/lines?cursor=${recorded.revision + 1}`
+    return [{ id: reference, name: reference, about, href, exact: reference === text }]
+  })
 }
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -173,6 +198,11 @@ const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
     title: 'Calls',
     by: 'the request id of a call',
     find: async (text) => firstOf(await callsOf(context, seeker, text)),
+  },
+  {
+    title: 'Grants and corrections',
+    by: 'the reference of a grant, refund or adjustment',
+    find: async (text) => firstOf(await movementsOf(context, seeker, text)),
   },
   ...(['organizations', 'keys', 'users'] as const)
     .filter((kind) => mayOpen(seeker.role, picked[kind].route))

@@ -1,5 +1,7 @@
 /** The search on every page finds items by id or name if the person can open them, and explains when it finds nothing. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { grantOnce } from '../../src/administration/credits/credits.ts'
+import { refund } from '../../src/administration/credits/refunds.ts'
 import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { roles } from '../../src/administration/roles.ts'
@@ -119,6 +121,53 @@ test('several things are shown in groups, with at most twenty in each', async ()
   expect(await found('admin', 'the')).toEqual(['Users', 'Pages and commands'])
   expect(await found('admin', `enl_live_${scene.keyId.slice(0, 8)}`)).toEqual(['API keys'])
   expect(await found('admin', 'price')).toEqual(['Pages and commands'])
+})
+
+describe('a reference', () => {
+  const dear = { amount: 1_000_000n, priority: 100, expiresAt: null, reason: 'goodwill' }
+  const refunded = { reason: 'wrong country', actor, dryRun: false }
+  const firstLine = async (path: string): Promise<string> =>
+    /<tbody>.*?<\/tr>/s.exec((await as('viewer').get(path)).body)?.[0] ?? ''
+
+  beforeAll(async () => {
+    const { foundation } = room
+    const [organizationId, theirs] = [scene.organizationId, other.organizationId]
+    await grantOnce(foundation, { ...dear, organizationId, actor, reference: 'ticket-4711' })
+    await refund(foundation, { ...refunded, requestId: scene.requestId, reference: 'ticket-4712' })
+    await grantOnce(foundation, { ...dear, organizationId, actor, reference: 'shared' })
+    await grantOnce(foundation, { ...dear, organizationId: theirs, actor, reference: 'shared' })
+    await grantOnce(foundation, { ...dear, organizationId: theirs, actor, reference: 'theirs' })
+    const leaked = `leak/${other.requestId}`
+    await refund(foundation, { ...refunded, requestId: other.requestId, reference: leaked })
+    await room.caughtUp()
+  })
+
+  test.each([
+    ['ticket-4711', 'grant', 'goodwill'],
+    ['ticket-4712', 'Correction: refund', 'wrong country'],
+  ])('%s opens the line of the statement, for operators and the partner', async (reference, kind, reason) => {
+    const path = await found('viewer', ` ${reference} `)
+    expect(path).toMatch(new RegExp(`^/organizations/${scene.organizationId}/ledger/lines\\?cursor=\\d+$`))
+    expect(await found('partner', reference)).toBe(path)
+    const line = await firstLine(String(path))
+    for (const said of [kind, reason, reference]) expect(line).toContain(said)
+  })
+
+  test('is listed for each organization that has it, and a partner finds only its own', async () => {
+    const { body } = await search('finance', 'shared')
+    expect(await found('finance', 'shared')).toEqual(['Grants and corrections'])
+    for (const one of [scene, other])
+      expect(body).toContain(`/organizations/${one.organizationId}/ledger/lines`)
+    expect(body).toContain('granted 1 credit: goodwill (shared)')
+    expect(await found('partner', 'shared')).toContain(`/organizations/${scene.organizationId}/`)
+    expect(await found('partner', 'theirs')).toEqual([])
+  })
+
+  test('that many refunds have in common finds each of them', async () => {
+    expect(await found('admin', 'leak')).toEqual(['Grants and corrections', 'Pages and commands'])
+    expect((await search('admin', 'leak')).body).toContain(`leak/${other.requestId}`)
+    expect(await found('admin', `leak/${other.requestId}`)).toContain(other.organizationId)
+  })
 })
 
 test('the field is on every page, contains the text, and suggests what the search would find', async () => {
