@@ -383,13 +383,15 @@ describe('a call', () => {
     const refunded = await give(ada, `${base}/credits/refund`, {
       request: scene.requestId,
       reason: 'goodwill',
+      reference: 'ticket-4711',
     })
     expect(refunded.body).toContain('<h1>Done</h1>')
     expect(refunded.body).toContain(`, balance ${figure(refunded.body, 'Balance')} credits</p>`)
     await room.caughtUp()
     const { body } = await ada.get(call())
     expect([figure(body, 'Cost, credits'), figure(body, 'Costs now')]).toEqual(['1', '0'])
-    expect(body).toContain('refund of 1 credit: goodwill')
+    const timeline = /<ol class="timeline">.*?<\/ol>/s.exec(body)?.[0].replaceAll(/<[^>]*>/g, ' ')
+    expect(timeline).toMatch(/refund of 1 credit: goodwill\s+Reference: ticket-4711\s+By: user:ada/)
     expect(body).not.toContain('Refund the call')
   })
 })

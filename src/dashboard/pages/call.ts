@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { neighbourCall } from '../../../projections/statement-lines.ts'
 import { InputFault } from '../../administration/input.ts'
 import { explainCall } from '../../administration/ledgers/explain.ts'
+import { type LineReason, lineReasons } from '../../administration/ledgers/line-reasons.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { creditsText, parseCredits } from '../../billing/money.ts'
 import { errorCatalogue } from '../../call/errors.ts'
@@ -47,15 +48,19 @@ export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => 
       const [one] = await rowsOf(foundation.pool, neighbourCall(id, { revision, requestId, side }))
       return one?.request_id ?? null
     }
-    const [lines, previous, next] = await Promise.all([
+    const viewer = viewerOf(request, reply)
+    const corrections = call.adjustments.flatMap(({ event }) =>
+      event === null ? [] : [{ revision: String(event.revision), kind: 'adjustment' }],
+    )
+    const [lines, previous, next, reasons] = await Promise.all([
       rowsOf(foundation.pool, linesOfRequest(id, { requestId, max: linesMax })),
       neighbour('before'),
       neighbour('after'),
+      lineReasons(foundation, { organizationId: id, role: viewer.role }, corrections),
     ])
     // Lines are ordered newest first, and a failed call can have a second, later line.
     const line = lines.at(-1) ?? null
-    const viewer = viewerOf(request, reply)
-    return sendPage(reply, callPage({ viewer, account, call, line, previous, next }))
+    return sendPage(reply, callPage({ viewer, account, call, line, previous, next, reasons }))
   })
 
   pages.get<CallParams>(
@@ -91,9 +96,11 @@ type CallView = {
   /** The request ids of the calls before and after this one in the ledger; null if there is none. */
   readonly previous: string | null
   readonly next: string | null
+  /** The references and authors of corrections, by revision; null if they cannot be read. */
+  readonly reasons: ReadonlyMap<string, LineReason> | null
 }
 
-const callPage = ({ viewer, account, call, line, previous, next }: CallView): Html => {
+const callPage = ({ viewer, account, call, line, previous, next, reasons }: CallView): Html => {
   const own = `/organizations/${account.organization_id}`
   const { cost } = call
   const isLeft = cost.charge_id !== null && parseCredits(cost.now) > 0n
@@ -125,7 +132,7 @@ ${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a hr
 <nav class="pager" aria-label="Calls in the order of the ledger">${previous !== null && html`<a href="${own}/calls/${previous}">Previous call</a> `}${
       next !== null && html`<a href="${own}/calls/${next}">Next call</a>`
     }</nav>
-${timelineSection(call, line)}
+${timelineSection(call, { line, reasons })}
 ${cost.lines.length > 0 && lotsSection(call)}
 ${evidenceSection(call, mayOpen(viewer.role, 'GET /commands/event-log/show'))}`,
   })
@@ -168,7 +175,7 @@ const reason = (
 /** The limit up to which the timeline also shows the milliseconds since the decision. */
 const offsetMaxMs = 60_000
 
-const timelineSection = (call: Explanation, line: StatementRow | null): Html => {
+const timelineSection = (call: Explanation, { line, reasons }: Pick<CallView, 'line' | 'reasons'>): Html => {
   const own = `/organizations/${call.organization_id}`
   const steps: (readonly [at: string, what: Renderable])[] = [
     [call.at, `the request was decided: ${call.outcome}${call.code === null ? '' : ` with ${call.code}`}`],
@@ -184,8 +191,11 @@ const timelineSection = (call: Explanation, line: StatementRow | null): Html => 
         ] as const,
     ),
     ...call.adjustments.map(
-      ({ at, kind, amount, reason }) =>
-        [at, `${correctionWords(kind)} of ${creditsText(amount)}: ${reason}`] as const,
+      ({ at, kind, amount, reason, event }) =>
+        [
+          at,
+          html`${correctionWords(kind)} of ${creditsText(amount)}: ${reason}${authorOf(reasons?.get(String(event?.revision)))}`,
+        ] as const,
     ),
     ...(call.checkpoint === null
       ? []
@@ -210,6 +220,10 @@ ${
 </ol>
 </section>`
 }
+
+const authorOf = (known: LineReason | undefined): Renderable =>
+  known !== undefined &&
+  html`${known.reference !== null && html`<span class="minor below">Reference: ${known.reference}</span>`}<span class="minor below">By: ${known.actor}</span>`
 
 const lotsSection = ({ lots, overdraft }: Explanation): Html => html`<section aria-labelledby="lots">
 <h2 id="lots">Paid by</h2>
