@@ -89,7 +89,8 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const fresh = Object.fromEntries(filled.map(({ flag, byDefault }) => [flag, byDefault]))
     const typed = formOf({ ...fresh, ...(request.query as object) })
     const prices = await pricesFor(context, place, { typed, fault: null })
-    return sendPage(reply, formPage({ ...view, typed, fault: null, prices }))
+    const about = textsIn(place, typed)
+    return sendPage(reply, formPage({ ...view, about, typed, fault: null, prices }))
   })
 }
 
@@ -114,7 +115,7 @@ const sentRoute = (
     if ('fault' in outcome) {
       const { fault } = outcome
       const prices = await pricesFor(context, place, { typed: form, fault })
-      const faulty = { ...view, typed: form, fault, prices }
+      const faulty = { ...view, about: textsIn(place, form), typed: form, fault, prices }
       const page =
         place.declared.changes === 'nothing' ? listPage({ ...faulty, ...nothing }) : formPage(faulty)
       return sendPage(reply.code(422), page)
@@ -123,6 +124,9 @@ const sentRoute = (
     return sendPage(reply, outcome.done.page(view.viewer))
   })
 }
+
+const textsIn = (place: Place, form: Form): Row =>
+  Object.fromEntries(askedFields(place).map(({ name, flag }) => [name, form.text(flag)]))
 
 type Outcome = { readonly page: (viewer: Viewer) => Html } | { readonly at: string }
 
@@ -140,11 +144,13 @@ const answered = async (
   const own = contextOf(context, view, request)
   if (form.text('confirmed') !== 'yes') {
     const planned = await plan(own)
-    if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
+    const about = { ...given, ...planned.json }
+    if (planned.nothing === true)
+      return { page: (viewer) => nothingPage({ ...view, about, viewer, plan: planned }) }
     const asks = planned.asks ?? (declared.changes === 'nothing' ? 'never' : declared.changes.asks)
     if (asks !== 'never') {
       const names = await namesIn(context, place, form)
-      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form, names }) }
+      return { page: (viewer) => planPage({ ...view, about, viewer, plan: planned, typed: form, names }) }
     }
   }
   const [path = ''] = request.url.split('?')
@@ -157,7 +163,8 @@ const answered = async (
   const calls = callsWith(context, request, answer.json)
   // The page shows the balance after the change.
   const after = account === null ? null : await accountAt(context, account.organization_id)
-  return { page: (viewer) => answerPage({ ...view, account: after, viewer, answer, calls }) }
+  const about = { ...given, ...answer.json }
+  return { page: (viewer) => answerPage({ ...view, account: after, about, viewer, answer, calls }) }
 }
 
 const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })

@@ -81,5 +81,5 @@ const viewOf = async (
     offered.find(({ organization }) => organization === (organizationId !== undefined)) ?? offered[0]
   if (place === undefined) throw new PageMissing()
   const account = place.organization ? await accountAt(context, String(organizationId)) : null
-  return { place, viewer: viewerOf(request, reply), account }
+  return { place, viewer: viewerOf(request, reply), account, about: given }
 }

@@ -18,6 +18,7 @@ import { eventually } from '../support/service.ts'
 import {
   type Browser,
   type DashboardHost,
+  give,
   openBrowser,
   openDashboardHost,
   signedIn,
@@ -111,6 +112,39 @@ const textOf = (page: string): string =>
     .replaceAll(/<[^>]+>/g, ' ')
     .replaceAll(/\s+/g, ' ')
     .trim()
+
+describe('after a command, Back leads to the page of what was changed:', () => {
+  const linkIn = (page: string, name: string): string =>
+    new RegExp(`<a (?:class="button" )?href="([^"]+)">${name}</a>`).exec(page)?.[1] ?? ''
+
+  test.each([
+    ['the organization after a grant', 'credits/grant', { amount: '5' }, ''],
+    ['the keys after a new key', 'key/issue', { name: 'new', permissions: 'ip_lookup' }, '#keys'],
+    ['the organization after a threshold', 'credits/threshold', { amount: '7' }, ''],
+  ] as const)('%s, from both forms', async (_, command, fields, below) => {
+    const id = await organization('Back Ltd')
+    for (const path of [`/organizations/${id}/${command}`, `/commands/${command}`]) {
+      const { body } = await give(browser, path, { ...fields, org: id })
+      expect([path, linkIn(body, 'Back')]).toEqual([path, `/organizations/${id}${below}`])
+    }
+  })
+
+  test('the key, the call or the user', async () => {
+    const id = await organization('Back Keys Ltd', '100')
+    const { keyId } = await key(id)
+    const requestId = await call(id, keyId, Date.now())
+    await room.caughtUp()
+    const [base, reason] = [`/organizations/${id}`, 'no longer used']
+    const form = await browser.get(`${base}/key/limits?key=${keyId}`)
+    expect(linkIn(form.body, 'Cancel')).toBe(`${base}/keys/${keyId}`)
+    const refunded = await give(browser, '/commands/credits/refund', { request: requestId, reason })
+    expect(linkIn(refunded.body, 'Back')).toBe(`${base}/calls/${requestId}`)
+    const revoked = await give(browser, `${base}/key/revoke`, { key: keyId, reason })
+    expect(linkIn(revoked.body, 'Back')).toBe(`${base}/keys/${keyId}`)
+    const created = await give(browser, '/commands/user/create', { name: 'back.user', role: 'viewer' })
+    expect(linkIn(created.body, 'Back')).toBe('/commands/user/list?name=back.user')
+  })
+})
 
 describe('the overview', () => {
   test("the list of organizations shows every organization's balance, charges, keys and last call", async () => {

@@ -11,6 +11,7 @@ import {
   type Sections,
 } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
+import { requestIdPattern } from '../../administration/ledgers/explain.ts'
 import type { PriceTable } from '../../administration/prices/prices.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
@@ -30,6 +31,7 @@ import {
 } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, organizationMenu } from '../menu.ts'
+import { keyIdPattern, organizationPattern } from '../page.ts'
 import type { AccountRow } from '../queries.ts'
 import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
 import {
@@ -52,6 +54,8 @@ export type DeclaredView = {
   readonly viewer: Viewer
   readonly place: Place
   readonly account: AccountRow | null
+  /** The values of the form, and the members of its answer. They name the organization, key, call or user that the command changes. */
+  readonly about?: Row
 }
 
 type FormView = DeclaredView & {
@@ -66,16 +70,34 @@ type FormView = DeclaredView & {
 const addressOf = ({ place: { path }, account }: DeclaredView): string =>
   path.replace(':organization', account?.organization_id ?? '')
 
-const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
+/** The page to which *Back* and *Cancel* lead: the page of what the command changes, if that is known. */
+const homeOf = ({ place: { declared }, account, about = {} }: DeclaredView): string => {
   const [noun = ''] = declared.name.split(' ')
-  const below = account === null ? '' : `/organizations/${account.organization_id}`
-  const known = account === null ? homes : organizationHomes
-  return `${below}${known[declared.name] ?? known[noun] ?? ''}` || '/commands'
+  const named = (name: string, form: RegExp): string | null => {
+    const { [name]: value } = about
+    return typeof value === 'string' && form.test(value) ? value : null
+  }
+  const organizationId =
+    account?.organization_id ??
+    named('organization', organizationPattern) ??
+    named('organization_id', organizationPattern)
+  const home = organizationHomes[declared.name] ?? organizationHomes[noun]
+  if (organizationId !== null && (account !== null || home !== undefined)) {
+    const below = `/organizations/${organizationId}`
+    const [keyId, requestId] = [named('key', keyIdPattern), named('request', requestIdPattern)]
+    if (keyId !== null) return `${below}/keys/${keyId}`
+    return requestId === null ? `${below}${home ?? ''}` : `${below}/calls/${requestId}`
+  }
+  const user = noun === 'user' ? named('user', /./) : null
+  if (user !== null) return `/commands/user/list?${new URLSearchParams({ name: user }).toString()}`
+  return homes[declared.name] ?? homes[noun] ?? '/commands'
 }
 
-/** The page that opens after a command, by the name or the noun of the command. */
+/** The page of an organization that opens after a command, by the name or the noun of the command. */
 const organizationHomes: Readonly<Record<string, string>> = {
-  credits: '/credits/lots',
+  org: '',
+  credits: '',
+  'credits void': '/credits/lots',
   key: '#keys',
   webhook: '/webhook/list',
   pixel: '/pixel/rules',
@@ -84,6 +106,8 @@ const organizationHomes: Readonly<Record<string, string>> = {
 }
 const homes: Readonly<Record<string, string>> = {
   org: '/commands/org/list',
+  credits: '/commands/org/list',
+  key: '/commands/key/list',
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/commands/ledger/charges',
@@ -93,8 +117,10 @@ const homes: Readonly<Record<string, string>> = {
   lists: '/commands/data/list',
   profiles: '/commands/data/list',
   user: '/commands/user/list',
+  webhook: '/commands/webhook/list',
   projection: '/operations',
   jobs: '/commands/jobs/list',
+  'event-log': '/commands/event-log/list',
 }
 
 /**
