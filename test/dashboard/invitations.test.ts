@@ -63,7 +63,7 @@ describe('the link', () => {
     expect((await (await signedIn(room, { name, password: chosen })).get('/')).statusCode).toBe(200)
     expect(await events()).toEqual([
       'user:root UserInvited',
-      `user:${name} UserCreated`,
+      `user:root UserCreated`,
       `user:${name} UserInvitationAccepted`,
     ])
     const user = (await listUsers(room.foundation)).find((one) => one.name === name)

@@ -42,7 +42,8 @@ type UserEvent = DomainEventOf<
 
 /** The events to record together, in this order, and then the change of the rows. */
 type Decided<Done> = {
-  readonly events: readonly UserEvent[]
+  /** `by` is the actor of one event, if it is not the actor of the change. */
+  readonly events: readonly (UserEvent & { readonly by?: string })[]
   readonly writeRow: (client: pg.PoolClient) => Promise<Done>
 }
 
@@ -104,8 +105,8 @@ const appendDecided = async <Done>(
     state = await operatorsSince(eventLog, state)
     const { events, writeRow } = decide(state)
     const effectiveAt = new Date().toISOString()
-    const encoded = events.map((event, n) =>
-      encodeEvent(event, { id: eventIdOf(operatorStream, once, n), actor, effectiveAt }),
+    const encoded = events.map(({ by = actor, ...event }, n) =>
+      encodeEvent(event, { id: eventIdOf(operatorStream, once, n), actor: by, effectiveAt }),
     )
     await appendChained(eventLog, operatorStream, state.events === 0 ? 'none' : state.events - 1, encoded)
     return writeRow

@@ -123,12 +123,13 @@ export const acceptInvitation = async (
   return changeUsers(parts, provedOperator(first.user).actor, (known) => {
     const invitation = invitationIn(known, secret)
     if (invitation === null) throw new InvitationEnded()
-    const { user: name, role, organizationId, invitationId } = invitation
+    const { user: name, role, organizationId, invitationId, invitedBy } = invitation
     const createdAt = new Date().toISOString()
     const standing = { user: name, user_created_at: createdAt, role, organization_id: organizationId }
     return {
       events: [
-        { type: 'UserCreated', data: standing },
+        // The inviter gave the person these rights. The person only accepted them.
+        { type: 'UserCreated', data: standing, by: invitedBy },
         {
           type: 'UserInvitationAccepted',
           data: { invitation_id: invitationId, user: name, user_created_at: createdAt },

@@ -147,7 +147,7 @@ const foldUser = (
   }
 }
 
-/** The inviter, not the person who accepted the invitation, counts as the creator of the user. */
+/** The inviter counts as the creator of the user. Earlier events name the person who accepted the invitation. */
 const inviterOr = (
   actor: string,
   invitations: ReadonlyMap<string, LoggedInvitation>,
