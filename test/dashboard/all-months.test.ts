@@ -48,6 +48,16 @@ const used = async (month: string) => {
   return [rows[0]?.calls, rows[0]?.credits]
 }
 
+/** A page that is computed from a ledger, once its progress has ended. */
+const settled = async (path: string): Promise<string> => {
+  for (let looks = 0; looks < 2_000; looks++) {
+    const { body } = await viewer.get(path)
+    if (!body.includes('data-progress')) return body
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  throw new Error('it never ended')
+}
+
 describe('the month of all organizations', () => {
   test('has the same figures as the statements, and so does its file', async () => {
     const { body, statusCode } = await viewer.get(`/commands/ledger/charges?month=${monthOf(1)}`)
@@ -78,6 +88,21 @@ describe('the month of all organizations', () => {
       ['Calls before', callsBefore],
     ]
     for (const [name, sum] of sums) expect(body).toContain(`<dt>${name}</dt><dd>${sum}</dd>`)
+  })
+
+  test("counts the same calls as the organization's months and totals: no rate-limited ones", async () => {
+    const base = `/organizations/${scene.organizationId}/ledger`
+    const { body: file } = await viewer.get(`/commands/ledger/charges.csv?month=${monthOf(0)}`)
+    const calls = /,Northwind Traders,(\d+),/.exec(file)?.[1]
+    const [recorded] = await used(monthOf(0))
+    expect(Number(calls)).toBe(Number(recorded) - 17)
+    const totals = await settled(`${base}/totals?month=${monthOf(0)}`)
+    expect(totals).toContain(`<dt>Calls</dt><dd>${calls}</dd>`)
+    expect(totals).toContain('calls refused by a rate limit do not count.')
+    const months = (await settled(`${base}/months`)).replaceAll(/<[^>]*>/g, ' ')
+    expect(months).toMatch(
+      new RegExp(`${monthOf(0)}(?:\\s+-?[\\d.,]+(?:\\s+overdrawn)?){3}\\s+${calls}\\s+open`),
+    )
   })
 
   test('lists organizations by name, regardless of case, on every page', async () => {

@@ -50,7 +50,7 @@ export const listCharges = pagedList({
   name: 'ledger charges',
   action: 'finance.read',
   summary:
-    "list each organization's charges for the calls of a month, compared with the previous month; test organizations are not included",
+    "list each organization's charges for the calls of a month, compared with the previous month; test organizations are not included, and calls refused by a rate limit do not count",
   input: z.object({
     month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
   }),
@@ -108,7 +108,10 @@ type ChargesRow = {
 
 const daysOf = (of: Month) => [`${monthBefore(of)}-01`, `${of}-01`, `${monthAfter(of)}-01`]
 
-/** The usage of the paying organizations after the given one, ordered by name. */
+/**
+ * The usage of the paying organizations after the given one, ordered by name. As in statements, rate-limited calls do not count. They cost
+ * nothing.
+ */
 const chargesAfter = async (
   pool: Pool,
   of: Month,
@@ -127,7 +130,8 @@ const chargesAfter = async (
                coalesce(sum(calls) filter (where day < $2::date), 0)::text as calls_before,
                coalesce(sum(charged_micro) filter (where day >= $2::date), 0)::text as charged_micro,
                coalesce(sum(charged_micro) filter (where day < $2::date), 0)::text as charged_before_micro
-          from usage_days d where d.organization_id = a.organization_id and d.day >= $1::date and d.day < $3::date) u
+          from usage_days d
+         where d.organization_id = a.organization_id and d.day >= $1::date and d.day < $3::date and d.outcome <> 'rate_limited') u
      order by lower(a.name), a.organization_id`,
     [...daysOf(of), after, max],
   )

@@ -18,7 +18,7 @@ const listMonths = query({
   action: 'accounts.read',
   slow: true,
   summary:
-    'list the months of an organization (UTC); open months show the charges and calls so far, and later corrections of a closed month appear in the month that is open then',
+    'list the months of an organization (UTC); open months show the charges and calls so far, calls refused by a rate limit do not count, and later corrections of a closed month appear in the month that is open then',
   input: z.object({ organization: organization() }),
   columns: [
     { name: 'month', label: 'Month (newest first)', kind: 'name' },
@@ -85,7 +85,8 @@ const showTotals = query({
   name: 'ledger totals',
   action: 'accounts.read',
   slow: true,
-  summary: 'show the totals of a month; each is compared with the previous month',
+  summary:
+    'show the totals of a month; each is compared with the previous month, and calls refused by a rate limit do not count',
   input: z.object({
     organization: organization(),
     month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
