@@ -98,6 +98,7 @@ describe('the month of all organizations', () => {
     expect(Number(calls)).toBe(Number(recorded) - 17)
     const totals = await settled(`${base}/totals?month=${monthOf(0)}`)
     expect(totals).toContain(`<dt>Calls</dt><dd>${calls}</dd>`)
+    expect(totals).toContain(`<li><a href="${base}/months">Months</a></li>`)
     expect(totals).toContain('calls refused by a rate limit do not count.')
     const months = (await settled(`${base}/months`)).replaceAll(/<[^>]*>/g, ' ')
     expect(months).toMatch(

@@ -30,7 +30,7 @@ import {
   words,
 } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { menu, organizationMenu } from '../menu.ts'
+import { menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import { keyIdPattern, organizationPattern } from '../page.ts'
 import type { AccountRow } from '../queries.ts'
 import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
@@ -169,8 +169,14 @@ ${main}
 const headIn = (view: DeclaredView, account: AccountRow): Html => {
   const place = organizationPlaceOf(view)
   return place === undefined
-    ? organizationHead(view.viewer, account, null, titleOf(view))
+    ? organizationHead(view.viewer, account, parents[view.place.declared.name] ?? null, titleOf(view))
     : organizationHead(view.viewer, account, place.path)
+}
+
+/** The page above a page in the breadcrumb, by the name of the command or query. */
+const parents: Readonly<Record<string, OrganizationPlace>> = {
+  'ledger totals': '/ledger/months',
+  'ledger close': '/ledger/months',
 }
 
 /** Button labels of commands whose name does not end in a suitable verb. */
