@@ -138,7 +138,7 @@ const answered = async (
 ): Promise<Outcome> => {
   const { place, account, viewer } = view
   const { declared } = place
-  const form = await withIds(context, view, typed)
+  const { form, isPart } = await withIds(context, view, typed)
   const given = givenIn(place, form, account?.organization_id ?? null)
   const { plan, run } = declared.read(given)
   const own = contextOf(context, view, request)
@@ -148,7 +148,7 @@ const answered = async (
     if (planned.nothing === true)
       return { page: (viewer) => nothingPage({ ...view, about, viewer, plan: planned }) }
     const asks = planned.asks ?? (declared.changes === 'nothing' ? 'never' : declared.changes.asks)
-    if (asks !== 'never') {
+    if (asks !== 'never' || isPart) {
       const names = await namesIn(context, place, form)
       return { page: (viewer) => planPage({ ...view, about, viewer, plan: planned, typed: form, names }) }
     }
@@ -197,7 +197,7 @@ const queryRoutes = (
     const view = await viewAt(context, place, request, reply)
     const asTyped = formOf(request.method === 'POST' ? request.body : request.query)
     const named = await attempt(() => withIds(context, view, asTyped))
-    const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done, null]
+    const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done.form, null]
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
     return { view: { ...view, typed }, given, own: contextOf(context, view, request), fault }
   }

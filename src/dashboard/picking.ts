@@ -97,26 +97,32 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
+/** `isPart` is true if only a part of the name was typed, which one choice has. */
+type Picked = { readonly id: string; readonly isPart: boolean }
+
+const whole = (id: string): Picked => ({ id, isPart: false })
+
 /** The id for typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several choices match. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
   { flag, typed, chosen }: { readonly flag: string; readonly typed: string; readonly chosen: string },
-): Promise<string> => {
+): Promise<Picked> => {
   const { always, unlessNamed } = ids[searched.kind]
-  if (chosen !== '' && !chosen.startsWith(afterMark)) return chosen
-  if (always.test(typed)) return typed
+  if (chosen !== '' && !chosen.startsWith(afterMark)) return whole(chosen)
+  if (always.test(typed)) return whole(typed)
   const text = labelOf(flag, typed)
   const [same, ...others] = await choicesMeant(pool, searched, text)
-  if (same !== undefined && others.length === 0) return same.id
+  if (same !== undefined && others.length === 0) return whole(same.id)
   const after = chosen.slice(afterMark.length)
   const choices = await choicesNamed(pool, { ...searched, text, after })
   const [noun, { found, more }] = [nouns[searched.kind], choices]
-  if (found.length === 0 && unlessNamed.test(text)) return text
-  if (found.length === 0)
+  const [first] = found
+  if (first !== undefined && found.length === 1 && after === '') return { id: first.id, isPart: true }
+  if (first === undefined && unlessNamed.test(text)) return whole(text)
+  if (first === undefined)
     throw new InputFault(flag, `no ${noun} has "${text}" in its name; type a part of the name, or the id`)
-  const several = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
-  const says = found.length === 1 ? `one ${noun} has "${text}" in its name` : several
+  const says = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
   throw new NotChosen(flag, `${after === '' ? `${says}; c` : 'C'}hoose from the list`, choices)
 }
 
@@ -153,13 +159,16 @@ export const organizationMeant = async (
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
-/** Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. */
+/**
+ * Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. `isPart` is true if the form
+ * contained only a part of a name, so that the person should see the whole name before a change.
+ */
 export const withIds = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,
   form: Form,
-): Promise<Form> => {
-  const found = new Map<string, string>()
+): Promise<{ readonly form: Form; readonly isPart: boolean }> => {
+  const found = new Map<string, Picked>()
   // The organization comes first, because keys are searched within the organization.
   const fields = askedFields(place).toSorted(
     (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
@@ -168,15 +177,16 @@ export const withIds = async (
   for (const { flag, picks, control } of fields) {
     const [typed, chosen] = [form.text(flag).trim(), form.text(chosenName(flag))]
     if (picks === undefined || (typed === '' && chosen === '')) continue
-    const id = await idOf(pool, { kind: picks, organizationIds: of }, { flag, typed, chosen })
-    found.set(flag, id)
-    if (control === 'organization') of = [id]
+    const one = await idOf(pool, { kind: picks, organizationIds: of }, { flag, typed, chosen })
+    found.set(flag, one)
+    if (control === 'organization') of = [one.id]
   }
   const list = (name: string): string[] => {
-    const id = found.get(name)
-    return id === undefined ? form.list(name) : [id]
+    const one = found.get(name)
+    return one === undefined ? form.list(name) : [one.id]
   }
-  return { ...form, list, text: (name) => list(name)[0] ?? '' }
+  const isPart = [...found.values()].some((one) => one.isPart)
+  return { form: { ...form, list, text: (name) => list(name)[0] ?? '' }, isPart }
 }
 
 /** The names behind the ids in a form, with the labels of their fields, so that a plan is not only about ids. */

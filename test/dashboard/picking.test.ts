@@ -72,14 +72,30 @@ describe('an organization is chosen', () => {
     expect(done.body).toContain('<h1>Done</h1>')
   })
 
-  test('from a list, if only a part of the name is given', async () => {
+  test('by a part of its name that no other has, and the plan shows the whole name', async () => {
     const page = await plan({ org: 'cont' })
+    expect([page.statusCode, hiddenIn(page.body).org]).toEqual([200, [contoso]])
+    expect(page.body).toContain(`<dt>Organization</dt><dd>Contoso (${contoso})</dd>`)
+  })
+
+  test('by a part of its name, in a command that otherwise asks for no consent', async () => {
+    const path = '/commands/pixel/block'
+    const blocked = async () =>
+      (await admin.get(`/organizations/${contoso}/pixel/rules`)).body.includes('shop.example.com')
+    const page = await admin.submit(path, { org: 'cont', domain: 'shop.example.com' })
+    expect(page.body).toContain(`<dt>Organization</dt><dd>Contoso (${contoso})</dd>`)
+    expect(await blocked()).toBe(false)
+    expect((await admin.post(path, encoded(hiddenIn(page.body)))).body).toContain('<h1>Done</h1>')
+    expect(await blocked()).toBe(true)
+  })
+
+  test('from a list, if several have the part of the name', async () => {
+    const page = await plan({ org: 'nam' })
     expect([page.statusCode, page.body]).toEqual([
       422,
-      expect.stringContaining('One organization has &quot;cont&quot; in its name; choose from the list.'),
+      expect.stringContaining('organizations have &quot;nam&quot; in their names; choose from the list.'),
     ])
-    expect(page.body).toContain(`<option value="${contoso}" selected>`)
-    const chosen = await plan({ org: 'cont', 'org-chosen': contoso })
+    const chosen = await plan({ org: 'nam', 'org-chosen': contoso })
     expect(hiddenIn(chosen.body).org).toEqual([contoso])
   })
 
