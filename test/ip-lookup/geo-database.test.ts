@@ -173,10 +173,12 @@ describe('a database answers from its records', () => {
     expect(logger.warn).not.toHaveBeenCalled()
   })
 
-  it('an old file is reported', async () => {
-    await open([await file(wide(4, builtSeconds - 60 * 86_400))])
+  it('a file is reported as old from the age at which "doctor" also warns', async () => {
+    await open([await file(wide(4, builtSeconds - 170 * 86_400))])
+    expect(logger.warn).not.toHaveBeenCalled()
+    await open([await file(wide(4, builtSeconds - 171 * 86_400))])
     expect(logger.warn).toHaveBeenCalledWith(
-      expect.objectContaining({ age_days: 70 }),
+      expect.objectContaining({ age_days: 181 }),
       expect.stringContaining('old'),
     )
   })

@@ -65,8 +65,8 @@ export type GeoDatabase = {
 }
 
 const pollIntervalDefaultMs = 60_000
-/** DB-IP and MaxMind publish at least monthly. */
-const ageWarningDays = 35
+/** Networks change owners. After six months, one address in ten has a different location. */
+export const geoAgeDaysMax = 180
 
 /** The paths of the DB-IP City Lite files in an npm package. The files are for development, because they are never updated. */
 export const bundledGeoPaths = (): string[] => {
@@ -218,7 +218,7 @@ class ReloadingDatabase implements GeoDatabase {
 
   #warnOfAge(): void {
     for (const { path, age_days } of describeFiles(this.#serving.files, this.#clock()).files) {
-      if (age_days < ageWarningDays) continue
+      if (age_days <= geoAgeDaysMax) continue
       this.#logger.warn({ path, age_days }, 'geo database: the file is old; install a current one')
     }
   }

@@ -1,7 +1,7 @@
 import { type Logger, pino } from 'pino'
 import { type CapabilityCheck, SettingFault } from '../../call/capability.ts'
 import type { DataSource } from '../../call/data-source.ts'
-import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './geo-database.ts'
+import { bundledGeoPaths, type GeoDatabase, geoAgeDaysMax, openGeoDatabase } from './geo-database.ts'
 import { signatureOf } from './geo-file.ts'
 
 export type GeoSettings = {
@@ -21,9 +21,6 @@ export const openConfiguredDatabase = async (
     throw new SettingFault(`GEOIP_CITY_DB: ${cause.message}`, { cause })
   }
 }
-
-/** Networks change owners. After six months, one address in ten has a different location. */
-export const geoAgeDaysMax = 180
 
 const geoRemedy =
   'Set GEOIP_CITY_DB to a current file and renew it every month; "geo status" shows the files that would be used.'
