@@ -70,7 +70,7 @@ export const movementOf = (event: LedgerEvent): MicroCredits => {
   }
 }
 
-/** A refund belongs to the month of its call, even if it is made later. */
+/** A refund or reversal belongs to the month of its call, even if it is made later. */
 const belongsAt = (record: LedgerRecord): string => {
   const chargedAt = record.type === 'CreditAdjusted' ? record.data.charged_at : null
   return chargedAt ?? record.metadata.effective_at

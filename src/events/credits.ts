@@ -115,7 +115,7 @@ export type LotFill = z.infer<typeof lotFill>
  * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known
  * in time. `void`: the rest of a lot was taken back. `rerate`: calls were priced again under other rules. `adjustment`:
  * any other correction. `reference` is the operator's own name for the correction. `charged_at` is the time of the
- * refunded call, and null for other corrections.
+ * refunded or reversed call, and null for other corrections.
  */
 export const creditAdjustedV1 = z.object({
   adjustment_id: uuid,

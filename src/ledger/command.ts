@@ -65,7 +65,7 @@ export type Instruction =
       readonly rerateRun: string | null
       /** The reference that the operator chose. */
       readonly reference?: string
-      /** For a refund: the time of the call, in ISO 8601. */
+      /** For a refund or a reversal: the time of the call, in ISO 8601. */
       readonly chargedAt?: string
       /** Default: `adjustment`. */
       readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>

@@ -356,7 +356,10 @@ describe('a refund', () => {
       if (used === undefined || charged === undefined) throw new Error('no call')
       const { data } = decodeEvent(charged)
       const chargeId = 'charge_id' in data ? String(data.charge_id) : ''
-      const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision }
+      const due = {
+        ...{ chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision },
+        calledMs: Date.now(),
+      }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
       // A process whose append was refused can find out later that the append was written.

@@ -286,7 +286,7 @@ describe('the chosen calls', () => {
       reversalCommand(
         {
           ...{ chargeId: 'charge_id' in data ? String(data.charge_id) : '', amount: parseCredits('3') },
-          ...{ firstEventId: used.id, revision: charged.revision },
+          ...{ firstEventId: used.id, revision: charged.revision, calledMs: Date.now() },
         },
         Date.now(),
       ),

@@ -403,6 +403,7 @@ describe('the statement', () => {
           chargeId: eventIdOf(own, unknown, 1),
           amount: parseCredits('1'),
           revision: recorded.revision + 1,
+          calledMs: Date.now(),
         },
         Date.now(),
       ),

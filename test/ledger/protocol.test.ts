@@ -709,6 +709,14 @@ describe('rule 3: unknown outcomes', () => {
       await rested(ledger)
       expect(adjustedCharges()).toEqual([reversal('first'), reversal('second')])
       expect(await balanceNow()).toBe('100')
+      // Statements compare these times with their month.
+      const calledAt = standing().flatMap(({ type, metadata }) =>
+        type === 'CreditCharged' ? [metadata.effective_at] : [],
+      )
+      const corrected = standing().flatMap(({ type, data }) =>
+        type === 'CreditAdjusted' ? [data.charged_at] : [],
+      )
+      expect(corrected).toEqual(calledAt)
       await ledger.submit(org, call('again', notLocated))
       await rested(ledger)
       expect(adjustedCharges()).toHaveLength(2)
@@ -721,7 +729,10 @@ describe('rule 3: unknown outcomes', () => {
       const chargeId = eventIdOf(org, 'first', 1)
       const { revision } = await operator.account(org)
       const refund = reversalCommand(
-        { firstEventId: eventIdOf(org, 'first', 0), chargeId, amount: parseCredits('0.25'), revision },
+        {
+          ...{ firstEventId: eventIdOf(org, 'first', 0), chargeId, amount: parseCredits('0.25'), revision },
+          calledMs: nowMs,
+        },
         nowMs,
       )
       await operator.submit(org, refund)

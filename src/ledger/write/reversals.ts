@@ -48,7 +48,10 @@ export class Reversals {
     for (const event of events)
       if (event.type === 'CreditCharged') {
         const { charge_id: chargeId, amount } = event.data
-        void this.#giveBack(requestId, { firstEventId, chargeId, amount: parseCredits(amount), revision })
+        void this.#giveBack(requestId, {
+          ...{ firstEventId, chargeId, amount: parseCredits(amount), revision },
+          calledMs: command.atMs,
+        })
       }
   }
 
@@ -117,6 +120,8 @@ type Reversible = {
   /** The cost of the call as of `asOf`. */
   readonly amount: MicroCredits
   readonly revision: number
+  /** The time of the call, so that a statement shows if the call belongs to an earlier month. */
+  readonly calledMs: number
   /** Default: `revision`. */
   readonly asOf?: number
   /**
@@ -136,7 +141,7 @@ const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
  * after `asOf`.
  */
 export const reversalCommand = (
-  { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,
+  { firstEventId, chargeId, amount, revision, calledMs, asOf = revision, isRest = false }: Reversible,
   atMs: number,
 ): LedgerCommand => ({
   key: isRest ? `${refundKeyOf(firstEventId)}/rest` : refundKeyOf(firstEventId),
@@ -149,5 +154,6 @@ export const reversalCommand = (
   reason: 'the outcome of the call was not known in time',
   rerateRun: null,
   correction: 'reversal',
+  chargedAt: new Date(calledMs).toISOString(),
   ...(isRest ? { unlessAdjustedAfter: asOf } : { unlessReratedAfter: asOf }),
 })
