@@ -22,6 +22,9 @@ import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 
+/** An operator must correct the clock, and a shorter time would cause too many retries. */
+const wrongClockRetrySeconds = 30
+
 type Admission =
   | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
   | {
@@ -33,12 +36,18 @@ type Admission =
     }
 
 /**
- * Checks the key, disk space, permission, limits and price. Throws `Unavailable` if the key must be read from the event log and the
+ * Checks the clock, key, disk space, permission, limits and price. Throws `Unavailable` if the key must be read from the event log and the
  * log does not answer.
  */
 export const admit = async (dependencies: CallDependencies, call: Call): Promise<Admission> => {
   const { directory, secrets, limiter, prices, logger } = dependencies
   const { form, request, atMs } = call
+  // The time decides whether a key has expired, so this comes before the key.
+  if (dependencies.clocksDiffer?.() === true)
+    return {
+      ...{ kind: 'turned_away', verdict: undefined, organizationId: null },
+      result: { kind: 'failed', refusal: temporarilyUnavailable(wrongClockRetrySeconds) },
+    }
   const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')

@@ -32,6 +32,8 @@ export type CallDependencies = {
   readonly gates?: Gates
   /** Whether the disk is too full to record another call. */
   readonly isFull?: () => boolean
+  /** Whether this host's clock and the database's differ by too much. */
+  readonly clocksDiffer?: () => boolean
   readonly requestIds: (nowMs: number) => string
   readonly clock: { now(): number }
   readonly logger: Logger

@@ -17,6 +17,7 @@ import { createLedger, type Ledger, type LedgerObserver } from '../ledger/write/
 import { type Competition, openCompetition } from '../ledger/write/conflict-notices.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/write/keyed-events.ts'
 import { snapshotFrom } from '../ledger/write/snapshot.ts'
+import { type ClockWatch, createClockWatch } from './clocks.ts'
 import { openingWith } from './closing.ts'
 import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase, prepareReadModels } from './database.ts'
@@ -45,6 +46,8 @@ export type Foundation = Database & {
   readonly competition: Competition
   /** Watches the disk of the embedded PostgreSQL. Watches nothing if the operator provides the database. */
   readonly diskSpace: DiskWatch
+  /** Refuses calls while this host's clock and the database's differ. */
+  readonly clockWatch: ClockWatch
   /** The revisions of the calls with Idempotency-Keys that this process has read or appended. */
   readonly keyedEvents: KeyedEvents
   /** The name of the event log, without secrets. */
@@ -141,6 +144,8 @@ export const openFoundation = (
     closing.add(epochKeys.close)
     const diskSpace = watchDisk(config, logger)
     closing.add(diskSpace.close)
+    const clockWatch = createClockWatch({ pool, logger })
+    closing.add(clockWatch.close)
     const treeStore = createTreeStore(pool)
     return {
       ...database,
@@ -154,6 +159,7 @@ export const openFoundation = (
       epochKeys,
       erasures,
       diskSpace,
+      clockWatch,
       treeStore,
       checkpoints: createCheckpoints({ eventLog: own.eventLog, store: treeStore, keys }),
       ledger,

@@ -62,6 +62,8 @@ export type HealthOptions = Pick<InLog, 'config' | 'eventLog' | 'pool' | 'rateLi
   readonly liveModels?: readonly LiveModel[]
   /** Present only in processes that seal data. */
   readonly epochKey?: { failure(): Error | null }
+  /** Present only in processes that answer calls. */
+  readonly clock?: { failure(): Error | null }
 }
 
 export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
@@ -161,7 +163,8 @@ const processChecks = ({
   ledger,
   liveModels = [],
   epochKey,
-}: Pick<HealthOptions, 'ledger' | 'liveModels' | 'epochKey'>): readonly Check<unknown>[] => [
+  clock,
+}: Pick<HealthOptions, 'ledger' | 'liveModels' | 'epochKey' | 'clock'>): readonly Check<unknown>[] => [
   {
     name: 'ledger',
     severity: 'fault',
@@ -172,6 +175,7 @@ const processChecks = ({
       return failure === null ? fine('appends succeed') : wrong(`appends fail: ${failure.error.message}`)
     },
   },
+  ...(clock === undefined ? [] : [clockCheck(clock)]),
   ...[...(epochKey === undefined ? [] : [{ name: 'epoch_key', ...epochKey }]), ...liveModels].map(
     ({ name, failure }): Check<unknown> => ({
       name,
@@ -206,3 +210,14 @@ const processChecks = ({
     },
   },
 ]
+
+const clockCheck = ({ failure }: NonNullable<HealthOptions['clock']>): Check<unknown> => ({
+  name: 'clock',
+  severity: 'fault',
+  advice: 'Let NTP set the clock on every host: timedatectl set-ntp true, or chrony.',
+  readiness: { name: 'clock', counts: 'always' },
+  look: () => {
+    const error = failure()
+    return error === null ? fine("agrees with the database's clock") : wrong(error.message)
+  },
+})

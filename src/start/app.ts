@@ -70,6 +70,7 @@ export const startApp = (
       config,
       liveModels: calls?.liveModels ?? [],
       ...(seals ? { epochKey: foundation.epochKeys } : {}),
+      ...(calls === null ? {} : { clock: foundation.clockWatch }),
       rateLimitsShared: calls?.rateLimitsShared ?? null,
     })
     health.meter(metrics.meters)

@@ -53,7 +53,7 @@ export const openCalls = async ({
   const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
   closing.add(parked.stop)
   closing.add(ledger.drain)
-  await foundation.diskSpace.watch()
+  await Promise.all([foundation.diskSpace.watch(), foundation.clockWatch.watch()])
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
   closing.add(refusedCalls.flush)
   const { overload, stop } = watchOverload(logger)
@@ -81,6 +81,7 @@ export const openCalls = async ({
       requestIds: createRequestIds(),
       gates: foundation.gates,
       isFull: () => foundation.diskSpace.isFull(),
+      clocksDiffer: () => foundation.clockWatch.failure() !== null,
       clock: Date,
       logger,
       observe: metrics.call,

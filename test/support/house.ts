@@ -379,7 +379,12 @@ export const openHouse = async ({
     ROLES: 'api,dashboard,projector',
     ...environment,
   })
-  const foundation = await openFoundation(config, { logger })
+  const opened = await openFoundation(config, { logger })
+  // The database's clock does not move with the others.
+  const foundation =
+    clock === 'movable'
+      ? { ...opened, clockWatch: { ...opened.clockWatch, watch: async () => undefined, failure: () => null } }
+      : opened
   const app = await startApp(foundation, config, logger, createMetrics(), capabilities)
   const aside = new pg.Pool({
     connectionString: database.url,
