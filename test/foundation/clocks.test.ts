@@ -2,9 +2,10 @@
  * A host with a wrong clock. A lot that is written off and a month that is closed cannot be restored, so both are refused while this
  * host's clock and the database's clock differ.
  */
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { declarations } from '../../src/administration/ledgers/commands.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { createClockWatch } from '../../src/foundation/clocks.ts'
 import { expireDueCredits } from '../../src/jobs/run.ts'
 import { type House, openHouse } from '../support/house.ts'
 
@@ -72,4 +73,55 @@ test("14 minutes ahead: this process's clock counts", async () => {
   aheadMs = 14 * minuteMs
   await expireDueCredits(house.foundation)
   expect(await recorded(organizationId)).toContain('CreditExpired')
+})
+
+test('calls are refused as soon as the clocks differ by more than 15 minutes, and accepted as soon as they agree', async () => {
+  const partner = await house.partner()
+  const call = () => house.lookup(partner, { ip: '81.2.69.142' })
+  const refused: [number, number][] = []
+  for (const [difference, status] of [
+    [14 * minuteMs, 200],
+    [16 * minuteMs, 503],
+    [-14 * minuteMs, 200],
+    [-16 * minuteMs, 503],
+    [dayMs, 503],
+    [0, 200],
+  ] as const) {
+    aheadMs = difference
+    refused.push([(await call()).status, status])
+  }
+  for (const [status, expected] of refused) expect(status).toBe(expected)
+  const calls = (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'KeyUsed')
+  expect(calls).toHaveLength(3)
+})
+
+describe('the comparison', () => {
+  const logged: unknown[] = []
+  const log = (_: object, message: string): void => void logged.push(message)
+  const logger = { info: log, warn: log, error: log }
+  const watchOf = (answer: () => Promise<Date>) =>
+    createClockWatch({
+      pool: { query: async () => ({ rows: [{ now: await answer() }] }) } as never,
+      logger,
+    })
+  beforeEach(() => void logged.splice(0))
+
+  test('has not happened: calls are refused', async () => {
+    const watch = watchOf(() => Promise.reject(new Error('away')))
+    expect(watch.failure()?.message).toContain('not been read')
+    await watch.watch()
+    expect(watch.failure()?.message).toContain('not been read')
+    watch.close()
+  })
+
+  test("shows that the database's clock may be wrong, and the message names both remedies", async () => {
+    const watch = watchOf(async () => new Date(Date.now() - dayMs))
+    await watch.watch()
+    watch.close()
+    expect(logged).toEqual([
+      expect.stringMatching(
+        /this host's clock is 86\d{3} s ahead of the database's.* If every host reports this, correct the clock of the database's host/,
+      ),
+    ])
+  })
 })
