@@ -394,7 +394,7 @@ describe('the statement', () => {
     await refund(room.foundation, { ...second, ...by })
     const charges = await room.foundation.eventLog.read(ledgerStream(own), { max: 100 })
     const charge = charges.map(decodeEvent).find(({ metadata }) => metadata.request_id === unknown)
-    const { recorded } = charge ?? expect.unreachable()
+    const { recorded, metadata } = charge ?? expect.unreachable()
     await room.foundation.ledger.submit(
       own,
       reversalCommand(
@@ -403,7 +403,7 @@ describe('the statement', () => {
           chargeId: eventIdOf(own, unknown, 1),
           amount: parseCredits('1'),
           revision: recorded.revision + 1,
-          calledMs: Date.now(),
+          calledMs: Date.parse(metadata.effective_at),
         },
         Date.now(),
       ),
