@@ -159,6 +159,9 @@ function statusOf(
   return { status: shown, ...details, ...counted, ...(status !== 'ok' && found.length > 0 && { found }) }
 }
 
+const rewrittenAdvice =
+  'The event log was restored from an older copy, or a standby took over without its last events: follow "What do I do if the event log has been restored from an older copy?" in src/guides/backup.md, and restart every process.'
+
 const processChecks = ({
   ledger,
   liveModels = [],
@@ -172,7 +175,11 @@ const processChecks = ({
     readiness: { name: 'ledger', counts: 'always' },
     look: () => {
       const failure = ledger.failure()
-      return failure === null ? fine('appends succeed') : wrong(`appends fail: ${failure.error.message}`)
+      if (failure === null) return fine('appends succeed')
+      return wrong(
+        `appends fail: ${failure.error.message}`,
+        failure.kind === 'rewritten' ? { advice: rewrittenAdvice } : {},
+      )
     },
   },
   ...(clock === undefined ? [] : [clockCheck(clock)]),
