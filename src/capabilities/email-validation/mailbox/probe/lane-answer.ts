@@ -14,6 +14,8 @@ export type LaneBounds = {
   readonly checksPerSecond: number
   readonly checksBurst: number
   readonly sessionIdleMs: number
+  /** The time until we connect again if a server may still count a session that it has closed. */
+  readonly connectAgainMs: number
   readonly breakerStrikes: number
   readonly breakerOpenMs: number
   readonly breakerOpenMsMax: number

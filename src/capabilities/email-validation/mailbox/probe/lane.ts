@@ -33,9 +33,10 @@ export type LaneSurroundings = {
 /** The time for which the reduced number of sessions applies after a server has refused a session. */
 const fewSessionsMs = 600_000
 
-/** The time for which a server may still count a session that it has closed, and the time until we connect again if it does. */
+/** A server that refuses a session this soon after our last one ended may still count the last one, so we connect again. */
 const countedAfterEndMs = 3_000
-const connectAgainMs = 1_000
+/** The limit is a number of attempts instead of a time, because a slow server also takes long to refuse. */
+const connectAgainMax = 5
 
 export class MailboxLane {
   readonly #address: string
@@ -50,6 +51,8 @@ export class MailboxLane {
   /** While it runs, no session is opened. */
   #connectAgain: NodeJS.Timeout | undefined
   #lastEndedMs = Number.NEGATIVE_INFINITY
+  /** The number of times in a row that the server refused a session and we connected again. */
+  #connectedAgain = 0
   #closing = false
   /**
    * After a server refuses a session, we open at most as many sessions as it had accepted. Otherwise, it would immediately refuse another
@@ -241,6 +244,7 @@ export class MailboxLane {
 
   #adopt(smtp: SmtpSession): void {
     this.#opening--
+    this.#connectedAgain = 0
     this.#around.opened()
     const held = this.#sessions.add(smtp)
     void smtp.closed.then(() => {
@@ -263,7 +267,7 @@ export class MailboxLane {
     if (cause.kind === 'reply' && cause.reply.code === 421) {
       const nowMs = this.#around.clock()
       const open = this.#sessions.size + this.#opening
-      if (open > 0 || nowMs - this.#lastEndedMs < countedAfterEndMs) {
+      if (open > 0 || this.#mayStillCount(nowMs)) {
         this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs: nowMs + fewSessionsMs }
         if (open === 0) this.#connectLater()
         return
@@ -275,12 +279,19 @@ export class MailboxLane {
     this.#waiting.line.shift()?.settle(cause)
   }
 
+  /** Whether the server may still count a session that it has closed. */
+  #mayStillCount(nowMs: number): boolean {
+    if (this.#connectedAgain > 0) return this.#connectedAgain < connectAgainMax
+    return nowMs - this.#lastEndedMs < countedAfterEndMs
+  }
+
   #connectLater(): void {
-    if (this.#closing) return
-    this.#connectAgain ??= setTimeout(() => {
+    if (this.#closing || this.#connectAgain !== undefined) return
+    this.#connectedAgain++
+    this.#connectAgain = setTimeout(() => {
       this.#connectAgain = undefined
       this.#pump()
-    }, connectAgainMs)
+    }, this.#bounds.connectAgainMs)
   }
 
   #release(held: Held): void {

@@ -56,6 +56,7 @@ const mailboxBounds: MailboxBounds = {
   checksPerSecond: 20,
   checksBurst: 20,
   sessionIdleMs: 5_000,
+  connectAgainMs: 1_000,
   breakerStrikes: 5,
   breakerOpenMs: 60_000,
   breakerOpenMsMax: 900_000,
