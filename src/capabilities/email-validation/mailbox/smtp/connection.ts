@@ -1,6 +1,7 @@
 /** One TCP connection to a mail server. It sends commands and matches the replies in order, without interpreting them. */
 import { connect, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import { afterMs } from '../../../../concurrency/deadline.ts'
 import { createReplyParser, type ReplyParser, type SmtpReply } from './reply.ts'
 
 /**
@@ -59,9 +60,9 @@ export const dial = (
       socket.destroy()
       reject(new SmtpFailure('connect', 'no connection', cause instanceof Error ? { cause } : undefined))
     }
-    const timer = setTimeout(refuse, connectTimeoutMs)
+    const cancel = afterMs(connectTimeoutMs, refuse)
     const settled = (): void => {
-      clearTimeout(timer)
+      cancel()
       signal.removeEventListener('abort', refuse)
     }
     signal.addEventListener('abort', refuse)
@@ -78,7 +79,7 @@ export class SmtpConnection {
   #socket: Socket
   #parser: ReplyParser = createReplyParser()
   #failure: SmtpFailure | null = null
-  #timer: NodeJS.Timeout | undefined
+  #cancelTimer: (() => void) | undefined
   readonly #expected: Expected[] = []
   readonly #replyTimeoutMs: number
 
@@ -136,7 +137,7 @@ export class SmtpConnection {
   fail(failure: SmtpFailure): void {
     if (this.#failure !== null) return
     this.#failure = failure
-    clearTimeout(this.#timer)
+    this.#cancelTimer?.()
     this.#socket.destroy()
     for (const { replies, settle } of this.#expected.splice(0)) settle({ replies, failure })
   }
@@ -151,12 +152,11 @@ export class SmtpConnection {
   }
 
   #watch(): void {
-    clearTimeout(this.#timer)
+    this.#cancelTimer?.()
     const [next] = this.#expected
     if (next === undefined) return
-    this.#timer = setTimeout(
-      () => this.fail(new SmtpFailure('timeout', 'no reply in time')),
-      next.timeoutMs ?? this.#replyTimeoutMs,
+    this.#cancelTimer = afterMs(next.timeoutMs ?? this.#replyTimeoutMs, () =>
+      this.fail(new SmtpFailure('timeout', 'no reply in time')),
     )
   }
 
@@ -214,7 +214,7 @@ export class SmtpConnection {
       this.#socket = secure
       let standing = false
       const end = (message: string, cause?: Error): void => {
-        clearTimeout(timer)
+        cancel()
         const failure = new SmtpFailure(
           standing ? 'closed' : 'tls',
           message,
@@ -224,11 +224,11 @@ export class SmtpConnection {
         plain.destroy()
         reject(failure)
       }
-      const timer = setTimeout(() => end('the TLS handshake took too long'), this.#replyTimeoutMs)
+      const cancel = afterMs(this.#replyTimeoutMs, () => end('the TLS handshake took too long'))
       secure.on('error', (cause) => end('the TLS connection broke', cause))
       secure.on('close', () => end('the TLS connection was closed'))
       secure.once('secureConnect', () => {
-        clearTimeout(timer)
+        cancel()
         standing = true
         // Text received before encryption is discarded, including a partial reply.
         this.#parser = createReplyParser()
