@@ -95,10 +95,23 @@ const table: readonly Row[] = [
 
 const fullAddress = (address: string): string => `${address}.example.net`
 
+/** The verdicts of a server or a resolver that was too slow. A busy machine makes every server slow at times. */
+const tooSlow = new Set(['unknown/timeout', 'unknown/no_connect', 'unknown/dns_error'])
+const attemptsMax = 5
+
+/** Asks again after a verdict of a slow server, as callers are told to, unless `expected` is the verdict. The time limits stay. */
+const askAgainIfSlow = async (asking: Validation, address: string, expected: string): Promise<Judged> => {
+  for (let attempt = 1; ; attempt++) {
+    const judged = await asking.ask(address)
+    const isSlow = judged.verdict !== expected && tooSlow.has(judged.verdict)
+    if (!isSlow || attempt === attemptsMax) return judged
+  }
+}
+
 describe.concurrent('against real servers', () => {
   for (const [what, address, row, verdict, found = null] of table)
     test(`${what} (${address}): row ${row}, ${verdict}`, async () => {
-      const judged = await validation.ask(fullAddress(address))
+      const judged = await askAgainIfSlow(validation, fullAddress(address), verdict)
       expect({ row: judged.row, verdict: judged.verdict, found: judged.reply ?? judged.dnsCode }).toEqual({
         row,
         verdict,
@@ -113,7 +126,7 @@ describe('a sender with an unknown host name', () => {
     ['strict-sender', '450 4.1.8'],
   ])('is temporarily refused by %s, for every recipient: row 12', async (domain, reply) => {
     const unknown = 'no-such-host.example.net'
-    const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}` })
+    const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}`, patient: true })
     for (const name of [known, 'missing'])
       expect(await asking.ask(fullAddress(`${name}@${domain}`))).toMatchObject({
         row: 12,
@@ -138,7 +151,7 @@ const retryEveryMs = (2 * greylistedSeconds * 1_000) / retriesMax
 
 describe('a mailbox that was deferred', () => {
   test("by Postgrey gets the retry's verdict: row 17", async () => {
-    const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
+    const asking = await openOwn({ mailFrom: 'first@sender.example.net', patient: true })
     const address = fullAddress('known@greylisting')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300, cached: false })
     expect(await retried(asking, address)).toMatchObject({
@@ -150,7 +163,7 @@ describe('a mailbox that was deferred', () => {
   })
 
   test('by a Postgrey that also defers missing mailboxes: row 17, because the retry included the random recipient', async () => {
-    const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
+    const asking = await openOwn({ mailFrom: 'first@sender.example.net', patient: true })
     const address = fullAddress('known@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300 })
     expect(await retried(asking, address)).toMatchObject({
@@ -163,7 +176,7 @@ describe('a mailbox that was deferred', () => {
   })
 
   test('by Postgrey gets the server’s verdict when it is asked again: row 17', async () => {
-    const asking = await openOwn({ mailFrom: 'second@sender.example.net' })
+    const asking = await openOwn({ mailFrom: 'second@sender.example.net', patient: true })
     const address = fullAddress('known@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
     await sleep(2 * greylistedSeconds * 1_000)
@@ -171,7 +184,7 @@ describe('a mailbox that was deferred', () => {
   })
 
   test('by a Postgrey that also defers missing mailboxes is found to be missing at the second attempt: row 14', async () => {
-    const asking = await openOwn({ mailFrom: 'third@sender.example.net' })
+    const asking = await openOwn({ mailFrom: 'third@sender.example.net', patient: true })
     const address = fullAddress('missing@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
     await sleep(2 * greylistedSeconds * 1_000)
@@ -179,7 +192,7 @@ describe('a mailbox that was deferred', () => {
   })
 
   test('by postscreen, which expects a client to connect again: row 17', async () => {
-    const asking = await openOwn()
+    const asking = await openOwn({ patient: true })
     const address = fullAddress('known@postscreen-deep')
     expect(await asking.ask(address)).toMatchObject({
       row: 12,
@@ -194,7 +207,7 @@ describe('a mailbox that was deferred', () => {
 describe('many simultaneous addresses at one host', () => {
   const numbers = Array.from({ length: knownMax }, (_, n) => n)
   const askAll = async (domain: string, { missingMax = knownMax } = {}) => {
-    const asking = await openValidation(hosts)
+    const asking = await openValidation({ ...hosts, patient: true })
     const judge = async (name: string): Promise<string> => {
       const { row, verdict, reply } = await asking.ask(fullAddress(`${name}@${domain}`))
       return `${row} ${verdict} ${reply}`
@@ -253,7 +266,7 @@ describe('many simultaneous addresses at one host', () => {
   })
 
   test('at a server that defers all recipients are all deferred, with at most ten in a session', async () => {
-    const asking = await openValidation({ ...hosts, helo: 'no-such-host.example.net' })
+    const asking = await openValidation({ ...hosts, helo: 'no-such-host.example.net', patient: true })
     const judged = await Promise.all(numbers.map((n) => asking.ask(fullAddress(`${known}-${n}@put-off`))))
     await asking.close()
     expect([...new Set(judged.map(({ reply }) => reply))]).toEqual(['450 4.7.1'])
@@ -273,14 +286,20 @@ test('a host on loopback is not contacted unless SMTP_ALLOW contains its address
   const address = fullAddress('known@unwanted')
   const strict = await openOwn({ allow: [] })
   expect(await strict.ask(address)).toMatchObject({ row: 6, verdict: 'invalid/mx_unroutable', reply: null })
-  expect(await hosts.postfix.connections('unwanted')).toBe(0)
   expect(strict.status().addresses).toBe(0)
-  expect(await validation.ask(address)).toMatchObject({ row: 17 })
+  const patient = await openOwn({ patient: true })
+  expect(await patient.ask(address)).toMatchObject({ row: 17 })
+  // Postfix writes its log in another process, and in order.
+  await until(
+    'Postfix has logged a connection',
+    async () => (await hosts.postfix.connections('unwanted')) > 0,
+  )
   expect(await hosts.postfix.connections('unwanted')).toBe(1)
 })
 
 test('mail servers never received a message', async () => {
-  await validation.ask(fullAddress('known@second'))
+  const patient = await openOwn({ patient: true })
+  await patient.ask(fullAddress('known@second'))
   const said = (await hosts.postfix.log()) + (await hosts.exim.log())
   expect(said).toMatch(/rejected RCPT/)
   expect(said).not.toMatch(/message-id=|queue active|<= /)
