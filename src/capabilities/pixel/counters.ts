@@ -141,8 +141,9 @@ type TakenRow = {
 /** Connects on first use. The database must have been migrated. */
 export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
   // There are two pools, because hits must not wait for a list of many limits.
-  const batches = openPool(url, logger)
-  const reads = openPool(url, logger)
+  const batches = openPool(url, logger, serverTimeoutMs)
+  // A late read changes nothing, so it has as much time as its caller.
+  const reads = openPool(url, logger, answerMaxMs)
   const hits = gatherHits(batches, createOutcomeLog(logger))
   /** Hits with an id that are in progress. A repeated call gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
@@ -256,12 +257,12 @@ const onConnection = async <Result>(
   }
 }
 
-const openPool = (url: string, logger: Logger): pg.Pool => {
+const openPool = (url: string, logger: Logger, statementMaxMs: number): pg.Pool => {
   const pool = new pg.Pool({
     connectionString: url,
     max: 1,
     connectionTimeoutMillis: connectTimeoutMs,
-    statement_timeout: serverTimeoutMs,
+    statement_timeout: statementMaxMs,
     query_timeout: answerMaxMs,
     application_name: 'pixel-counters',
   })
