@@ -100,6 +100,8 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
   /** Rounds under keys continue until one call is accepted after all; otherwise they would test nothing. */
   const roundsMax = 80
   const profilesAtOnce = 25
+  /** Whether a busy machine did not answer a call in time. Such a call is neither recorded nor charged. */
+  const notInTime = ({ body }: Answer): boolean => body.code === 'SYS_002'
   const limits = { requests_per_minute: 100_000, requests_per_day: 1_000_000 }
 
   test.each([
@@ -138,11 +140,12 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
             keyed ? `key-${n}` : undefined,
           )
         })
-        await Promise.race([...profiles, ...others])
+        // The reservation ends at different times, because no single time suits every machine.
+        if (round % 4 !== 3) await Promise.race([...profiles, ...others])
         for (const answer of holding.splice(0)) answer()
         const answers = await Promise.all(profiles)
         for (const answer of answers) {
-          expect([200, 402]).toContain(answer.status)
+          expect([200, 402, ...(notInTime(answer) ? [503] : [])]).toContain(answer.status)
           if (answer.status !== 200) continue
           delivered++
           expect(answer.headers.get('credits-charged')).toBe('5')
@@ -152,7 +155,10 @@ describe('over HTTP, with a balance that pays for one call in progress', () => {
         const facts = (await house.eventsOf(partner.organizationId)).slice(before)
         const used = facts.filter(({ type }) => type === 'KeyUsed')
         expect(used.map(({ metadata }) => metadata.request_id).sort()).toEqual(
-          all.map(({ headers }) => headers.get('x-request-id')).sort(),
+          all
+            .filter((answer) => !notInTime(answer))
+            .map(({ headers }) => headers.get('x-request-id'))
+            .sort(),
         )
         expect(facts.filter(({ type }) => type === 'CreditCharged')).toHaveLength(
           answers.filter(({ status }) => status === 200).length,
