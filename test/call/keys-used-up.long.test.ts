@@ -148,6 +148,11 @@ const waitingForClaims = async (): Promise<number> =>
     )
   ).length
 
+const callsInProgress = async (): Promise<number> => {
+  const metrics = await (await fetch(`${house.metricsUrl}/metrics`)).text()
+  return Number(/^\S*calls_in_progress (\d+)$/m.exec(metrics)?.[1])
+}
+
 test('a call that would wait for the database longer than a second is refused with 503, and its key can be used again', async () => {
   const partner = await house.partner({ credits: '10' })
   const release = await lock('lock table idempotent_calls in access exclusive mode')
@@ -158,13 +163,16 @@ test('a call that would wait for the database longer than a second is refused wi
     await until('it waits for the claim', async () => (await waitingForClaims()) === n)
   }
   const late = lookup(partner, 'waits-here')
-  const askedMs = performance.now()
-  await until('a second has passed', async () => performance.now() - askedMs > 1_200)
+  await until('the third call is in progress', async () => (await callsInProgress()) === 3)
+  const waitingMs = performance.now()
+  await until('a second has passed', async () => performance.now() - waitingMs > 1_200)
   await release()
   const { status, body } = await late
   expect({ status, code: body.code }).toEqual({ status: 503, code: 'SYS_002' })
-  for (const { status } of await Promise.all(first)) expect(status).toBe(200)
-  expect((await lookup(partner, 'waits-here')).status).toBe(200)
+  // A call waits at most three seconds for its claim, and on a slow machine this test takes longer.
+  for (const { status } of await Promise.all(first)) expect([200, 503]).toContain(status)
+  for (const key of ['waits-in-the-database-1', 'waits-in-the-database-2', 'waits-here'])
+    await until(`the key ${key} gives an answer`, async () => (await lookup(partner, key)).status === 200)
   expect(await chargesOf(house, partner)).toHaveLength(3)
 })
 
