@@ -16,6 +16,17 @@ const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: st
   readJsonLd<readonly JsonObject[]>(html, { ...options, reader: asTheyAre })
 const inThread = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
+
+const attemptsMax = 10
+/** Reads a page again if its thread got too little processor time, as it can on a busy machine. */
+const whenNotBusy = async <Answer extends { readonly kind: string }>(
+  read: () => Promise<Answer>,
+): Promise<Answer> => {
+  for (let attempt = 1; ; attempt++) {
+    const answer = await read()
+    if (answer.kind !== 'too_slow' || attempt === attemptsMax) return answer
+  }
+}
 /** Extracts in this thread, because starting another thread takes longer than most of these tests. */
 const extract = (html: Buffer | string, charset: string | null = null) =>
   readPage(
@@ -31,7 +42,7 @@ test('a single node, lists of nodes and graphs become one list of nodes, in the 
     '<script>{"@type":"No"}</script>',
     '<SCRIPT TYPE=" Application/LD+JSON; charset=utf-8">{"name":"e"}</SCRIPT>',
   ].join('\n')
-  const found = await inThread(html)
+  const found = await whenNotBusy(() => inThread(html))
   expect(found).toEqual({
     kind: 'found',
     answer: [
@@ -82,7 +93,8 @@ test('the charset is the server’s, otherwise the page’s, otherwise UTF-8', a
   const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
   const named = { kind: 'found', answer: [{ name: 'Müller' }] }
   expect(extract(latin1)).toEqual(named)
-  expect(await extractJsonLd(bare, { deadlineMs: soon(), charset: 'windows-1252' })).toEqual(named)
+  const inWindows1252 = () => extractJsonLd(bare, { deadlineMs: soon(), charset: 'windows-1252' })
+  expect(await whenNotBusy(inWindows1252)).toEqual(named)
   expect(extract(script('{"name":"Müller"}'))).toEqual(named)
   expect(extract(bare)).toEqual({ kind: 'found', answer: [{ name: 'M\ufffdller' }] })
   expect(extract(script('{"a":1}'), 'no-such')).toEqual({
@@ -106,7 +118,7 @@ test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes cou
   const nested = (depth: number): string => `${'{"n":'.repeat(depth)}1${'}'.repeat(depth)}`
   expect(extract(script(nested(jsonLdLimits.depthMax))).kind).toBe('found')
   expect(extract(script(nested(jsonLdLimits.depthMax + 1)))).toEqual({ kind: 'malformed' })
-  expect(await inThread(script(nested(60_000)))).toEqual({ kind: 'malformed' })
+  expect(await whenNotBusy(() => inThread(script(nested(60_000))))).toEqual({ kind: 'malformed' })
 
   const crowd = extract(script(`[${'{},'.repeat(999)}{}]`))
   expect(crowd.kind === 'found' && crowd.answer.length).toBe(jsonLdLimits.nodesMax)
@@ -114,32 +126,39 @@ test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes cou
 
 test('a page of more than two megabytes is read as if it ended there', async () => {
   const html = page(script('{"n":1}') + ' '.repeat(jsonLdLimits.htmlBytesMax) + script('{"n":2}'))
-  expect(await inThread(html)).toEqual({ kind: 'found', answer: [{ n: 1 }] })
+  expect(await whenNotBusy(() => inThread(html))).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 })
 
+/** Processor time is measured, because a busy machine takes longer. */
+const processorMs = (work: () => void): number => {
+  const before = process.threadCpuUsage()
+  work()
+  return process.threadCpuUsage(before).user / 1_000
+}
+
 test('odd markup does no harm', () => {
+  // A slow machine also takes long for a plain page of this size.
+  const plain = Buffer.from('<p>hello</p>'.repeat(175_000))
+  const plainMs = processorMs(() => expect(extract(plain)).toEqual({ kind: 'none' }))
   for (const html of [
     '<a '.repeat(700_000),
     '<'.repeat(2_000_000),
     '<script type="application/ld+json">'.repeat(50_000),
   ]) {
-    // Processor time is measured, because a busy machine takes longer.
-    const before = process.threadCpuUsage()
-    expect(['none', 'malformed']).toContain(extract(Buffer.from(html)).kind)
-    expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(jsonLdTimeMaxMs)
+    const oddMs = processorMs(() => expect(['none', 'malformed']).toContain(extract(Buffer.from(html)).kind))
+    expect(oddMs).toBeLessThan(5 * plainMs)
   }
 })
 
 test('markup built to be slow ends with its thread when its time is over, and the event loop keeps running', async () => {
   // Each end tag searches all open tags for its start tag, which takes quadratic time.
   const html = Buffer.from('<div>'.repeat(200_000) + '</x>'.repeat(200_000))
-  let turns = 0
-  const ticking = setInterval(() => turns++, 5)
+  const before = process.threadCpuUsage()
   // The limit includes the start of a thread.
   const { kind } = await takesAtMost(jsonLdTimeMaxMs + 6_000, inThread(html))
-  clearInterval(ticking)
   expect(kind).toBe('too_slow')
-  expect(turns).toBeGreaterThan(20)
+  // The event loop is free while its thread uses no processor time.
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(jsonLdTimeMaxMs / 2)
 })
 
 test('JSON that takes too much memory ends the thread, not the process', async () => {
@@ -157,13 +176,13 @@ test('a deadline that passes before or during the wait for other pages answers t
   // Two pages are read, 32 wait, and the other 26 are refused immediately.
   const settled: string[] = []
   const crowd = Array.from({ length: 60 }, async () => {
-    const { kind } = await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 500 })
+    const { kind } = await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 5_000 })
     settled.push(kind)
   })
   await new Promise(setImmediate)
   expect(settled).toEqual(Array.from({ length: 60 - 34 }, () => 'too_slow'))
   await Promise.all(crowd)
-  expect((await inThread(script('{"n":1}'))).kind).toBe('found')
+  expect((await whenNotBusy(() => inThread(script('{"n":1}')))).kind).toBe('found')
 })
 
 test('buffers keep their bytes: a copy is sent to the thread', async () => {
@@ -209,11 +228,9 @@ test('a reader that never ends is stopped with the page, and delays no other pag
 
 test('a reader that throws makes the page malformed; a missing reader is our own fault', async () => {
   const failing = { module: new URL('./reader-without-end.ts', import.meta.url), input: null }
-  expect(await readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: failing })).toEqual({
-    kind: 'malformed',
-  })
+  const readBy = (reader: typeof failing) =>
+    whenNotBusy(() => readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader }))
+  expect(await readBy(failing)).toEqual({ kind: 'malformed' })
   const missing = { module: new URL('./no-such-reader.ts', import.meta.url), input: null }
-  await expect(readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: missing })).rejects.toThrow(
-    'a thread that reads JSON-LD failed',
-  )
+  await expect(readBy(missing)).rejects.toThrow('a thread that reads JSON-LD failed')
 })
