@@ -92,6 +92,24 @@ const compared = async (asked: Promise<Told>): Promise<Told & { readonly waitedM
   return { ...told, waitedMs: told.tookMs - alive.tookMs }
 }
 
+/** A busy machine can delay a single answer, but a service that waits for a frozen server delays every answer. */
+const attemptsMax = 5
+
+/** Asks until an answer comes in time. Every answer must pass the check. */
+const expectInTime = async (
+  ask: () => Promise<Told>,
+  withinMs: number,
+  check: (told: Told) => void,
+): Promise<void> => {
+  const waitsMs: number[] = []
+  do {
+    const { waitedMs, ...told } = await compared(ask())
+    check(told)
+    waitsMs.push(waitedMs)
+  } while (Math.min(...waitsMs) >= withinMs && waitsMs.length < attemptsMax)
+  expect(Math.min(...waitsMs), `waited ${waitsMs} ms`).toBeLessThan(withinMs)
+}
+
 /** The answers to all calls to the installation. */
 const made: Promise<Told>[] = []
 
@@ -119,25 +137,28 @@ const untilAnswered = (): Promise<true> =>
   eventually(async () => ((await lookUp()).status === 200 ? true : undefined))
 
 const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<void> => {
-  for (const ask of asks) {
-    const { status, retryAfter, waitedMs, text } = await compared(ask())
-    expect([status, JSON.parse(text).code]).toEqual([503, 'SYS_002'])
-    expect(retryAfter).toBeGreaterThanOrEqual(1)
-    expect(waitedMs).toBeLessThan(refusedWithinMs)
-  }
+  for (const ask of asks)
+    await expectInTime(ask, refusedWithinMs, ({ status, retryAfter, text }) => {
+      expect([status, JSON.parse(text).code]).toEqual([503, 'SYS_002'])
+      expect(retryAfter).toBeGreaterThanOrEqual(1)
+    })
 }
 
 /** Expects the process's own metrics and the last known metrics of the database within a time limit. */
 const expectMetricsInTime = async (): Promise<void> => {
-  for (const withinMs of [2_000, 500]) {
-    const { status, waitedMs, text } = await compared(ask(`${service.metricsUrl}/metrics`))
-    expect([status, waitedMs < withinMs]).toEqual([200, true])
-    expect(text).toMatch(
-      /^enrichment_calls_total\{capability="ip_lookup",outcome="failed",code="SYS_002"\} [1-9]/m,
+  for (const withinMs of [2_000, 500])
+    await expectInTime(
+      () => ask(`${service.metricsUrl}/metrics`),
+      withinMs,
+      ({ status, text }) => {
+        expect(status).toBe(200)
+        expect(text).toMatch(
+          /^enrichment_calls_total\{capability="ip_lookup",outcome="failed",code="SYS_002"\} [1-9]/m,
+        )
+        expect(text).toMatch(/^enrichment_jobs_dead_letters\{/m)
+        expect(Number(/^enrichment_figures_age_seconds (\S+)/m.exec(text)?.[1])).toBeGreaterThan(1)
+      },
     )
-    expect(text).toMatch(/^enrichment_jobs_dead_letters\{/m)
-    expect(Number(/^enrichment_figures_age_seconds (\S+)/m.exec(text)?.[1])).toBeGreaterThan(1)
-  }
 }
 
 /** Expects that every answered call was charged, and every charged call answered. */

@@ -61,18 +61,23 @@ const slowestOf = async (calls: number): Promise<number> => {
 
 test('600 unread requests for the largest file on one connection: little memory, and no call waits', async () => {
   // On a busy machine, some calls take long anyway.
-  const usuallyMs = await slowestOf(200)
+  const limitMs = (await slowestOf(200)) + 1_500
   const before = await residentBytes()
-  for (const [url, path] of [
-    [service.apiUrl, '/docs/assets/swagger-ui-bundle.js'],
-    [service.dashboardUrl, '/openapi.json'],
-  ] as const)
-    await asksOnly(url, get(path).repeat(pipelined))
-  const slowestMs = await slowestOf(400)
+  const slowestWithUnread = async (): Promise<number> => {
+    for (const [url, path] of [
+      [service.apiUrl, '/docs/assets/swagger-ui-bundle.js'],
+      [service.dashboardUrl, '/openapi.json'],
+    ] as const)
+      await asksOnly(url, get(path).repeat(pipelined))
+    return slowestOf(400)
+  }
+  let slowestMs = await slowestWithUnread()
+  // A busy machine can delay a single call, but unread requests that delay calls delay some of them in every attempt.
+  for (let attempt = 2; slowestMs >= limitMs && attempt <= 3; attempt++) slowestMs = await slowestWithUnread()
   const grown = (await residentBytes()) - before
   console.log(
     `unread files: ${Math.round(grown / mib)} MiB more, the slowest call took ${Math.round(slowestMs)} ms`,
   )
   expect(grown).toBeLessThan(128 * mib)
-  expect(slowestMs).toBeLessThan(usuallyMs + 1_500)
+  expect(slowestMs).toBeLessThan(limitMs)
 })
