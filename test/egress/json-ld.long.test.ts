@@ -17,7 +17,7 @@ const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: st
 const inThread = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
 
-const attemptsMax = 10
+const attemptsMax = 30
 /** Reads a page again if its thread got too little processor time, as it can on a busy machine. */
 const whenNotBusy = async <Answer extends { readonly kind: string }>(
   read: () => Promise<Answer>,
