@@ -46,17 +46,17 @@ afterAll(async () => {
 })
 
 type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>
-let signedInCookies: Cookies | undefined
+let signedInCookies: Promise<Cookies> | undefined
 
 /** Signs in with the form once and reuses the cookies in later windows, because an address can sign in only ten times a minute. */
 const signIn = async (window: Window): Promise<void> => {
   const context = window.page.context()
   if (signedInCookies === undefined) {
-    await signInAs(window, ada)
-    signedInCookies = await context.cookies()
+    signedInCookies = signInAs(window, ada).then(() => context.cookies())
+    await signedInCookies
     return
   }
-  await context.addCookies(signedInCookies)
+  await context.addCookies(await signedInCookies)
   await window.page.goto('/')
 }
 
@@ -126,9 +126,10 @@ const paths = (): Readonly<Record<string, string>> => {
 
 const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
 
-const perWindowMs = 300_000
+const perWindowMs = 600_000
 
-describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
+// Each window mostly uses one processor, and only reads pages.
+describe.concurrent.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
   let window: Window
   beforeAll(async () => {
     window = await chromium.open({ scheme, width })
