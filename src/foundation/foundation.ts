@@ -13,6 +13,7 @@ import { type EpochKeys, openEpochKeys } from '../guard/secrets/epoch-keys.ts'
 import { createErasureFile, type ErasureFile } from '../guard/secrets/erasures.ts'
 import type { KeySlot, SecretKey } from '../guard/secrets/installation-key.ts'
 import { createSecrets, type InstallationKey, type Secrets } from '../guard/secrets/secrets.ts'
+import { lotPlacesIn } from '../ledger/explain/lots-drawn.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/write/commit.ts'
 import { type Competition, openCompetition } from '../ledger/write/conflict-notices.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/write/keyed-events.ts'
@@ -134,6 +135,7 @@ export const openFoundation = (
       competition,
       eventLog: keyedEvents.eventLog,
       snapshot: snapshotFrom(gatedPool(pool, gates.database), secrets.rowSeal),
+      lotPlaces: lotPlacesIn(gatedPool(pool, gates.database)),
       gate: gates.eventLog,
       logger,
       clock: { now: Date.now, monotonic: () => performance.now() },

@@ -359,6 +359,7 @@ describe('a refund', () => {
       const due = {
         ...{ chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision },
         calledMs: Date.now(),
+        into: [],
       }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))

@@ -287,6 +287,7 @@ describe('the chosen calls', () => {
         {
           ...{ chargeId: 'charge_id' in data ? String(data.charge_id) : '', amount: parseCredits('3') },
           ...{ firstEventId: used.id, revision: charged.revision, calledMs: Date.now() },
+          into: [],
         },
         Date.now(),
       ),

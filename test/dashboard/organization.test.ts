@@ -404,6 +404,7 @@ describe('the statement', () => {
           amount: parseCredits('1'),
           revision: recorded.revision + 1,
           calledMs: Date.parse(metadata.effective_at),
+          into: [],
         },
         Date.now(),
       ),

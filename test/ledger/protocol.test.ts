@@ -717,6 +717,12 @@ describe('rule 3: unknown outcomes', () => {
         type === 'CreditAdjusted' ? [data.charged_at] : [],
       )
       expect(corrected).toEqual(calledAt)
+      // The credits return to the lots that paid, which can expire.
+      const paying = standing().flatMap(({ type, data }) =>
+        type === 'CreditCharged' ? data.allocations : [],
+      )
+      const refilled = standing().flatMap(({ type, data }) => (type === 'CreditAdjusted' ? data.fills : []))
+      expect(refilled.map(({ grant_id, amount }) => ({ grant_id, amount }))).toEqual(paying)
       await ledger.submit(org, call('again', notLocated))
       await rested(ledger)
       expect(adjustedCharges()).toHaveLength(2)
@@ -732,6 +738,7 @@ describe('rule 3: unknown outcomes', () => {
         {
           ...{ firstEventId: eventIdOf(org, 'first', 0), chargeId, amount: parseCredits('0.25'), revision },
           calledMs: nowMs,
+          into: [],
         },
         nowMs,
       )

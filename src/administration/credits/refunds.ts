@@ -3,18 +3,17 @@ import { callsOfRequest, lastLineOf } from '../../../projections/statement-lines
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import type { RecordedEvent } from '../../event-log/port.ts'
 import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
-import type { CreditAdjusted, LotFill, ReferenceReserved } from '../../events/credits.ts'
+import type { CreditAdjusted, ReferenceReserved } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
 import { adjustedMeanwhile, refundKeyOf } from '../../ledger/command.ts'
 import { type CallCost, costsOf } from '../../ledger/explain/call-costs.ts'
-import { drawnStill } from '../../ledger/granted-lot.ts'
+import { lotPlacesIn, lotsDrawn } from '../../ledger/explain/lots-drawn.ts'
 import { firstInLedger, isOfRequest, ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { adjustmentIn, type Corrected, previewed } from './corrections.ts'
 import { previewOf, uniqueCommandKey } from './credits.ts'
-import { grantedLots } from './lots.ts'
 import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
@@ -73,7 +72,7 @@ export const refundFound = async (
   asked: Omit<RefundAsked, 'organizationId' | 'onProgress'>,
 ): Promise<Refunded> => {
   const { organizationId, recorded } = found
-  const { ledger } = foundation
+  const { eventLog, ledger, pool } = foundation
   const named = namedBy(organizationId, asked)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     let reserved = named === null ? null : await reservationFor(foundation, named)
@@ -104,7 +103,7 @@ export const refundFound = async (
       actor: asked.actor,
       ...(asked.reference === undefined ? {} : { reference: asked.reference }),
       chargedAt: new Date(cost.call.atMs).toISOString(),
-      into: await lotsDrawn(foundation, organizationId, cost),
+      into: await lotsDrawn({ eventLog, lotPlaces: lotPlacesIn(pool) }, organizationId, cost),
       unlessAdjustedAfter: upTo,
     }
     const figures = {
@@ -210,27 +209,6 @@ export const refundable = (
       `call ${requestId} costs ${formatCredits(now)} now, which is less than ${formatCredits(amount)}: it was charged ${charge.amount}${since}`,
     )
   return { charge, amount }
-}
-
-/** The lots that paid for a call, and the amount that each lot can get back. */
-const lotsDrawn = async (
-  foundation: Pick<Foundation, 'eventLog' | 'pool'>,
-  organizationId: string,
-  { charge, adjustments }: CallCost,
-): Promise<LotFill[]> => {
-  const ownFills = adjustments.flatMap(({ rerateRun, fills }) => (rerateRun === null ? fills : []))
-  const drawn = drawnStill(charge?.allocations ?? [], ownFills)
-  const lots = await grantedLots(
-    foundation,
-    organizationId,
-    drawn.map(({ grant_id }) => grant_id),
-  )
-  return drawn.flatMap(({ grant_id, amount }) => {
-    const lot = lots.get(grant_id)
-    if (lot === undefined) return []
-    const { priority, expires_at, revision, granted } = lot
-    return { grant_id, amount, priority, expires_at, revision, granted }
-  })
 }
 
 type CostRead = {

@@ -94,7 +94,7 @@ export const costAsOf = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
   organizationId: string,
   { chargeId, from }: { chargeId: string; from: number },
-): Promise<{ now: MicroCredits; asOf: number }> => {
+): Promise<CallCost & { asOf: number }> => {
   let asOf = from - 1
   async function* events(): AsyncGenerator<DecodedEvent> {
     for await (const page of ledgerPages(eventLog, organizationId, from))
@@ -108,7 +108,7 @@ export const costAsOf = async (
     throw new Error(
       `the ledger of ${organizationId} contains no charge ${chargeId} at or after revision ${from}`,
     )
-  return { now: cost.now, asOf }
+  return { ...cost, asOf }
 }
 
 const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & DecodedEvent): CostedCall => ({

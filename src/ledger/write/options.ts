@@ -3,6 +3,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import type { Gate } from '../../concurrency/gate.ts'
 import type { Outage } from '../../event-log/outage.ts'
 import type { EventLog } from '../../event-log/port.ts'
+import type { LotPlaces } from '../explain/lots-drawn.ts'
 import type { Decide } from './batch.ts'
 import type { Competition } from './conflict-notices.ts'
 import type { AccountSnapshot } from './reader.ts'
@@ -39,6 +40,8 @@ type LedgerClock = { now(): number; monotonic?(): number }
 export type LedgerOptions = {
   readonly eventLog: EventLog
   readonly snapshot: AccountSnapshot
+  /** Finds the lots to which a reversal returns credits. By default, the ledger is read from its start. */
+  readonly lotPlaces?: LotPlaces
   readonly logger: Logger
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>

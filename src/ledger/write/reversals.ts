@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { createOutage, type Outage } from '../../event-log/outage.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
+import type { LotFill } from '../../events/credits.ts'
 import {
   adjustedMeanwhile,
   CommandRefused,
@@ -10,6 +11,7 @@ import {
   refundKeyOf,
 } from '../command.ts'
 import { costAsOf } from '../explain/call-costs.ts'
+import { type LotsPaying, lotsDrawn } from '../explain/lots-drawn.ts'
 import { isUnrepeatable } from './batch.ts'
 import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
@@ -51,6 +53,7 @@ export class Reversals {
         void this.#giveBack(requestId, {
           ...{ firstEventId, chargeId, amount: parseCredits(amount), revision },
           calledMs: command.atMs,
+          cost: { charge: event.data, adjustments: [] },
         })
       }
   }
@@ -66,7 +69,7 @@ export class Reversals {
   }
 
   /** Retries until the reversal is written. Never rejects. */
-  async #giveBack(requestId: string, charge: Reversible): Promise<void> {
+  async #giveBack(requestId: string, charge: Charged): Promise<void> {
     const { logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
     this.#owed.add(requestId)
@@ -76,7 +79,9 @@ export class Reversals {
     )
     for (let left = charge; left.amount > 0n; await sleep(pauses * limits.retryPauseMs)) {
       try {
-        const { events } = await this.#submit(reversalCommand(left, clock.now()))
+        const { eventLog, lotPlaces = async () => [] } = this.#options
+        const into = await lotsDrawn({ eventLog, lotPlaces }, organizationId, left.cost)
+        const { events } = await this.#submit(reversalCommand({ ...left, into }, clock.now()))
         if (left.isRest === true || givenBackBy(events) >= left.amount) {
           observe?.reversal?.()
           break
@@ -97,12 +102,12 @@ export class Reversals {
   }
 
   /** The rest of the charge after refunds and re-rates, or undefined if the ledger cannot be read. */
-  async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
+  async #leftOf(charge: Charged): Promise<Charged | undefined> {
     const { chargeId, revision } = charge
     try {
       // The call is the event before its charge.
       const cost = await costAsOf(this.#options, this.#organizationId, { chargeId, from: revision - 1 })
-      return { ...charge, amount: cost.now, asOf: cost.asOf }
+      return { ...charge, amount: cost.now, asOf: cost.asOf, cost }
     } catch (error) {
       this.#trouble.failed(error)
       return undefined
@@ -128,7 +133,11 @@ type Reversible = {
    * Whether a part was already refunded. The command then has its own key, and is refused if there is a later correction.
    */
   readonly isRest?: boolean | undefined
+  /** The lots to which the amount returns. The rest becomes a new lot that never expires. */
+  readonly into: readonly LotFill[]
 }
+
+type Charged = Omit<Reversible, 'into'> & { readonly cost: LotsPaying }
 
 const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
   events.reduce(
@@ -141,7 +150,7 @@ const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
  * after `asOf`.
  */
 export const reversalCommand = (
-  { firstEventId, chargeId, amount, revision, calledMs, asOf = revision, isRest = false }: Reversible,
+  { firstEventId, chargeId, amount, revision, calledMs, into, asOf = revision, isRest = false }: Reversible,
   atMs: number,
 ): LedgerCommand => ({
   key: isRest ? `${refundKeyOf(firstEventId)}/rest` : refundKeyOf(firstEventId),
@@ -154,6 +163,7 @@ export const reversalCommand = (
   reason: 'the outcome of the call was not known in time',
   rerateRun: null,
   correction: 'reversal',
+  into,
   chargedAt: new Date(calledMs).toISOString(),
   ...(isRest ? { unlessAdjustedAfter: asOf } : { unlessReratedAfter: asOf }),
 })
