@@ -219,7 +219,7 @@ test('times are local if the person chooses this, and can be switched back to UT
   await window.close()
 })
 
-test('organizations are suggested while their name is typed, and can also be found without scripts', async () => {
+test('organizations are suggested while their name is typed, and can also be found without scripts, like users', async () => {
   const window = await chromium.open({ scheme: 'dark', width: 390 })
   await signIn(window)
   const { page } = window
@@ -252,8 +252,17 @@ test('organizations are suggested while their name is typed, and can also be fou
   await plain.page.getByLabel('Organization').fill('northwi')
   await plain.page.getByLabel('Credits').fill('1')
   await plain.page.getByRole('button', { name: 'Preview' }).click()
-  await plain.page.getByLabel('Which one?').selectOption(scene.organizationId)
-  await plain.page.getByRole('button', { name: 'Preview' }).click()
   await plain.page.getByRole('heading', { name: 'Grant credits to an organization?' }).waitFor()
+  expect(await plain.page.locator('main').textContent()).toContain(
+    `Northwind Traders (${scene.organizationId})`,
+  )
+  // Several users have this letter in their names.
+  await plain.page.goto('/commands/user/password')
+  await plain.page.getByLabel('User').fill('a')
+  await plain.page.getByRole('button', { name: 'Preview' }).click()
+  await plain.page.getByLabel('Which one?').selectOption('grace')
+  await plain.page.getByRole('button', { name: 'Preview' }).click()
+  await plain.page.getByRole('heading', { name: /\?$/ }).waitFor()
+  expect(await plain.page.locator('main').textContent()).toContain('grace')
   await plain.close()
 })
