@@ -75,10 +75,10 @@ test("14 minutes ahead: this process's clock counts", async () => {
   expect(await recorded(organizationId)).toContain('CreditExpired')
 })
 
-test('calls are refused as soon as the clocks differ by more than 15 minutes, and accepted as soon as they agree', async () => {
+test('calls are refused while the clocks differ by more than 15 minutes, and accepted when they agree again', async () => {
   const partner = await house.partner()
   const call = () => house.lookup(partner, { ip: '81.2.69.142' })
-  const refused: [number, number][] = []
+  const statuses: [number, number][] = []
   for (const [difference, status] of [
     [14 * minuteMs, 200],
     [16 * minuteMs, 503],
@@ -88,9 +88,9 @@ test('calls are refused as soon as the clocks differ by more than 15 minutes, an
     [0, 200],
   ] as const) {
     aheadMs = difference
-    refused.push([(await call()).status, status])
+    statuses.push([(await call()).status, status])
   }
-  for (const [status, expected] of refused) expect(status).toBe(expected)
+  for (const [status, expected] of statuses) expect(status).toBe(expected)
   const calls = (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'KeyUsed')
   expect(calls).toHaveLength(3)
 })

@@ -99,7 +99,7 @@ const fullAddress = (address: string): string => `${address}.example.net`
 const tooSlow = new Set(['unknown/timeout', 'unknown/no_connect', 'unknown/dns_error'])
 const attemptsMax = 5
 
-/** Asks again after a verdict of a slow server, as callers are told to, unless `expected` is the verdict. The time limits stay. */
+/** Asks again after a verdict of a slow server, as callers should, unless this verdict is expected. The time limits are those of production. */
 const askAgainIfSlow = async (asking: Validation, address: string, expected: string): Promise<Judged> => {
   for (let attempt = 1; ; attempt++) {
     const judged = await asking.ask(address)
