@@ -89,6 +89,7 @@ const processOf = (
     snapshot?: AccountSnapshot
     eventLog?: EventLog
     gate?: LedgerOptions['gate']
+    lotPlaces?: LedgerOptions['lotPlaces']
   } = {},
 ): Ledger =>
   createLedger({
@@ -97,6 +98,7 @@ const processOf = (
     logger,
     clock,
     ...(options.gate && { gate: options.gate }),
+    ...(options.lotPlaces && { lotPlaces: options.lotPlaces }),
     limits: { retryPauseMs: 0, ...options.limits },
     decide: (account, command, ...rest) =>
       hostile.get(command.key)?.(account) ?? decideCommand(account, command, ...rest),
@@ -653,13 +655,16 @@ describe('rule 3: unknown outcomes', () => {
     /** Makes process `a` unsure of the outcome of `keys`: their append is still on its way, and `a` cannot reach the log. */
     const unknown = async (
       keys: readonly string[],
-      { snapshot, more = {} }: { snapshot?: AccountSnapshot; more?: Partial<LedgerCommand> } = {},
+      {
+        more = {},
+        ...options
+      }: Pick<Partial<LedgerOptions>, 'snapshot' | 'lotPlaces'> & { more?: Partial<LedgerCommand> } = {},
     ): Promise<{ ledger: Ledger; reach: () => void; failAppends: (times: number) => void }> => {
       await opened()
       let reachable = true
       let failing = 0
       const ledger = processOf('a', {
-        ...(snapshot === undefined ? {} : { snapshot }),
+        ...options,
         limits: { unknownRetryMs: 0, unavailableRetryMs: 100, drainMaxMs: 50 },
         faults: {
           onAppend: () => {
@@ -830,6 +835,16 @@ describe('rule 3: unknown outcomes', () => {
       expect(adjustedCharges()).toEqual([reversal('first')])
       expect(await balanceNow()).toBe('100')
       expect(logged.filter(({ msg }) => msg.includes('its charge is being reversed'))).toHaveLength(1)
+    })
+
+    test('the charge is also reversed if the read models do not say where the lots were opened', async () => {
+      const lotPlaces = () => Promise.reject(new Error('the database is down'))
+      const { ledger, reach } = await unknown(['first'], { lotPlaces })
+      reach()
+      log.deliverLate()
+      await rested(ledger)
+      expect(adjustedCharges()).toEqual([reversal('first')])
+      expect(await balanceNow()).toBe('100')
     })
 
     test('a process that stops logs the requests that might stay charged, and fails', async () => {

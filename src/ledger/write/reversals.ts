@@ -11,7 +11,7 @@ import {
   refundKeyOf,
 } from '../command.ts'
 import { costAsOf } from '../explain/call-costs.ts'
-import { type LotsPaying, lotsDrawn } from '../explain/lots-drawn.ts'
+import { type LotPlaces, type LotsPaying, lotsDrawn } from '../explain/lots-drawn.ts'
 import { isUnrepeatable } from './batch.ts'
 import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
@@ -70,7 +70,7 @@ export class Reversals {
 
   /** Retries until the reversal is written. Never rejects. */
   async #giveBack(requestId: string, charge: Charged): Promise<void> {
-    const { logger, clock, limits, observe } = this.#options
+    const { eventLog, logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
     this.#owed.add(requestId)
     logger.warn(
@@ -79,8 +79,7 @@ export class Reversals {
     )
     for (let left = charge; left.amount > 0n; await sleep(pauses * limits.retryPauseMs)) {
       try {
-        const { eventLog, lotPlaces = async () => [] } = this.#options
-        const into = await lotsDrawn({ eventLog, lotPlaces }, organizationId, left.cost)
+        const into = await lotsDrawn({ eventLog, lotPlaces: this.#lotPlaces }, organizationId, left.cost)
         const { events } = await this.#submit(reversalCommand({ ...left, into }, clock.now()))
         if (left.isRest === true || givenBackBy(events) >= left.amount) {
           observe?.reversal?.()
@@ -99,6 +98,19 @@ export class Reversals {
     if (this.#owed.size > 0) return
     this.#idle?.resolve()
     this.#idle = undefined
+  }
+
+  /** Returns no places if the read models cannot be read, so that the lots are found in the ledger. */
+  #lotPlaces: LotPlaces = async (organizationId, grantIds) => {
+    try {
+      return (await this.#options.lotPlaces?.(organizationId, grantIds)) ?? []
+    } catch (error) {
+      this.#options.logger.warn(
+        { err: error, organizationId },
+        'ledger: lots are searched in the ledger from its start',
+      )
+      return []
+    }
   }
 
   /** The rest of the charge after refunds and re-rates, or undefined if the ledger cannot be read. */
