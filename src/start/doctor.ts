@@ -240,7 +240,9 @@ async function serviceAt({ variable, url }: Place): Promise<Found> {
   const reached = url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
   type Answer = {
     readonly status?: string
-    readonly checks?: Readonly<Record<string, { readonly status: string; readonly detail?: string }>>
+    readonly checks?: Readonly<
+      Record<string, { readonly status: string; readonly found?: readonly string[] }>
+    >
   }
   let answer: Answer
   try {
@@ -259,8 +261,8 @@ async function serviceAt({ variable, url }: Place): Promise<Found> {
   }
   const named = Object.entries(answer.checks ?? {})
     .filter(([, { status }]) => status !== 'ok')
-    .map(([name, { status, detail }]) => `${name} ${status}${detail === undefined ? '' : ` (${detail})`}`)
-    .join(', ')
+    .map(([name, { status, found = [] }]) => [`${name} ${status}`, ...found].join(': '))
+    .join('; ')
   const advice = 'Check the other findings, and read the log of the service.'
   if (answer.status !== 'ready')
     return wrong(`${url} is not ready: ${named === '' ? 'no reason given' : named}`, {

@@ -445,12 +445,11 @@ describe('the network', () => {
   test("at the service's address, a check finds nothing, something else, or the service", async () => {
     const answers = { ready: 200, not_ready: 503, strange: 200 } as const
     let answer: keyof typeof answers = 'strange'
+    let failed = '{"status":"failed"}'
     const server = createHttpServer((_, response) =>
       response
         .writeHead(answers[answer])
-        .end(
-          answer === 'strange' ? 'no JSON' : `{"status":"${answer}","checks":{"ledger":{"status":"failed"}}}`,
-        ),
+        .end(answer === 'strange' ? 'no JSON' : `{"status":"${answer}","checks":{"ledger":${failed}}}`),
     )
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const { port } = server.address() as AddressInfo
@@ -464,8 +463,13 @@ describe('the network', () => {
     ])
     answer = 'not_ready'
     expect(await ask()).toEqual([`fault: ${url} is not ready: ledger failed`])
+    // The metrics port also shows the causes.
+    failed = '{"status":"failed","found":["appends fail: timeout"]}'
+    expect(await ask()).toEqual([`fault: ${url} is not ready: ledger failed: appends fail: timeout`])
     answer = 'ready'
-    expect(await ask()).toEqual([`warning: ${url} is ready, but degraded: ledger failed`])
+    expect(await ask()).toEqual([
+      `warning: ${url} is ready, but degraded: ledger failed: appends fail: timeout`,
+    ])
     await new Promise((resolve) => server.close(resolve))
     expect(await ask()).toEqual([`warning: nothing is listening at ${url} (API_PORT)`])
   })
