@@ -290,6 +290,7 @@ export class MailboxLane {
     this.#connectedAgain++
     this.#connectAgain = setTimeout(() => {
       this.#connectAgain = undefined
+      if (this.#waiting.line.length === 0) this.#connectedAgain = 0
       this.#pump()
     }, this.#bounds.connectAgainMs)
   }
