@@ -357,7 +357,7 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
         { cause },
       )
     }
-    logger?.info({ port, pid, dataDir }, 'embedded PostgreSQL is running')
+    logger?.info({ port, serverPid: pid, dataDir }, 'embedded PostgreSQL is running')
     return owned(cluster, { lock, url, ...options })
   } catch (error) {
     lock.release()
