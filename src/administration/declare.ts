@@ -5,6 +5,7 @@ import type { InputVerdict } from '../call/capability.ts'
 import type { FoundData } from '../call/data-source.ts'
 import type { Config } from '../config.ts'
 import type { CallFacts } from '../events/calls.ts'
+import { agreedNowMs } from '../foundation/clocks.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { type Field, fieldsIn } from './fields.ts'
@@ -319,13 +320,26 @@ export class NeedsConsent extends CommandRefused {
   }
 }
 
+/** A command that changes money is refused while this host's clock is wrong, because its events would be dated in the wrong month. */
 export const command = <Shape extends z.ZodRawShape>(declaration: CommandDeclaration<Shape>): Declared => {
   const { plan, run, ...declared } = declaration
+  const checkClock = async ({ foundation }: Context): Promise<void> => {
+    if (declared.changes.of === 'money') await agreedNowMs(foundation.pool, 'no command changes money')
+  }
   return {
     ...offered(declared),
     read: (given) => {
       const values = valuesOf(declared.input, given)
-      return { plan: (context) => plan(context, values), run: (context) => run(context, values) }
+      return {
+        plan: async (context) => {
+          await checkClock(context)
+          return plan(context, values)
+        },
+        run: async (context) => {
+          await checkClock(context)
+          return run(context, values)
+        },
+      }
     },
   }
 }

@@ -1,9 +1,10 @@
 /**
- * A host with a wrong clock. A lot that is written off and a month that is closed cannot be restored, so both are refused while this
- * host's clock and the database's clock differ.
+ * A host with a wrong clock. A lot that is written off and a month that is closed cannot be restored, and corrections would be dated in
+ * another month, so all are refused while this host's clock and the database's clock differ.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { declarations } from '../../src/administration/ledgers/commands.ts'
+import { declarations as credits } from '../../src/administration/credits/commands.ts'
+import { declarations as ledgers } from '../../src/administration/ledgers/commands.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createClockWatch } from '../../src/foundation/clocks.ts'
 import { expireDueCredits } from '../../src/jobs/run.ts'
@@ -44,18 +45,24 @@ const withLot = async (expiresInMs: number): Promise<string> => {
 const recorded = async (organizationId: string): Promise<string[]> =>
   (await house.eventsOf(organizationId)).map(({ type }) => type)
 
-const close = async (organization: string, month: string): Promise<unknown> => {
-  const command = declarations.find(({ name }) => name === 'ledger close')
+const declared = (wanted: string, given: object) => {
+  const command = [...credits, ...ledgers].find(({ name }) => name === wanted)
   const context = {
     foundation: house.foundation,
     operator: { actor: 'cli', role: 'admin' as const },
     progress: () => undefined,
   }
-  return await command?.read({ organization, month }).run(context as never)
+  const asked = command?.read({ ...given })
+  return {
+    plan: async () => await asked?.plan(context as never),
+    run: async () => await asked?.run(context as never),
+  }
 }
 
+const close = (organization: string, month: string) => declared('ledger close', { organization, month }).run()
+
 test.each([40 * dayMs, 16 * minuteMs])(
-  '%i ms ahead: no lot is written off and no month is closed',
+  '%i ms ahead: no lot is written off, no month is closed and no credits are granted',
   async (ms) => {
     const organizationId = await withLot(ms - minuteMs)
     const month = new Date(Date.now() + ms - 32 * dayMs).toISOString().slice(0, 7)
@@ -64,6 +71,9 @@ test.each([40 * dayMs, 16 * minuteMs])(
       /differ by \d+ s; correct the wrong one, because no credits are written off/,
     )
     await expect(close(organizationId, month)).rejects.toThrow(/no month is closed until they agree/)
+    const grant = declared('credits grant', { organization: organizationId, amount: '1' })
+    await expect(grant.plan()).rejects.toThrow(/no command changes money until they agree/)
+    await expect(grant.run()).rejects.toThrow(/no command changes money until they agree/)
     expect(await recorded(organizationId)).toEqual(['OrganizationRegistered', 'CreditGranted'])
   },
 )

@@ -11,8 +11,10 @@ export type MemoryProcess = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
 const logger = pino({ level: 'silent' })
 
-/** Read models without rows, so everything is read from the log. */
-export const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
+/** Read models without rows, so everything is read from the log. Only the database's clock can be read. */
+export const noRows = {
+  query: async (text: string) => ({ rows: text.includes('clock_timestamp') ? [{ now: new Date() }] : [] }),
+} as unknown as Foundation['pool']
 
 /** Tests ignore the answers of a process with faults, so its callers wait only 200 ms instead of ten seconds. */
 export const memoryProcess = (
