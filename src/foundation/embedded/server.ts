@@ -337,7 +337,7 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
     if (left === null) logger?.info({ dataDir }, 'starting the embedded PostgreSQL')
     else
       logger?.warn(
-        { pid: left.pid, dataDir },
+        { serverPid: left.pid, dataDir },
         'taking over the embedded PostgreSQL that another process left running',
       )
     const { pid, port } = await startServer(cluster, options)
