@@ -107,18 +107,6 @@ describe('the newest events', () => {
         true,
       ])
   })
-
-  test('old addresses lead to them', async () => {
-    for (const [from, to] of [
-      ['/events?type=CreditGranted', list({ type: 'CreditGranted' })],
-      [`/events/streams/${stream()}`, list({ stream: stream() })],
-      [`/events/streams/${stream()}?type=KeyUsed`, list({ stream: stream(), type: 'KeyUsed' })],
-      [`/events/streams/${stream()}/1`, at(1)],
-    ] as const) {
-      const { statusCode, headers } = await ada.get(from)
-      expect([from, statusCode, headers.location]).toEqual([from, 303, to])
-    }
-  })
 })
 
 describe('one event', () => {
@@ -265,7 +253,7 @@ test('a partner is refused, and its own pages have no link to the event log', as
     ...{ name: 'partner', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
   })
   const partner = await signedIn(room, { name: 'partner', password })
-  for (const path of ['/events', list({}), list({ stream: stream() }), at(0), '/events/at/1'])
+  for (const path of [list({}), list({ stream: stream() }), at(0), '/events/at/1'])
     expect([path, (await partner.get(path)).statusCode]).toEqual([path, 403])
   const call = await partner.get(`/organizations/${scene.organizationId}/calls/${scene.requestId}`)
   expect(call.statusCode).toBe(200)

@@ -143,16 +143,6 @@ describe('months', () => {
         expect((await ada.get(`${base}/ledger/${path}month=${month}`)).statusCode).toBe(422)
   })
 
-  test('open from their old addresses', async () => {
-    for (const [old, at] of [
-      ['months', 'ledger/months'],
-      ['months/2026-01', 'ledger/totals?month=2026-01'],
-      ['months/2026-01/statement.csv', 'ledger/statement/file?month=2026-01&csv=on'],
-      ['months/2026-01/statement.jsonl', 'ledger/statement/file?month=2026-01&jsonl=on'],
-    ] as const)
-      expect([old, (await ada.get(`${base}/${old}`)).headers.location]).toEqual([old, `${base}/${at}`])
-  })
-
   test('are shown to every role that can open the organization, and their files only to some', async () => {
     const operations = await userWhoChose(room, {
       ...{ name: 'opal', role: 'operations', organizationId: null, actor: 'cli:setup' },
@@ -316,11 +306,6 @@ describe('the statement with filters', () => {
     ['cursor=999999999999999', 200],
   ])('answers %s with %i', async (query, status) => {
     expect((await ada.get(`${base}/ledger/lines?${query}`)).statusCode).toBe(status)
-  })
-
-  test('opens from its old address', async () => {
-    const { headers } = await ada.get(`${base}/statement?kind=call`)
-    expect(headers.location).toBe(`${base}/ledger/lines?kind=call`)
   })
 })
 

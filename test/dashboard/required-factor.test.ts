@@ -43,7 +43,7 @@ const enter = async ({ host }: DashboardHost, who: { name: string; password: str
 describe('a person who needs one but has none', () => {
   test('is redirected to the form from every page, and every other form is refused', async () => {
     const browser = await enter(forAll, await person('viewer'))
-    for (const path of ['/', '/months', '/operations?a=b']) {
+    for (const path of ['/', '/usage', '/operations?a=b']) {
       const { statusCode, headers } = await browser.get(path)
       expect([path, statusCode, headers.location]).toEqual([path, 303, setUpPath])
     }
@@ -73,7 +73,7 @@ describe('a person who needs one but has none', () => {
     const user = { name, role: 'viewer', organizationId: null, actor: 'cli:setup' } as const
     const { password } = await createUser(forAll.foundation, user)
     const browser = await enter(forAll, { name, password })
-    expect((await browser.get('/months')).headers.location).toBe('/me?next=%2Fmonths')
+    expect((await browser.get('/usage')).headers.location).toBe('/me?next=%2Fusage')
     expect((await browser.get('/me')).statusCode).toBe(200)
   })
 })
