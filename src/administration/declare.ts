@@ -99,6 +99,10 @@ export type Plan = {
 /** Output for people. A string is a heading, an object is shown as a list of its members, and an array as a table. */
 export type Sections = readonly (string | object)[]
 
+/** A table with a heading; empty if the table has no rows. */
+export const titled = (title: string, rows: readonly object[]): Sections =>
+  rows.length === 0 ? [] : [title, rows]
+
 /** A section that pages show only after a click on its heading. */
 export class Folded {
   readonly heading: string
@@ -350,10 +354,25 @@ export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration
     ...offered({ ...declared, changes: 'nothing' }),
     read: (given) => {
       const values = valuesOf(declared.input, given)
-      return { plan: noPlan, run: (context) => run(context, values) }
+      return {
+        plan: noPlan,
+        run: async (context) => {
+          const { json, ...answer } = await run(context, values)
+          return { ...answer, json: Array.isArray(json) ? json.map(inJson) : inJson({ ...json }) }
+        },
+      }
     },
   }
 }
+
+/** A row or an object of a query as JSON: times in ISO 8601, and positions, which can be larger than a number, as strings. */
+const inJson = (row: Row): Row =>
+  Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      name,
+      value instanceof Date ? value.toISOString() : typeof value === 'bigint' ? String(value) : value,
+    ]),
+  )
 
 const noPlan = async (): Promise<Plan> => ({ says: [] })
 
@@ -368,7 +387,10 @@ export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclara
     ...(whole !== true && { paged: true }),
     read: (given) => {
       const values = valuesOf(declared.input, given)
-      const pageAt = (context: Context, stretch: Stretch) => page(context, values, stretch)
+      const pageAt = async (context: Context, stretch: Stretch) => {
+        const { rows, ...found } = await page(context, values, stretch)
+        return { ...found, rows: rows.map(inJson) }
+      }
       return {
         plan: noPlan,
         run: async (context) => {

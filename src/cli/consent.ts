@@ -1,6 +1,6 @@
 import type { Answer, Asks, Plan } from '../administration/declare.ts'
 import type { Command, CommandContext, Given } from './command.ts'
-import { members, plain, sectionLines } from './table.ts'
+import { plain, sectionLines, sectionsOf } from './table.ts'
 
 /**
  * Decides whether a command can make its change. On a terminal, every command that changes money, access or rows shows its plan and
@@ -64,6 +64,11 @@ const dryRunAnswer = (plan: Plan): Answer => {
   const said = sections !== undefined || Object.keys(json).length === 0
   return {
     json: { dry_run: true, would: says, ...json },
-    lines: [...saidIn(plan), ...(said ? [] : ['', ...members({ ...json })]), '', 'Nothing was written.'],
+    lines: [
+      ...saidIn(plan),
+      ...(said ? [] : ['', ...sectionLines(sectionsOf(json))]),
+      '',
+      'Nothing was written.',
+    ],
   }
 }

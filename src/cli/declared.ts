@@ -210,9 +210,10 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
   columns.flatMap(({ name }) => ((row[name] ?? null) === null ? [] : [plain(String(row[name]))])).join('  ')
 
 /** Shows a list as a table, unless the answer has its own lines. */
-const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
+const linesOf = ({ columns, empty }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
   if (lines !== undefined) return { lines: lines.map(plain) }
   if (columns === undefined || !Array.isArray(json)) return {}
+  if (json.length === 0 && empty !== undefined) return { lines: [empty] }
   const shown = (json as Readonly<Record<string, unknown>>[]).map((row) =>
     Object.fromEntries(
       columns.map(({ name, kind }) => {

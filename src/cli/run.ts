@@ -19,7 +19,7 @@ import { closeWords, notFound, usageOf, verbsText } from './help.ts'
 import { commandsOfNoun } from './nouns.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
-import { plain, plainJson, sectionLines } from './table.ts'
+import { plain, plainJson, sectionLines, sectionsOf } from './table.ts'
 
 /**
  * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
@@ -129,7 +129,7 @@ const runCommand = async (
 
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return plainJson(JSON.stringify(answer.json, null, 2))
-  return (answer.lines ?? sectionLines(answer.sections ?? [answer.json])).join('\n')
+  return (answer.lines ?? sectionLines(answer.sections ?? sectionsOf(answer.json))).join('\n')
 }
 
 /**

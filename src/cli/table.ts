@@ -37,10 +37,10 @@ export const cut = (text: string, max: number): string => {
 /** Longer strings are cut in tables. --json shows the whole strings. */
 export const nameCharsMax = 40
 
-/** Returns a table with headings as lines, from rows that have the same members; `none` if there are no rows. */
+/** Returns a table with headings as lines; `none` if there are no rows. */
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
-  const names = Object.keys(rows[0] ?? {})
+  const names = [...new Set(rows.flatMap(Object.keys))]
   const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
   const line = (cells: readonly string[]): string =>
     cells
@@ -57,6 +57,16 @@ export const table = (rows: readonly Row[]): string[] => {
 export const members = (row: Row): string[] => {
   const width = Math.max(0, ...Object.keys(row).map((name) => name.length))
   return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
+}
+
+/** Returns the sections of an answer: its members, and below them each of its lists as a table with a heading. */
+export const sectionsOf = (json: object): Sections => {
+  if (Array.isArray(json)) return [json]
+  const isList = (value: unknown): value is object[] => Array.isArray(value) && typeof value[0] === 'object'
+  const { lists = [], figures = [] } = Object.groupBy(Object.entries(json), ([, value]) =>
+    isList(value) ? 'lists' : 'figures',
+  )
+  return [...(figures.length === 0 ? [] : [Object.fromEntries(figures)]), ...lists.flat()]
 }
 
 /** Returns the lines of sections, with an empty line between sections, but not below a heading. */

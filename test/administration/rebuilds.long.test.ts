@@ -62,7 +62,9 @@ test('a rebuild records its actor, reason and result; the differences are in its
     ...{ type: 'RebuildEnded', actor: 'user:ann' },
     data: { rebuild_id: rebuildId, result: 'switched', differences: 1, named: differences },
   })
-  expect((await rebuilds(house.foundation))[0]).toMatchObject({ rebuildId, state: 'switched', differences })
+  expect((await rebuilds(house.foundation))[0]).toMatchObject({
+    ...{ rebuild_id: rebuildId, state: 'switched', differences },
+  })
 })
 
 test('a cancelled rebuild ends in the process where it runs, and does not change the live rows', async () => {
@@ -101,7 +103,7 @@ test('a cancelled rebuild ends in the process where it runs, and does not change
     type: 'RebuildEnded',
     data: { rebuild_id: told[0], result: 'cancelled' },
   })
-  expect((await rebuilds(house.foundation))[0]).toMatchObject({ state: 'cancelled', rebuildId: told[0] })
+  expect((await rebuilds(house.foundation))[0]).toMatchObject({ state: 'cancelled', rebuild_id: told[0] })
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
   expect(await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })).toEqual([])
 })
@@ -114,7 +116,7 @@ test('a rebuild whose process died is shown as interrupted, and its tables are d
     accounts.version,
   ])
   await house.foundation.pool.query(`create table accounts_v${accounts.version}_next (a integer)`)
-  expect((await rebuilds(house.foundation)).find(({ rebuildId }) => rebuildId === 'gone')).toMatchObject({
+  expect((await rebuilds(house.foundation)).find((one) => one.rebuild_id === 'gone')).toMatchObject({
     state: 'interrupted',
   })
   expect(await cancelRebuilds(house.foundation, { projections: [accounts], actor: 'cli' })).toEqual(['gone'])
@@ -123,22 +125,24 @@ test('a rebuild whose process died is shown as interrupted, and its tables are d
 
 test('events set aside are listed with their details; those about money or keys cannot be released, others can, by name', async () => {
   const [event] = await house.query(`select last_position from log_segments order by 1 limit 1`)
-  const position = BigInt(String(event?.last_position))
+  const position = String(event?.last_position)
   for (const name of ['key_usage', 'api_keys'])
     await house.query(
       `insert into parked_events (projection, position, stream, error) values ($1, $2, 'some-stream', 'cannot be read')`,
-      [name, position.toString()],
+      [name, position],
     )
   const listed = await parkedEvents(house.foundation, 'key_usage')
   expect(listed).toMatchObject([
     { projection: 'key_usage', position, type: expect.any(String), state: 'parked', error: 'cannot be read' },
   ])
   expect(await stillUnreadable(house.foundation, { position })).toBeNull()
-  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('no longer contains it')
+  expect(await stillUnreadable(house.foundation, { position: String(10n ** 12n) })).toContain(
+    'no longer contains it',
+  )
   const release = (projection: Projection) =>
     releaseParked(house.foundation, {
       projection,
-      position,
+      position: BigInt(position),
       reason: 'of a release that was taken back',
       actor: 'user:ann',
     })

@@ -117,40 +117,38 @@ const lotOf = ({ organization, amount, expires_at, priority, reason, reference }
   ...(reference !== undefined && { reference }),
 })
 
+const restOfLot = z.object({
+  organization: organization(),
+  grant: uuid({ label: 'Lot', help: 'grant_id, as in "credits lots"' }),
+  reason: reason(),
+})
+
 const voidLot = command({
   name: 'credits void',
   action: 'credits.change',
   summary: 'take back the rest of a lot',
-  input: z.object({
-    organization: organization(),
-    grant: uuid({ label: 'Lot', help: 'grant_id, as in "credits lots"' }),
-    reason: reason(),
-  }),
+  input: restOfLot,
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits lots') },
-  plan: async ({ foundation, operator }, { organization, grant, reason }) => {
-    const asked = { organizationId: organization, grantId: grant, reason, actor: operator.actor }
-    const would = await voidGrant(foundation, { ...asked, dryRun: true })
-    const taken = would.adjusted.amount.replace(/^-/, '')
+  plan: async (context, input) => {
+    const json = await voided(context, input, true)
     return {
       says: [
-        `Take back ${creditsText(taken)} from ${organization}, the rest of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
+        `Take back ${creditsText(json.amount.replace(/^-/, ''))} from ${input.organization}, the rest of the lot ${input.grant}: its balance becomes ${json.balance}.`,
       ],
-      json: { organization_id: organization, grant_id: grant, ...correctionJson(would) },
+      json,
     }
   },
-  run: async ({ foundation, operator }, { organization, grant, reason }) => {
-    const asked = { organizationId: organization, grantId: grant, reason, actor: operator.actor }
-    const done = await voidGrant(foundation, { ...asked, dryRun: false })
-    return { json: { organization_id: organization, grant_id: grant, ...correctionJson(done) } }
-  },
+  run: async (context, input) => ({ json: await voided(context, input, false) }),
 })
 
-const adjustmentJson = ({ organization, reference }: z.output<typeof adjustment>, done: Corrected) => ({
-  organization_id: organization,
-  ...correctionJson(done),
-  reference: reference ?? null,
-  already_adjusted: done.already,
-})
+const voided = async (
+  { foundation, operator: { actor } }: Context,
+  { organization: organizationId, grant: grantId, reason }: z.output<typeof restOfLot>,
+  dryRun: boolean,
+) => {
+  const done = await voidGrant(foundation, { organizationId, grantId, reason, actor, dryRun })
+  return { organization_id: organizationId, grant_id: grantId, ...correctionJson(done) }
+}
 
 const adjustment = z.object({
   organization: organization(),
@@ -168,31 +166,39 @@ const adjustBalance = command({
   summary: 'add credits, or remove credits with a negative amount',
   input: adjustment,
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits balance') },
-  plan: async ({ foundation, operator }, input) => {
-    const { organization: organizationId, amount: signed, reason, reference } = input
-    const asked = { organizationId, amount: signed, reason, reference, actor: operator.actor }
-    const would = await adjust(foundation, { ...asked, dryRun: true })
+  plan: async (context, input) => {
+    const { organization: organizationId, amount: signed, reference } = input
+    const json = await adjusted(context, input, true)
+    const already = json.already_adjusted
     const amount = formatCredits(signed < 0n ? -signed : signed)
     const verb = signed < 0n ? `Take ${creditsText(amount)} from` : `Give ${creditsText(amount)} to`
     return {
       says: [
-        would.already
-          ? doneBefore(reference)
-          : `${verb} ${organizationId}: its balance becomes ${formatCredits(would.balance)}.`,
+        already ? doneBefore(reference) : `${verb} ${organizationId}: its balance becomes ${json.balance}.`,
       ],
       // Removing credits always needs consent, because calls that are refused in the meantime stay refused. Added credits can be
       // removed again.
-      asks: would.already ? 'never' : signed < 0n ? 'always' : 'on a terminal',
-      ...(would.already && ({ nothing: true } as const)),
-      json: adjustmentJson(input, would),
+      asks: already ? 'never' : signed < 0n ? 'always' : 'on a terminal',
+      ...(already && ({ nothing: true } as const)),
+      json,
     }
   },
-  run: async ({ foundation, operator }, input) => {
-    const { organization: organizationId, amount, reason, reference } = input
-    const asked = { organizationId, amount, reason, reference, actor: operator.actor }
-    return { json: adjustmentJson(input, await adjust(foundation, { ...asked, dryRun: false })) }
-  },
+  run: async (context, input) => ({ json: await adjusted(context, input, false) }),
 })
+
+const adjusted = async (
+  { foundation, operator: { actor } }: Context,
+  { organization: organizationId, ...asked }: z.output<typeof adjustment>,
+  dryRun: boolean,
+) => {
+  const done = await adjust(foundation, { ...asked, organizationId, actor, dryRun })
+  return {
+    organization_id: organizationId,
+    ...correctionJson(done),
+    reference: asked.reference ?? null,
+    already_adjusted: done.already,
+  }
+}
 
 const refundOfCall = z.object({
   request: id({ label: 'Call', help: 'request_id of the call' }, requestIdForm, '01M7YKBQZN92PN3ABTVNQE6E12'),

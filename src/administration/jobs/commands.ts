@@ -56,18 +56,17 @@ const listJobs = query({
       purpose: job.purpose,
       cron: job.cron,
       running: job.active > 0,
-      last_run_at: job.started_at?.toISOString() ?? null,
+      last_run_at: job.started_at,
       last_duration_seconds: secondsOf(job.duration_ms),
       last_outcome: job.state === null ? null : job.state === 'completed' ? 'succeeded' : 'failed',
-      last_success_at: job.done_at?.toISOString() ?? null,
-      next_run_at: next.get(job.name)?.toISOString() ?? null,
+      last_success_at: job.done_at,
+      next_run_at: next.get(job.name) ?? null,
       failed_24h: job.failed_24h,
       dead_letters: job.dead_letters,
       seconds_max: job.expire_seconds,
       error: job.state === 'failed' ? job.message : null,
     }))
-    const none = ['no job has been scheduled: start a process with the role jobs']
-    return { json: listed, ...(listed.length === 0 && { lines: none }) }
+    return { json: listed }
   },
 })
 
@@ -103,15 +102,9 @@ const runJob = command({
       last = state
     }
     const { duration_ms, ...result } = await runNow(foundation, { job, logger, onProgress, actor })
-    const seconds = secondsOf(duration_ms)
     return {
-      json: { job: job.name, ...result, duration_seconds: seconds },
+      json: { job: job.name, ...result, duration_seconds: secondsOf(duration_ms) },
       failed: !result.succeeded,
-      lines: [
-        result.succeeded
-          ? `${job.name} succeeded in ${seconds ?? 0} s`
-          : `${job.name} failed: ${result.error}`,
-      ],
     }
   },
 })
@@ -131,19 +124,10 @@ const listDead = query({
     { name: 'data', label: 'Input' },
     { name: 'done_since', label: 'Succeeded since' },
   ],
+  empty: 'No dead letters',
   run: async ({ foundation: { pool } }, { name: wanted }) => {
     const job = wanted === undefined ? null : jobNamed(wanted, await knownJobs(pool)).name
-    const listed = (await deadLetters(pool, { job, max: listedMax })).map((one) => ({
-      id: one.id,
-      job: one.job,
-      failed_at: one.failed_at.toISOString(),
-      age_seconds: Math.round(one.age_ms / 1_000),
-      tries: one.tries,
-      error: one.error,
-      data: one.data,
-      done_since: one.done_since,
-    }))
-    return { json: listed, ...(listed.length === 0 && { lines: ['there are no dead letters'] }) }
+    return { json: await deadLetters(pool, { job, max: listedMax }) }
   },
 })
 
@@ -169,12 +153,7 @@ const retryDead = command({
   },
   run: async ({ foundation, logger, operator: { actor } }, input) => {
     const runs = await retryDeadLetters(foundation, { id: retried(input), logger, actor })
-    return {
-      json: { retried: runs },
-      lines: runs.map(
-        ({ job, runs: asked }) => `${job}: ${asked === 1 ? 'one run is' : `${asked} runs are`} requested`,
-      ),
-    }
+    return { json: { retried: runs } }
   },
 })
 
@@ -205,15 +184,13 @@ const listWork = query({
     { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant' },
     { name: 'error', label: 'Error', kind: 'whole' },
   ],
+  empty: 'No long-running work has been requested',
   run: async ({ foundation: { pool } }) => {
     const listed = (await longWorks(pool, listedMax)).map((work) => {
       const { answer: _, figures: __, ...json } = longWorkJson(work)
       return json
     })
-    return {
-      json: listed,
-      ...(listed.length === 0 && { lines: ['no long-running work has been requested'] }),
-    }
+    return { json: listed }
   },
 })
 

@@ -88,7 +88,7 @@ type DeadLetter = {
   readonly id: string
   readonly job: string
   readonly failed_at: Date
-  readonly age_ms: number
+  readonly age_seconds: number
   readonly tries: number
   readonly error: string | null
   /** The input of the job, as JSON; null if the job has none. */
@@ -104,7 +104,7 @@ export const deadLetters = async (
 ): Promise<DeadLetter[]> => {
   if (!(await queueMade(pool))) return []
   const { rows } = await pool.query<DeadLetter>(
-    `select d.id, d.source_name as job, d.created_on as failed_at, extract(epoch from now() - d.created_on)::float8 * 1000 as age_ms,
+    `select d.id, d.source_name as job, d.created_on as failed_at, extract(epoch from now() - d.created_on)::int as age_seconds,
             coalesce(d.source_retry_count, 0) + 1 as tries,
             coalesce(d.source_output->>'message', d.source_output->>'value', d.source_output::text) as error,
             nullif(d.data - 'purpose', '{}')::text as data,

@@ -237,9 +237,9 @@ export const longWorkJson = (work: LongWork) => ({
   progress: work.progress?.line ?? null,
   figures: work.progress?.figures ?? null,
   requested_by: work.operator.actor,
-  requested_at: work.requestedAt.toISOString(),
-  started_at: work.startedAt?.toISOString() ?? null,
-  ended_at: work.endedAt?.toISOString() ?? null,
+  requested_at: work.requestedAt,
+  started_at: work.startedAt,
+  ended_at: work.endedAt,
   answer: work.outcome?.kind === 'done' ? work.outcome.answer.json : null,
   error: work.outcome?.kind === 'refused' ? work.outcome.message : work.error,
 })

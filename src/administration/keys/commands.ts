@@ -448,11 +448,11 @@ const keyJson = (row: ApiKeyRow, nowMs: number) => ({
   rate_limits: row.limits,
   allowed_cidrs: row.allowed_cidrs,
   state: stateOf(row, nowMs),
-  created_at: row.created_at.toISOString(),
-  expires_at: row.expires_at?.toISOString() ?? null,
+  created_at: row.created_at,
+  expires_at: row.expires_at,
   successor: row.successor_id,
-  grace_until: row.grace_until?.toISOString() ?? null,
-  revoked_at: row.revoked_at?.toISOString() ?? null,
+  grace_until: row.grace_until,
+  revoked_at: row.revoked_at,
 })
 
 const stateOf = ({ revoked_at, expires_at, grace_until }: ApiKeyRow, nowMs: number): string => {

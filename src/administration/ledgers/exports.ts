@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { formatCredits } from '../../billing/money.ts'
 import { closedTotals, type StatementLine } from '../../billing/statement.ts'
 import { csv, jsonLines, summaryJson } from '../../billing/statement-file.ts'
-import { type Context, exported } from '../declare.ts'
+import { type Context, exported, type Sections, titled } from '../declare.ts'
 import { eventLine } from '../event-log/event-json.ts'
 import { flag, month, organization, revisionOrInstant } from '../fields.ts'
 import { InputFault } from '../input.ts'
@@ -139,23 +139,22 @@ const statementJson = (found: MonthStatement) => {
   }
 }
 
-const statementSections = (found: MonthStatement, shown: readonly StatementLine[]): (string | object)[] => {
+const statementSections = (found: MonthStatement, shown: readonly StatementLine[]): Sections => {
   const { head, summary } = found
   const { calls, ...totals } = closedTotals(summary)
   const json = summaryJson(summary)
-  const section = (title: string, rows: readonly object[]) => (rows.length === 0 ? [] : [title, rows])
   const more = summary.lines - shown.length
   return [
     `${head.name}, ${head.organizationId}, ${head.month}: ${stateOf(found)}`,
     { ...totals, calls },
-    ...section('Charges', json.charges),
-    ...section('Free calls', json.free_calls),
-    ...section(
+    ...titled('Charges', json.charges),
+    ...titled('Free calls', json.free_calls),
+    ...titled(
       'Grants, refunds, adjustments and expiries',
       json.movements.filter(({ kind }) => kind !== 'charge'),
     ),
-    ...section('Corrections of earlier months, all counted above', json.corrections),
-    ...section('Lines', shown.map(shownLine)),
+    ...titled('Corrections of earlier months, all counted above', json.corrections),
+    ...titled('Lines', shown.map(shownLine)),
     ...(more > 0 ? [`… and ${more} more lines: --csv or --jsonl writes all of them`] : []),
   ]
 }

@@ -3,7 +3,7 @@ import { formatCredits, parseCredits } from '../../billing/money.ts'
 import { type Month, monthAfter, monthBefore, monthStart } from '../../billing/months.ts'
 import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
 import type { MonthClosed } from '../../events/credits.ts'
-import { type Next, query } from '../declare.ts'
+import { type Next, query, titled } from '../declare.ts'
 import { month, organization } from '../fields.ts'
 import { chargedByMonth, listCharges } from './charges.ts'
 import { closableAt, type MonthStatement, monthStatement, monthsOf } from './statements.ts'
@@ -144,8 +144,6 @@ const showTotals = query({
     }
   },
 })
-
-const titled = (title: string, rows: readonly object[]) => (rows.length === 0 ? [] : [title, rows])
 
 const nextOf = (organizationId: string, of: Month, isClosable: boolean): Next[] => {
   const given = { organization: organizationId, month: of }

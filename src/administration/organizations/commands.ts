@@ -68,9 +68,7 @@ const listOrgs = pagedList({
       ...{ organization_id, name },
       balance: formatCredits(BigInt(balance_micro)),
       charged: formatCredits(BigInt(charged_micro)),
-      created_at: row.registered_at.toISOString(),
-      live_keys,
-      last_call_at: row.last_call_at?.toISOString() ?? null,
+      ...{ created_at: row.registered_at, live_keys, last_call_at: row.last_call_at },
     }))
     return pageUpTo(shown, { max, cursor: 'organization_id' })
   },

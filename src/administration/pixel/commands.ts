@@ -94,7 +94,7 @@ const rules = query({
     ]
     return {
       json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
-      ...(page.count === 0 ? { lines: notes } : { sections: [rules, ...notes.map((note) => ({ note }))] }),
+      sections: [...(rules.length === 0 ? [] : [rules]), ...notes.map((note) => ({ note }))],
     }
   },
 })

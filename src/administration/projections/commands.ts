@@ -9,10 +9,10 @@ import { command, NeedsConsent, query, wholeOrNot } from '../declare.ts'
 import { choice, flag, line, position, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from './catch-up.ts'
-import { type ParkedEvent, parkedEvents, releaseParked, retryParked } from './parked.ts'
+import { parkedEvents, releaseParked, retryParked } from './parked.ts'
 import { namesOf, rateOf, reporter } from './progress.ts'
-import { type ProjectionState, projectionStates } from './projections.ts'
-import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.ts'
+import { projectionStates } from './projections.ts'
+import { cancelRebuilds, rebuild, rebuilds } from './rebuilds.ts'
 
 const names = projections.map(({ name }) => name)
 const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
@@ -70,28 +70,20 @@ const listProjections = query({
   ],
   run: async ({ foundation }, { name }) => {
     const { states } = await projectionStates(foundation)
-    const listed = states.filter((one) => name === undefined || one.name === name).map(stateJson)
+    const listed = states
+      .filter((one) => name === undefined || one.name === name)
+      .map(({ haltedStreams, updatedAt, ...state }) => ({
+        ...state,
+        halted_streams: haltedStreams.map(({ stream, position: at, error }) => ({
+          ...{ stream, position: at.toString(), error },
+        })),
+        updated_at: updatedAt,
+      }))
     return {
       json: listed,
       failed: listed.some(({ state, halted_streams }) => state === 'halted' || halted_streams.length > 0),
     }
   },
-})
-
-const stateJson = (one: ProjectionState) => ({
-  name: one.name,
-  version: one.version,
-  state: one.state,
-  position: one.position.toString(),
-  behind: one.behind?.toString() ?? null,
-  parked: one.parked,
-  halted_streams: one.haltedStreams.map(({ stream, position: at, error }) => ({
-    stream,
-    position: at.toString(),
-    error,
-  })),
-  updated_at: one.updatedAt.toISOString(),
-  error: one.error,
 })
 
 const rebuildProjection = command({
@@ -211,15 +203,7 @@ const cancelRebuild = command({
   },
   run: async ({ foundation, operator: { actor } }, input) => {
     const of = chosenOrAll(input)
-    const ended = await cancelRebuilds(foundation, { projections: of, actor })
-    return {
-      json: { cancelled: ended },
-      lines: [
-        ended.length === 0
-          ? `no rebuild of ${namesOf(of)} is running`
-          : `rebuilds being cancelled: ${ended.length}; "projection rebuilds" shows when they have ended`,
-      ],
-    }
+    return { json: { cancelled: await cancelRebuilds(foundation, { projections: of, actor }) } }
   },
 })
 
@@ -250,23 +234,7 @@ const listRebuilds = query({
         state === 'running' && Array.isArray(projections) ? { name: String(projections[0]) } : null,
     },
   ],
-  run: async ({ foundation }) => ({ json: (await rebuilds(foundation)).map(rebuildJson) }),
-})
-
-const rebuildJson = (one: RebuildRow) => ({
-  rebuild_id: one.rebuildId,
-  projections: one.projections,
-  state: one.state,
-  position: one.position.toString(),
-  target: one.target.toString(),
-  events: one.events,
-  events_per_second: rateOf(one.events, one.elapsedMs),
-  started_at: one.startedAt.toISOString(),
-  ended_at: one.endedAt?.toISOString() ?? null,
-  actor: one.actor,
-  reason: one.reason,
-  differences: one.differences,
-  error: one.error,
+  run: async ({ foundation }) => ({ json: await rebuilds(foundation) }),
 })
 
 const verifyProjection = query({
@@ -307,21 +275,8 @@ const verifyProjection = query({
     return {
       json: verified,
       failed: verified.some(({ ok }) => !ok),
-      lines: verified.flatMap(({ name, ok, rows, position: at, differences }) => [
-        `${ok ? 'same     ' : 'DIFFERENT'}  ${name}  ${rows} rows at position ${at}`,
-        ...differences.flatMap(({ table, only_live, only_rebuilt }) => [
-          ...only_live.map((row) => `  ${table}: only live     ${row}`),
-          ...only_rebuilt.map((row) => `  ${table}: only rebuilt  ${row}`),
-        ]),
-      ]),
     }
   },
-})
-
-const parkedJson = ({ position: at, parked_at, ...one }: ParkedEvent) => ({
-  ...one,
-  position: at.toString(),
-  parked_at: parked_at.toISOString(),
 })
 
 /** Projections about money or access must not skip an event. */
@@ -347,6 +302,7 @@ const listParked = query({
     { name: 'released_by', label: 'Released by' },
     { name: 'reason', label: 'Reason' },
   ],
+  empty: 'No events are set aside',
   nextOfRow: [
     {
       ...{ name: 'projection retry', label: 'Retry' },
@@ -359,12 +315,8 @@ const listParked = query({
     },
   ],
   run: async ({ foundation }, { name = null }) => {
-    const rows = (await parkedEvents(foundation, name)).map(parkedJson)
-    return {
-      json: rows,
-      failed: rows.some(({ state }) => state !== 'released'),
-      ...(rows.length === 0 && { lines: ['no events are set aside'] }),
-    }
+    const rows = await parkedEvents(foundation, name)
+    return { json: rows, failed: rows.some(({ state }) => state !== 'released') }
   },
 })
 
@@ -396,21 +348,14 @@ const retryProjection = command({
       mayForget: async () => false,
       onProgress: reporter([named(name)], context),
     })
-    if (waiting.length === 0)
-      return { json: { name, retried: 0, left: [] }, lines: ['no events are set aside'] }
-    if (unreadable.length > 0)
-      return {
-        json: { name, retried: 0, left: left.map(parkedJson) },
-        failed: true,
-        lines: [...unreadable, 'nothing was changed: run a release that can read these events'],
-      }
+    const isUnread = unreadable.length > 0
     return {
-      json: { name, retried: waiting.length, left: left.map(parkedJson) },
+      json: {
+        ...{ name, retried: isUnread ? 0 : waiting.length, unreadable },
+        left: left.map(({ parked_at, ...one }) => ({ ...one, parked_at: parked_at.toISOString() })),
+        ...(isUnread && { note: 'Nothing was changed: run a release that can read these events.' }),
+      },
       failed: left.length > 0,
-      lines: [
-        `${name}: ${waiting.length - left.length} of ${waiting.length} events are now folded`,
-        ...left.map(({ position: at, stream, error }) => `position ${at} of ${stream}: ${error}`),
-      ],
     }
   },
 })
@@ -426,7 +371,7 @@ const releaseProjection = command({
   }),
   changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },
   plan: async ({ foundation }, { name, position: at }) => {
-    const found = (await parkedEvents(foundation, name)).find((one) => one.position === at)
+    const found = (await parkedEvents(foundation, name)).find((one) => BigInt(one.position) === at)
     const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`
     return { says: [`Let ${name} skip the event at position ${at}${what} permanently.`] }
   },

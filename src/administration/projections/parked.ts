@@ -7,7 +7,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { recordOperation } from '../operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
-type ParkedRow = {
+export type ParkedEvent = {
   readonly projection: string
   readonly position: string
   readonly stream: string
@@ -17,10 +17,6 @@ type ParkedRow = {
   readonly state: 'parked' | 'halted' | 'released'
   readonly released_by: string | null
   readonly reason: string | null
-}
-
-export type ParkedEvent = Omit<ParkedRow, 'position'> & {
-  readonly position: Position
   /** The event's type according to the log; null if the log no longer contains the event. */
   readonly type: string | null
 }
@@ -32,7 +28,7 @@ export const parkedEvents = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   projection: string | null,
 ): Promise<ParkedEvent[]> => {
-  const { rows } = await pool.query<ParkedRow>(
+  const { rows } = await pool.query<Omit<ParkedEvent, 'type'>>(
     `select projection, position, stream, error, parked_at, released_by, reason,
             case when released_at is null then 'parked' else 'released' end as state
        from parked_events where $1::text is null or projection = $1
@@ -43,10 +39,8 @@ export const parkedEvents = async (
     [projection, listedMax],
   )
   const listed: ParkedEvent[] = []
-  for (const row of rows) {
-    const position = BigInt(row.position)
-    listed.push({ ...row, position, type: (await eventLog.at(position))?.type ?? null })
-  }
+  for (const row of rows)
+    listed.push({ ...row, type: (await eventLog.at(BigInt(row.position)))?.type ?? null })
   return listed
 }
 
@@ -55,7 +49,7 @@ export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { position }: Pick<ParkedEvent, 'position'>,
 ): Promise<string | null> => {
-  const event = await eventLog.at(position)
+  const event = await eventLog.at(BigInt(position))
   if (event === null) return 'the event log no longer contains it'
   try {
     decodeEvent(event)

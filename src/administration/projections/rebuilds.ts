@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
 import type { Projection } from '../../../projections/projection.ts'
-import type { Position } from '../../event-log/port.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { knownEventLog, rememberEventLog } from '../../foundation/own-event-log.ts'
@@ -171,21 +170,21 @@ const beginRow = async (
   }
 }
 
-export type RebuildRow = {
-  readonly rebuildId: string
+type RebuildRow = {
+  readonly rebuild_id: string
   readonly projections: readonly string[]
-  readonly actor: string
-  readonly reason: string
   /** `interrupted`: the process of the rebuild has died, and the next rebuild continues from its partial result. */
   readonly state: 'running' | 'interrupted' | Ended['result']
-  readonly position: Position
-  readonly target: Position
+  readonly position: string
+  readonly target: string
   readonly events: number
-  readonly elapsedMs: number
+  readonly events_per_second: number
+  readonly started_at: Date
+  readonly ended_at: Date | null
+  readonly actor: string
+  readonly reason: string
   readonly differences: readonly TotalDifference[]
   readonly error: string | null
-  readonly startedAt: Date
-  readonly endedAt: Date | null
 }
 
 const listedMax = 100
@@ -194,36 +193,14 @@ const silentMs = 20 * beatMs
 
 /** The newest rebuilds, including running ones, newest first. */
 export const rebuilds = async ({ pool }: Pick<Foundation, 'pool'>): Promise<RebuildRow[]> => {
-  const { rows } = await pool.query<{
-    rebuild_id: string
-    projections: string[]
-    actor: string
-    reason: string
-    state: RebuildRow['state']
-    position: string
-    target: string
-    events: string
-    elapsed_ms: string
-    differences: TotalDifference[]
-    error: string | null
-    started_at: Date
-    ended_at: Date | null
-  }>(
-    `select rebuild_id, projections, actor, reason, position, target, events, elapsed_ms, differences, error, started_at, ended_at,
+  const { rows } = await pool.query<RebuildRow>(
+    `select rebuild_id, projections, position, target, events::float8, started_at, ended_at, actor, reason, differences, error,
+            coalesce(round(events * 1000.0 / nullif(elapsed_ms, 0)), 0)::float8 as events_per_second,
             case when state = 'running' and updated_at < now() - $1 * interval '1 ms' then 'interrupted' else state end as state
        from projection_rebuilds order by started_at desc limit $2`,
     [silentMs, listedMax],
   )
-  return rows.map(({ rebuild_id, position, target, events, elapsed_ms, started_at, ended_at, ...row }) => ({
-    ...row,
-    rebuildId: rebuild_id,
-    position: BigInt(position),
-    target: BigInt(target),
-    events: Number(events),
-    elapsedMs: Number(elapsed_ms),
-    startedAt: started_at,
-    endedAt: ended_at,
-  }))
+  return rows
 }
 
 /**

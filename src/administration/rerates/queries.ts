@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'
-import { type Answer, type Next, query, type Sections } from '../declare.ts'
+import { type Answer, type Next, query, type Sections, titled } from '../declare.ts'
 import { document, id } from '../fields.ts'
 import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from './proof.ts'
 import { listRerates, type ReratePlan } from './rerates.ts'
@@ -140,15 +140,13 @@ const ledgerRow = (ledger: RerateLedgerPlanned, done?: ProvedRun['done']) => {
 }
 
 const ledgerSections = ({ organization_id, differences, refunded }: RerateLedgerPlanned): Sections => [
-  ...(differences.length === 0
-    ? []
-    : [
-        `Differences for ${organization_id}`,
-        differences.map(({ sku, rule, calls, now, rerated }) => ({
-          ...{ sku, rule: rule ?? 'given back, or already re-rated', calls, now, rerated },
-          difference: formatCredits(parseCredits(rerated) - parseCredits(now)),
-        })),
-      ]),
+  ...titled(
+    `Differences for ${organization_id}`,
+    differences.map(({ sku, rule, calls, now, rerated }) => ({
+      ...{ sku, rule: rule ?? 'given back, or already re-rated', calls, now, rerated },
+      difference: formatCredits(parseCredits(rerated) - parseCredits(now)),
+    })),
+  ),
   ...(refunded === undefined || refunded.calls === 0
     ? []
     : [

@@ -120,10 +120,8 @@ const listAll = query({
   run: async ({ foundation }, { organization: organizationId = null }) => ({
     json: (await listWebhooks(foundation, organizationId)).map((row) => ({
       ...webhookJson(row),
-      pending: row.pending,
-      dead: row.dead,
-      last_attempt_at: row.last_attempt_at?.toISOString() ?? null,
-      last_result: row.last_result,
+      ...{ pending: row.pending, dead: row.dead },
+      ...{ last_attempt_at: row.last_attempt_at, last_result: row.last_result },
     })),
   }),
 })
@@ -137,7 +135,7 @@ const show = query({
     const row = await webhookOf(foundation.pool, namedIn(input))
     const given = { webhook: row.webhook_id }
     return {
-      json: { ...webhookJson(row), former_secret_until: row.former_until?.toISOString() ?? null },
+      json: { ...webhookJson(row), former_secret_until: row.former_until },
       next: [
         { name: 'webhook deliveries', label: 'Messages', given },
         {
@@ -162,11 +160,11 @@ const webhookJson = (row: WebhookRow) => ({
   host: new URL(row.url).host,
   events: row.events,
   state: stateOf(row),
-  created_at: row.created_at.toISOString(),
-  failing_since: row.failing_since?.toISOString() ?? null,
-  disabled_at: row.disabled_at?.toISOString() ?? null,
+  created_at: row.created_at,
+  failing_since: row.failing_since,
+  disabled_at: row.disabled_at,
   disabled_reason: row.disabled_reason,
-  paused_at: row.paused_at?.toISOString() ?? null,
+  paused_at: row.paused_at,
   dropped: Number(row.dropped),
 })
 
@@ -204,15 +202,9 @@ const deliveries = query({
   run: async ({ foundation }, { state = null, ...input }) => {
     const rows = await listDeliveries(foundation, { ...namedIn(input), state })
     return {
-      json: rows.map((row) => ({
-        delivery_id: row.delivery_id,
-        event: row.event,
-        state: row.state,
-        attempts: row.attempts,
-        created_at: row.created_at.toISOString(),
-        next_attempt_at: row.state === 'pending' ? row.next_attempt_at.toISOString() : null,
-        last_attempt_at: row.last_attempt_at?.toISOString() ?? null,
-        last_result: row.last_result,
+      json: rows.map(({ webhook_id: _, ...row }) => ({
+        ...row,
+        next_attempt_at: row.state === 'pending' ? row.next_attempt_at : null,
       })),
     }
   },
@@ -282,43 +274,35 @@ const resend = command({
   },
 })
 
-const pause = command({
-  name: 'webhook pause',
-  action: 'webhooks.change',
-  summary: 'pause a webhook; its messages wait',
-  input: ofOne,
-  changes: {
-    of: 'settings',
-    asks: 'never',
-    left: 'The pause may be recorded but not in effect: "webhook list" shows whether it is.',
-  },
-  plan: async (context, input) => ({
-    says: [`Send nothing to ${await placeOf(context, namedIn(input))} until it is resumed.`],
-  }),
-  run: async ({ foundation, operator }, input) => {
-    await setPaused(foundation, { ...namedIn(input), paused: true, actor: operator.actor })
-    return { json: { webhook_id: input.webhook, paused: true } }
-  },
-})
-
-const resume = command({
-  name: 'webhook resume',
-  action: 'webhooks.change',
-  summary: 'resume a webhook; waiting messages are sent within two minutes',
-  input: ofOne,
-  changes: {
-    of: 'settings',
-    asks: 'never',
-    left: 'The end of the pause may be recorded but not in effect: "webhook list" shows whether it is.',
-  },
-  plan: async (context, input) => ({
-    says: [`Send waiting and future messages to ${await placeOf(context, namedIn(input))}.`],
-  }),
-  run: async ({ foundation, operator }, input) => {
-    await setPaused(foundation, { ...namedIn(input), paused: false, actor: operator.actor })
-    return { json: { webhook_id: input.webhook, paused: false } }
-  },
-})
+/** The commands that pause and resume a webhook. */
+const pausing = (paused: boolean) =>
+  command({
+    name: paused ? 'webhook pause' : 'webhook resume',
+    action: 'webhooks.change',
+    summary: paused
+      ? 'pause a webhook; its messages wait'
+      : 'resume a webhook; waiting messages are sent within two minutes',
+    input: ofOne,
+    changes: {
+      of: 'settings',
+      asks: 'never',
+      left: `The ${paused ? 'pause' : 'end of the pause'} may be recorded but not in effect: "webhook list" shows whether it is.`,
+    },
+    plan: async (context, input) => {
+      const place = await placeOf(context, namedIn(input))
+      return {
+        says: [
+          paused
+            ? `Send nothing to ${place} until it is resumed.`
+            : `Send waiting and future messages to ${place}.`,
+        ],
+      }
+    },
+    run: async ({ foundation, operator }, input) => {
+      await setPaused(foundation, { ...namedIn(input), paused, actor: operator.actor })
+      return { json: { webhook_id: input.webhook, paused } }
+    },
+  })
 
 const rotateSecret = command({
   name: 'webhook rotate-secret',
@@ -357,5 +341,5 @@ const rotateSecret = command({
 
 export const declarations = [
   ...[create, listAll, show, deliveries, remove, test, resend],
-  ...[pause, resume, rotateSecret],
+  ...[pausing(true), pausing(false), rotateSecret],
 ]
