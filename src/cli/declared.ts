@@ -207,7 +207,12 @@ const written = async (
 }
 
 const lineOf = ({ columns = [] }: Declared, row: Row): string =>
-  columns.flatMap(({ name }) => ((row[name] ?? null) === null ? [] : [plain(String(row[name]))])).join('  ')
+  columns
+    .flatMap(({ name, label, below }) => {
+      const value = row[name] ?? null
+      return value === null ? [] : [plain(below === undefined ? String(value) : `${label}: ${value}`)]
+    })
+    .join('  ')
 
 /** Shows a list as a table, unless the answer has its own lines. */
 const linesOf = ({ columns, empty }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {

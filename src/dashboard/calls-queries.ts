@@ -1,5 +1,4 @@
 import type { Query } from '../../projections/projection.ts'
-import type { StatementRow } from './queries.ts'
 
 /** Queries for pages of calls, newest first, from the lines of statements. */
 
@@ -21,20 +20,22 @@ export type CallFilters = {
 /** The position of a line in the order of time. The next page begins below this line. */
 export type CallPlace = { readonly atMs: number; readonly ledger: string; readonly revision: string }
 
-export type CallRow = Pick<
-  StatementRow,
-  | 'revision'
-  | 'effective_at'
-  | 'kind'
-  | 'request_id'
-  | 'key_id'
-  | 'key_name'
-  | 'capability'
-  | 'outcome'
-  | 'code'
-  | 'calls'
-  | 'amount_micro'
-> & { organization_id: string; organization_name: string | null; ledger: string }
+export type CallRow = {
+  organization_id: string
+  organization_name: string | null
+  ledger: string
+  revision: string
+  effective_at: Date
+  kind: string
+  request_id: string | null
+  key_id: string | null
+  key_name: string | null
+  capability: string | null
+  outcome: string | null
+  code: string | null
+  calls: string | null
+  amount_micro: string
+}
 
 /** Collects the parameters of a query in the order in which its text names them. */
 const parameters = () => {

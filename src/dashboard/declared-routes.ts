@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { capabilityDataOf } from '../administration/capabilities.ts'
 import {
   type Context,
+  type Declared,
   type Given,
   isPersonal,
   pageOf,
@@ -31,6 +32,7 @@ import {
   type FirstCallsView,
   type Found,
   formPage,
+  listOf,
   listPage,
   nothingPage,
   planPage,
@@ -39,7 +41,7 @@ import {
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { workPage } from './pages/work.ts'
 import { firstChoices, namesIn, withIds } from './picking.ts'
-import { namesOf } from './queries.ts'
+import { type AccountRow, namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { createPlaces, type Work } from './works.ts'
 
@@ -335,6 +337,21 @@ const found = async (
     .flatMap(({ name }) => page.rows.map((row) => row[name]))
     .filter((id) => typeof id === 'string')
   return { ...nothing, page, names: await namesOf(foundation.pool, ids), further: cursor !== null }
+}
+
+/** The first rows of a list of an organization, for a section of another page. */
+export const newestOf = async (
+  name: Declared['name'],
+  context: Dashboard,
+  request: FastifyRequest,
+  { viewer, account, max }: { readonly viewer: Viewer; readonly account: AccountRow; readonly max: number },
+): Promise<Html> => {
+  const place = places.find(({ declared, organization }) => organization && declared.name === name)
+  assert(place !== undefined)
+  const view = { viewer, place, account }
+  const asked = place.declared.read({ organization: account.organization_id })
+  const page = await pageOf(asked, contextOf(context, view, request), { cursor: null, max })
+  return listOf({ ...view, ...nothing }, { ...page, next: null }, '')
 }
 
 const csvCell = (value: unknown, kind: string | undefined) => {

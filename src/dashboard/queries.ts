@@ -153,45 +153,13 @@ export const keyDetail = (
   values: [organizationId, keyId, dayOf(nowMs)],
 })
 
-export type StatementRow = {
-  revision: string
-  effective_at: Date
-  kind: string
-  request_id: string | null
-  key_id: string | null
-  key_name: string | null
-  capability: string | null
-  outcome: string | null
-  code: string | null
-  /** The number of calls in the line; null if the line is not about calls. */
-  calls: string | null
-  amount_micro: string
-  rule: string | null
-  rule_version: number | null
-  price_book_version: number | null
-  lines: { sku: string; amount: string; rule: string; rule_version: number }[] | null
-}
-
-const lineColumns = `l.revision::text, l.effective_at, l.kind, l.request_id, l.key_id,
-  (select k.name from api_keys k where k.key_id = l.key_id) as key_name, l.capability, l.outcome, l.code,
-  l.calls::text, l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines`
-
-/** The newest lines below a revision, newest first. */
-export const linesBefore = (
-  organizationId: string,
-  { revision, max }: { revision: string; max: number },
-): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l where l.ledger = ledger_key($1) and l.revision < $2::bigint
-          order by l.revision desc limit $3`,
-  values: [organizationId, revision, max],
-})
-
 /** Lines of one request, newest first. Without `materialized`, a planner without statistics could read all lines of the organization. */
 export const linesOfRequest = (
   organizationId: string,
   { requestId, max }: { requestId: string; max: number },
-): Query<StatementRow> => ({
+): Query<{ revision: string; key_name: string | null }> => ({
   text: `with found as materialized (select * from ledger_lines where request_id = $2 limit $3)
-         select ${lineColumns} from found l where l.ledger = ledger_key($1) order by l.revision desc`,
+         select l.revision::text, (select k.name from api_keys k where k.key_id = l.key_id) as key_name
+           from found l where l.ledger = ledger_key($1) order by l.revision desc`,
   values: [organizationId, requestId, max],
 })

@@ -1,9 +1,8 @@
 import type { FastifyInstance } from 'fastify'
-import { lineReasons } from '../administration/ledgers/line-reasons.ts'
 import { testOrganizationOf } from '../events/test-organization.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callsRoutes } from './calls-routes.ts'
-import { declaredRoutes } from './declared-routes.ts'
+import { declaredRoutes, newestOf } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
 import { formOf } from './form.ts'
@@ -24,7 +23,7 @@ import { organizationPage } from './pages/organization.ts'
 import { rangeOrFault } from './pages/ranges.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
-import { isRegistered, keysOf, linesBefore, rowsOf } from './queries.ts'
+import { isRegistered, keysOf, rowsOf } from './queries.ts'
 import { tellRows } from './rows.ts'
 import { searchRoutes } from './search.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
@@ -37,8 +36,6 @@ import { usedUpOf } from './used-up.ts'
 
 const keysMax = 200
 const newestLines = 20
-/** The largest bigint, which is above every revision. */
-const aboveAll = '9223372036854775807'
 
 /** Routes for everyone: signing in and out. */
 export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -136,16 +133,14 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     const id = account.organization_id
     const nowMs = Date.now()
     const { range, fault } = await rangeOrFault(pool, request.query, id)
+    const viewer = viewerOf(request, reply)
     const [keys, [tests], lines, usedUp, figures] = await Promise.all([
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
       rowsOf(pool, isRegistered(testOrganizationOf(id))),
-      rowsOf(pool, linesBefore(id, { revision: aboveAll, max: newestLines })),
+      newestOf('ledger lines', context, request, { viewer, account, max: newestLines }),
       usedUpOf(pool, account, nowMs),
       rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
     ])
-    const viewer = viewerOf(request, reply)
-    const seenBy = { organizationId: id, role: viewer.role }
-    const reasons = await lineReasons(context.foundation, seenBy, lines)
     const page = organizationPage({
       viewer,
       account,
@@ -154,7 +149,6 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       hasTests: tests?.registered === true,
       atMs: nowMs,
       lines,
-      reasons,
       use: { ...usedUp, ...figures, range, fault },
     })
     return sendPage(fault === null ? reply : reply.code(422), page)

@@ -2,7 +2,7 @@ import pg from 'pg'
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
-import { linesBefore } from '../../src/dashboard/queries.ts'
+import { statementLines } from '../../src/administration/ledgers/lines.ts'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
@@ -120,7 +120,10 @@ const measured = async (
     const other = asides[n % asides.length] ?? ''
     await ledger.lastSeen(other)
     calls.push(await msOf(() => commitCall(ledger, other)))
-    const { text, values } = linesBefore(id, { revision: String(Number.MAX_SAFE_INTEGER), max: 50 })
+    const { text, values } = statementLines(
+      { organization: id },
+      { first: 0n, below: BigInt(Number.MAX_SAFE_INTEGER), max: 50 },
+    )
     pages.push(await msOf(() => pool.query(text, [...values])))
   }
   const made: number[] = []

@@ -1,7 +1,7 @@
 /** The statement's rows refer to their ledger by a number. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
-import { linesBefore } from '../../src/dashboard/queries.ts'
+import { statementLines } from '../../src/administration/ledgers/lines.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 import {
   type House,
@@ -34,7 +34,7 @@ afterAll(() => house.close())
 
 test('a line is found through its index', async () => {
   const plan = async (): Promise<string> => {
-    const { text, values } = linesBefore(org, { revision: '1000', max: 3 })
+    const { text, values } = statementLines({ organization: org }, { first: 0n, below: 1_000n, max: 3 })
     await house.pool.query('set enable_seqscan = off')
     const { rows } = await house.pool.query<{ 'QUERY PLAN': string }>(`explain ${text}`, [...values])
     return rows.map((row) => row['QUERY PLAN']).join('\n')

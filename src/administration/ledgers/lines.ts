@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Query } from '../../../projections/projection.ts'
 import { formatCredits } from '../../billing/money.ts'
 import { callOutcome } from '../../events/calls.ts'
 import { capability } from '../../events/capabilities.ts'
@@ -48,6 +49,8 @@ export const listLines = pagedList({
     { name: 'calls', label: 'Calls', kind: 'number', sparse: true },
     { name: 'amount', label: 'Credits', kind: 'change' },
     { name: 'rule', label: 'Rule', sparse: true },
+    { name: 'rule_version', label: 'Version', below: 'rule' },
+    { name: 'price_book_version', label: 'Price book', below: 'rule' },
     { name: 'correction', label: 'Correction', below: 'kind' },
     { name: 'reason', label: 'Reason', sparse: true },
     { name: 'reference', label: 'Reference', below: 'reason' },
@@ -91,6 +94,29 @@ type LineRow = {
   lines: object[] | null
 }
 
+/** The lines from one revision to below another that match the filters, newest first. */
+export const statementLines = (
+  { organization: id, from, to, ...filters }: z.output<typeof input>,
+  { first, below, max }: { readonly first: bigint; readonly below: bigint; readonly max: number },
+): Query<LineRow> => {
+  const { kind = null, capability: of = null, outcome = null, key = null } = filters
+  return {
+    text: `select l.revision::text, l.effective_at, l.kind, case when l.kind = 'call' then l.request_id end as request_id, l.key_id,
+                  (select k.name from api_keys k where k.key_id = l.key_id) as key_name, l.capability, l.outcome, l.code,
+                  l.calls::text, l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines
+             from ledger_lines l
+            where l.ledger = ledger_key($1) and l.revision >= $2::bigint and l.revision < $3::bigint
+              and ($4::text is null or l.kind = $4) and ($5::text is null or l.key_id = $5)
+              and ($6::text is null or l.capability = $6) and ($7::text is null or l.outcome = $7)
+              and l.effective_at >= $8 and l.effective_at < $9
+            order by l.revision desc limit $10`,
+    values: [
+      ...[id, String(first), String(below), kind, key, of, outcome],
+      ...[new Date(from ?? always.from), new Date(to ?? always.to), max],
+    ],
+  }
+}
+
 const linesPage = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
   asked: z.output<typeof input>,
@@ -100,34 +126,23 @@ const linesPage = async (
     role,
   }: { readonly before: number | null; readonly max: number; readonly role: Operator['role'] },
 ): Promise<Page> => {
-  const { organization: id, from, to, kind = null, capability: of = null, outcome = null, key = null } = asked
-  const [since, until] = [new Date(from ?? always.from), new Date(to ?? always.to)]
+  const { organization: id, from = always.from, to = always.to } = asked
   const last = await lastLine(pool, id)
   const places =
-    from === undefined && to === undefined
+    asked.from === undefined && asked.to === undefined
       ? null
-      : await linePlaces(pool, id, { fromMs: since.getTime(), untilMs: until.getTime() })
+      : await linePlaces(pool, id, { fromMs: Date.parse(from), untilMs: Date.parse(to) })
   const below = before === null ? BigInt(places?.last ?? last ?? 0n) + 1n : BigInt(before)
   const first = BigInt(places?.first ?? 0n)
   const above = below - lookedMax > first ? below - lookedMax : first
-  const { rows } = await pool.query<LineRow>(
-    `select l.revision::text, l.effective_at, l.kind, case when l.kind = 'call' then l.request_id end as request_id, l.key_id,
-            (select k.name from api_keys k where k.key_id = l.key_id) as key_name, l.capability, l.outcome, l.code,
-            l.calls::text, l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines
-       from ledger_lines l
-      where l.ledger = ledger_key($1) and l.revision >= $2::bigint and l.revision < $3::bigint
-        and ($4::text is null or l.kind = $4) and ($5::text is null or l.key_id = $5)
-        and ($6::text is null or l.capability = $6) and ($7::text is null or l.outcome = $7)
-        and l.effective_at >= $8 and l.effective_at < $9
-      order by l.revision desc limit $10`,
-    [id, String(above), String(below), kind, key, of, outcome, since, until, max + 1],
-  )
+  const { text, values } = statementLines(asked, { first: above, below, max: max + 1 })
+  const { rows } = await pool.query<LineRow>(text, [...values])
   const shown = rows.slice(0, max)
   const reasons = await lineReasons({ eventLog, pool }, { organizationId: id, role }, shown)
   const next = rows.length > max ? (shown.at(-1)?.revision ?? null) : above > first ? String(above) : null
   return {
-    rows: shown.map(({ revision, effective_at, calls, amount_micro, ...line }) => ({
-      ...{ organization_id: id, revision: Number(revision), effective_at: effective_at.toISOString() },
+    rows: shown.map(({ revision, calls, amount_micro, ...line }) => ({
+      ...{ organization_id: id, revision: Number(revision) },
       ...{ ...line, calls: calls === null ? null : Number(calls) },
       amount: formatCredits(BigInt(amount_micro)),
       ...(reasons?.get(revision) ?? noReason),

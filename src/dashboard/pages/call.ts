@@ -15,7 +15,7 @@ import { eventHref } from '../declared.ts'
 import { balance, copyable, correctionWords, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
-import { type AccountRow, linesOfRequest, rowsOf, type StatementRow } from '../queries.ts'
+import { type AccountRow, linesOfRequest, rowsOf } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 const linesMax = 10
@@ -92,7 +92,7 @@ type CallView = {
   readonly account: AccountRow
   readonly call: Explanation
   /** The call's line in the statement; null if the statement does not have the line yet. */
-  readonly line: StatementRow | null
+  readonly line: { readonly revision: string; readonly key_name: string | null } | null
   /** The request ids of the calls before and after this one in the ledger; null if there is none. */
   readonly previous: string | null
   readonly next: string | null

@@ -480,7 +480,7 @@ ${fields.map((field) => control(view, field))}
 ${nextLinks({ ...view, answer: page?.about ?? answer })}
 ${answer !== null && shownAnswer({ ...view, answer })}
 ${page?.about?.sections !== undefined && sectionsIn(view, page.about.sections)}
-${page !== null && pageOfRows(view, page, query)}`,
+${page !== null && listOf(view, page, query)}`,
     false,
   )
 }
@@ -532,7 +532,8 @@ const nextLinks = (view: DeclaredView & { readonly answer?: Pick<Answer, 'next'>
   return links.length > 0 && html`<div class="actions">${links}</div>`
 }
 
-const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html => {
+/** A page of a list, with links to its other pages. */
+export const listOf = (view: DeclaredView & Found, page: Page, query: string): Html => {
   const { rows, next } = page
   const { columns } = view.place.declared
   const address = addressOf(view)

@@ -1,10 +1,9 @@
-import { type LineReason, reasonsMissing } from '../../administration/ledgers/line-reasons.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { isTestOrganization, liveOrganizationOf, testOrganizationOf } from '../../events/test-organization.ts'
-import { balance, capitalized, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
+import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { RangeFigures } from '../overview.ts'
-import type { AccountRow, KeyRow, StatementRow } from '../queries.ts'
+import type { AccountRow, KeyRow } from '../queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
 import type { UsedUp } from '../used-up.ts'
 import {
@@ -20,7 +19,6 @@ import {
 import { codesSection } from './overview.ts'
 import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
-import { lineColumns } from './statement-lines.ts'
 
 type OrganizationView = {
   readonly viewer: Viewer
@@ -31,10 +29,8 @@ type OrganizationView = {
   /** Whether a test key was ever issued. Test keys belong to the test organization, which has a separate page. */
   readonly hasTests: boolean
   readonly atMs: number
-  /** The newest lines of the statement, newest first. */
-  readonly lines: readonly StatementRow[]
-  /** The reasons of grants and corrections, by revision; null if the event log cannot be read. */
-  readonly reasons: ReadonlyMap<string, LineReason> | null
+  /** The newest lines of the statement. */
+  readonly lines: Html
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
 
@@ -172,18 +168,8 @@ export const keyState = (key: KeyRow, atMs: number): Renderable => {
   return html`<span class="mark good">live</span>${key.expires_at !== null && html` until ${instant(key.expires_at)}`}`
 }
 
-const statementSection = ({ account: { organization_id: id }, lines, reasons }: OrganizationView): Html =>
+const statementSection = ({ account: { organization_id: id }, lines }: OrganizationView): Html =>
   html`<section aria-labelledby="statement">
 <div class="heading"><h2 id="statement">Statement</h2><a href="/organizations/${id}/ledger/lines">All lines</a></div>
-${
-  lines.length === 0
-    ? html`<p class="empty">No lines yet.</p>`
-    : table({
-        caption: 'The newest lines of the statement, newest first',
-        rows: lines,
-        idOf: (line) => `line-${line.revision}`,
-        columns: lineColumns(id, reasons ?? new Map()),
-      })
-}
-${reasons === null && html`<p class="note">${capitalized(reasonsMissing)}.</p>`}
+${lines}
 </section>`
