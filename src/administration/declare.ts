@@ -437,7 +437,8 @@ const offered = <Shape extends z.ZodRawShape>(
   fields: fieldsIn(declared.input),
 })
 
-const valuesOf = <Shape extends z.ZodRawShape>(
+/** The values of an input. Throws an `InputFault` that names the first invalid field. */
+export const valuesOf = <Shape extends z.ZodRawShape>(
   input: z.ZodObject<Shape>,
   given: Given,
 ): z.output<z.ZodObject<Shape>> => {

@@ -265,9 +265,6 @@ export const list = <Value>(
     .transform(reading(parse))
     .register(shown, { ...words, ...(options ? { control: 'choices', options } : { control: 'text' }) })
 
-/** An address that the command itself checks. */
-export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
-
 /** A duration in milliseconds. */
 export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })
@@ -296,8 +293,6 @@ export const partnerOrganization = () =>
     ...{ control: 'text', flag: 'org', picks: 'organizations' },
   })
 
-/** A domain, or a part of a domain, which the command itself checks. */
-export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 /** A version of the price book, or a proposal. */
 export const priceName = (words: FieldWords) =>
   text((typed) => priceNameOf('', typed), { ...words, control: 'id' })

@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { InputFault } from '../administration/input.ts'
+import { z } from 'zod'
+import { valuesOf } from '../administration/declare.ts'
+import { choice, credits, id } from '../administration/fields.ts'
 import { capability } from '../events/capabilities.ts'
 import { callsPage as pageOfCalls, placeIn } from './calls.ts'
 import { type CallFilters, organizationOfKey } from './calls-queries.ts'
@@ -15,7 +17,7 @@ import {
   sendPage,
   viewerOf,
 } from './page.ts'
-import { callFields, callOutcomes, callsPage } from './pages/calls.ts'
+import { callFields, callLabels, callOutcomes, callsPage } from './pages/calls.ts'
 import { rangeAsked, rangeOrFault } from './pages/ranges.ts'
 import { organizationMeant } from './picking.ts'
 import { type AccountRow, dayOf, keysOf, rowsOf } from './queries.ts'
@@ -28,28 +30,14 @@ const csvCallsMax = 50_000
 const csvPagesMax = 1_250
 const csvPageCalls = 1_000
 
-const oneOf = (form: Form, field: string, known: readonly string[]): string | null => {
-  const text = form.text(field)
-  if (text === '') return null
-  if (!known.includes(text)) throw new InputFault(field, `"${text}" is not one of ${known.join(', ')}`)
-  return text
-}
-
-const fitting = (form: Form, field: string, pattern: RegExp, example: string): string | null => {
-  const text = form.text(field).trim()
-  if (text !== '' && !pattern.test(text))
-    throw new InputFault(field, `"${text}" is not a value such as ${example}`)
-  return text === '' ? null : text
-}
-
-const costIn = (form: Form): bigint | null => {
-  const text = form.text('cost').trim()
-  if (text === '') return null
-  if (!/^\d{1,12}(\.\d{1,6})?$/.test(text))
-    throw new InputFault('cost', `"${text}" is not a number of credits`)
-  const [whole = '', fraction = ''] = text.split('.')
-  return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'))
-}
+const words = (name: keyof typeof callLabels) => ({ label: callLabels[name], help: '' })
+const filters = z.object({
+  key: id(words('key'), keyIdPattern, '0123456789abcdef').optional(),
+  capability: choice(words('capability'), capability.options).optional(),
+  outcome: choice(words('outcome'), callOutcomes).optional(),
+  code: id(words('code'), /^[A-Z]{2,12}_\d{3}$/, 'CREDIT_001').optional(),
+  cost: credits(words('cost'), { zero: true }).optional(),
+})
 
 /** Throws `InputFault` for an invalid filter. */
 const filtersIn = async (
@@ -57,7 +45,11 @@ const filtersIn = async (
   form: Form,
   { range, account }: { readonly range: Range; readonly account: AccountRow | null },
 ): Promise<CallFilters> => {
-  const keyId = fitting(form, 'key', keyIdPattern, '0123456789abcdef')
+  const typed = Object.keys(filters.shape).flatMap((name) => {
+    const text = form.text(name).trim()
+    return text === '' ? [] : [[name, text]]
+  })
+  const { key: keyId = null, cost = null, ...asked } = valuesOf(filters, Object.fromEntries(typed))
   const named =
     account?.organization_id ??
     (await organizationMeant(pool, 'organization', form.text('organization').trim()))
@@ -65,10 +57,8 @@ const filtersIn = async (
   return {
     ...{ fromMs: range.fromMs, untilMs: range.untilMs, keyId },
     organizationId: named ?? owner?.organization_id ?? null,
-    capability: oneOf(form, 'capability', capability.options),
-    outcome: oneOf(form, 'outcome', callOutcomes),
-    code: fitting(form, 'code', /^[A-Z]{2,12}_\d{3}$/, 'CREDIT_001'),
-    costMicro: costIn(form),
+    ...{ capability: asked.capability ?? null, outcome: asked.outcome ?? null, code: asked.code ?? null },
+    costMicro: cost,
   }
 }
 

@@ -4,6 +4,7 @@ import type { Picks } from '../administration/fields.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
 import { askedFields, type Place } from './declared.ts'
 import { type Form, formOf, NotChosen } from './form.ts'
+import { capitalized } from './format.ts'
 import type { Html } from './html.ts'
 import {
   type Dashboard,
@@ -106,7 +107,17 @@ const whole = (id: string): Picked => ({ id, isPart: false })
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
-  { flag, typed, chosen }: { readonly flag: string; readonly typed: string; readonly chosen: string },
+  {
+    flag,
+    typed,
+    chosen,
+    remedy = 'choose from the list',
+  }: {
+    readonly flag: string
+    readonly typed: string
+    readonly chosen: string
+    readonly remedy?: string
+  },
 ): Promise<Picked> => {
   const { always, unlessNamed } = ids[searched.kind]
   if (chosen !== '' && !chosen.startsWith(afterMark)) return whole(chosen)
@@ -123,7 +134,7 @@ const idOf = async (
   if (first === undefined)
     throw new InputFault(flag, `no ${noun} has "${text}" in its name; type a part of the name, or the id`)
   const says = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
-  throw new NotChosen(flag, `${after === '' ? `${says}; c` : 'C'}hoose from the list`, choices)
+  throw new NotChosen(flag, after === '' ? `${says}; ${remedy}` : capitalized(remedy), choices)
 }
 
 /**
@@ -137,24 +148,8 @@ export const organizationMeant = async (
 ): Promise<string | null> => {
   if (typed === '' || organizationPattern.test(typed)) return typed || null
   const searched = { kind: 'organizations', organizationIds: null } as const
-  const text = labelOf(flag, typed)
-  const same = await choicesMeant(pool, searched, text)
-  const { found, more } =
-    same.length === 1
-      ? { found: same, more: false }
-      : await choicesNamed(pool, { ...searched, text, after: '' })
-  const [first] = found
-  if (first === undefined)
-    throw new InputFault(
-      flag,
-      `no organization has "${text}" in its name; type a part of the name, or the id`,
-    )
-  if (found.length === 1 && !more) return first.id
-  const several = more ? `more than ${choicesMax}` : found.length
-  throw new InputFault(
-    flag,
-    `${several} organizations have "${text}" in their names, such as ${first.name}; type more of the name, or the id`,
-  )
+  const remedy = 'type more of the name, or the id'
+  return (await idOf(pool, searched, { flag, typed, chosen: '', remedy })).id
 }
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }

@@ -190,12 +190,12 @@ describe('the page', () => {
   })
 
   test.each([
-    ['key=%00', 'is not a value such as'],
+    ['key=%00', 'U+0000'],
     ['outcome=x', 'is not one of'],
-    ['cost=-1', 'is not a number of credits'],
+    ['cost=-1', 'is not a decimal number of credits'],
     ['organization=nobody', '<strong>Organization:</strong> No organization has '],
     ['organization=a%00b', '<strong>Organization:</strong>'],
-    ['organization=o', 'in their names, such as '],
+    ['organization=o', 'in their names; type more of the name, or the id.'],
   ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(`/calls?${query}`)
     expect(statusCode).toBe(422)

@@ -6,7 +6,7 @@ import { pixelPeriod } from '../../events/pixel.ts'
 import { liveOrganizationOf } from '../../events/test-organization.ts'
 import { balance } from '../credits/credits.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
-import { choice, domain, number, organization } from '../fields.ts'
+import { anyText, choice, number, organization } from '../fields.ts'
 import { type Operator, provedUserOf } from '../operator.ts'
 import type { PixelChange, PixelRules } from './pixel.ts'
 
@@ -28,7 +28,7 @@ const max = number(
   { label: 'Rows', help: 'number of rows, at most 10000' },
   { min: 1, max: 10_000 },
 ).prefault('100')
-const searched = (help: string) => domain({ label: 'Domain', help }).prefault('')
+const searched = (help: string) => anyText({ label: 'Domain', help }).prefault('')
 
 const rules = query({
   name: 'pixel rules',
@@ -92,10 +92,7 @@ const rules = query({
         ? [`The pixel has ${page.count} rules in total. Increase the number of rows, or choose one domain.`]
         : []),
     ]
-    return {
-      json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
-      sections: [...(rules.length === 0 ? [] : [rules]), ...notes.map((note) => ({ note }))],
-    }
+    return { json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted } }
   },
 })
 
@@ -188,7 +185,7 @@ const changed =
 
 const ofDomain = {
   organization: organization(),
-  domain: domain({ label: 'Domain', help: 'such as example.com; the rule also covers subdomains' }),
+  domain: anyText({ label: 'Domain', help: 'such as example.com; the rule also covers subdomains' }),
 }
 const period = choice({ label: 'Period', help: 'UTC' }, pixelPeriod.options)
 const changes = { of: 'settings', asks: 'on a terminal', left: wholeOrNot('pixel rules') } as const
@@ -270,17 +267,8 @@ const hits = query({
     const by_day = found
       .slice(0, max)
       .map((row) => ({ ...row, fired: Number(row.fired), refused: Number(row.refused) }))
-    const shown = by_day.map((row) => ({ ...row, domain: row.domain === '' ? '(no rule)' : row.domain }))
-    return {
-      json: { days_summed: figureDays, fired, refused, by_day, more },
-      sections: [
-        { days_summed: figureDays, fired, refused },
-        shown,
-        ...(!more
-          ? []
-          : [{ note: 'The list is incomplete: increase the number of rows, or choose one domain.' }]),
-      ],
-    }
+    const note = 'The list is incomplete: increase the number of rows, or choose one domain.'
+    return { json: { days_summed: figureDays, fired, refused, by_day, more, ...(more && { note }) } }
   },
 })
 

@@ -142,43 +142,32 @@ const password = command({
   },
 })
 
-const standing = z.object({ name: user(), reason: userReason() })
-
-const disable = command({
-  name: 'user disable',
-  action: 'users.change',
-  summary: 'disable a user: sessions and tokens end immediately',
-  input: standing,
-  changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
-  plan: async (_, { name }) => ({
-    says: [
-      `Disable ${name}: every session ends immediately, and every token is revoked permanently.`,
-      `The links of open invitations made by ${name} will stop working.`,
-    ],
-  }),
-  run: async ({ foundation, operator }, { name, reason }) => {
-    await setDisabled(foundation, { name, reason, disabled: true, actor: operator.actor })
-    return { json: { user: name, state: 'disabled', reason } }
-  },
-})
-
-const enable = command({
-  name: 'user enable',
-  action: 'users.change',
-  summary: 'let a disabled user sign in again',
-  input: standing,
-  changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
-  plan: async (_, { name }) => ({
-    says: [
-      `Let ${name} sign in again, with the same password and role as before.`,
-      'Previously revoked tokens stay revoked.',
-    ],
-  }),
-  run: async ({ foundation, operator }, { name, reason }) => {
-    await setDisabled(foundation, { name, reason, disabled: false, actor: operator.actor })
-    return { json: { user: name, state: 'enabled', reason } }
-  },
-})
+/** The commands that disable and enable a user. */
+const disabling = (disabled: boolean) =>
+  command({
+    name: disabled ? 'user disable' : 'user enable',
+    action: 'users.change',
+    summary: disabled
+      ? 'disable a user: sessions and tokens end immediately'
+      : 'let a disabled user sign in again',
+    input: z.object({ name: user(), reason: userReason() }),
+    changes: { of: 'access', asks: disabled ? 'always' : 'on a terminal', left: wholeOrNot('user list') },
+    plan: async (_, { name }) => ({
+      says: disabled
+        ? [
+            `Disable ${name}: every session ends immediately, and every token is revoked permanently.`,
+            `The links of open invitations made by ${name} will stop working.`,
+          ]
+        : [
+            `Let ${name} sign in again, with the same password and role as before.`,
+            'Previously revoked tokens stay revoked.',
+          ],
+    }),
+    run: async ({ foundation, operator }, { name, reason }) => {
+      await setDisabled(foundation, { name, reason, disabled, actor: operator.actor })
+      return { json: { user: name, state: disabled ? 'disabled' : 'enabled', reason } }
+    },
+  })
 
 /** Users set up their own second factor in the dashboard. An operator can remove it if the user's device is lost. */
 const secondFactor = command({
@@ -277,4 +266,7 @@ const tokensThatWork = async (
     .filter((one) => one.user === name && one.revoked === null && (id === undefined || one.tokenId === id))
     .map(({ tokenId }) => tokenId)
 
-export const declarations = [create, invite, changeOfRole, password, disable, enable, secondFactor, token]
+export const declarations = [
+  ...[create, invite, changeOfRole, password],
+  ...[disabling(true), disabling(false), secondFactor, token],
+]

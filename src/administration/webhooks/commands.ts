@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { webhookEvent } from '../../events/webhooks.ts'
 import { graceDaysMax } from '../../keys/key-state.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
-import { choice, duration, id, list, organization, url } from '../fields.ts'
+import { anyText, choice, duration, id, list, organization } from '../fields.ts'
 import { webhookEventsOf, webhookUrlOf } from './webhook-request.ts'
 import {
   createWebhook,
@@ -46,7 +46,7 @@ const wanted = z.object({
   organization: organization({
     help: 'organization id; if omitted, the webhook belongs to the operator, for checkpoints',
   }).optional(),
-  url: url({ label: 'URL', help: 'https://…, at a public Internet address' }),
+  url: anyText({ label: 'URL', help: 'https://…, at a public Internet address' }),
   events: list(
     (names) => names,
     { label: 'Events', help: 'the events to send messages for' },

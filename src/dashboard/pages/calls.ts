@@ -22,7 +22,7 @@ import { rangeFields } from './ranges.ts'
 
 /** `errors`: every call that was refused or failed. */
 export const callOutcomes = ['answered', 'refused', 'failed', 'errors'] as const
-const labels = {
+export const callLabels = {
   organization: 'Organization',
   key: 'Key',
   capability: 'Capability',
@@ -30,8 +30,8 @@ const labels = {
   code: 'Error code',
   cost: 'Minimum credits',
 } as const
-type CallField = keyof typeof labels
-export const callFields = Object.keys(labels) as readonly CallField[]
+type CallField = keyof typeof callLabels
+export const callFields = Object.keys(callLabels) as readonly CallField[]
 type CallsView = {
   readonly viewer: Viewer
   /** Null for all organizations. */
@@ -61,7 +61,7 @@ export const callsPage = (view: CallsView): Html => {
     main: html`${account !== null && organizationHead(viewer, account, '/calls')}
 <h1>${title}</h1>
 ${filterForm(view)}
-${faultNotice(view.fault, faulty === undefined ? null : labels[faulty])}
+${faultNotice(view.fault, faulty === undefined ? null : callLabels[faulty])}
 ${view.fault === null && list(view)}`,
   })
 }
@@ -75,7 +75,7 @@ const hrefOf = (view: CallsView, more: Readonly<Record<string, string>> = {}, su
 const choice = (
   { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
   { name, options }: { name: CallField; options: readonly (readonly [string, string])[] },
-): Html => html`<p><label for="${name}">${labels[name]}</label>
+): Html => html`<p><label for="${name}">${callLabels[name]}</label>
 <select id="${name}" name="${name}"${described(name, fault)}><option value="">any</option>${options.map(
   ([value, shown]) =>
     html`<option value="${value}"${value === typed.text(name) && html` selected`}>${shown}</option>`,
@@ -84,7 +84,7 @@ const choice = (
 const input = (
   { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
   { name, hint }: { name: CallField; hint: string },
-): Html => html`<p><label for="${name}">${labels[name]}</label>
+): Html => html`<p><label for="${name}">${callLabels[name]}</label>
 <input id="${name}" name="${name}" value="${typed.text(name)}" placeholder="${hint}" maxlength="40" autocomplete="off" spellcheck="false"${described(name, fault)}></p>`
 
 const filterForm = (
@@ -93,7 +93,7 @@ const filterForm = (
 ${rangeFields(view.range, view.fault)}
 ${
   view.account === null &&
-  html`<p><label for="organization">${labels.organization}</label>
+  html`<p><label for="organization">${callLabels.organization}</label>
 <input id="organization" name="organization" value="${view.typed.text('organization')}" placeholder="Name or id" maxlength="200" autocomplete="off" spellcheck="false"${suggesting('organization', { address: '/pick/organizations', within: null })}${described('organization', view.fault)}>
 ${suggestions('organization', { found: [], more: false })}</p>`
 }

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { domainToASCII } from 'node:url'
 import { z } from 'zod'
 import { command, query } from '../../../administration/declare.ts'
-import { domain, instant, line, path } from '../../../administration/fields.ts'
+import { anyText, instant, line, path } from '../../../administration/fields.ts'
 import { InputFault } from '../../../administration/input.ts'
 import { recordImport } from '../../../call/data-source.ts'
 import { readCompany } from './companies.ts'
@@ -71,7 +71,7 @@ const show = query({
   name: 'companies show',
   action: 'system.read',
   summary: 'show the company of a domain, as answers contain it',
-  input: z.object({ domain: domain({ label: 'Domain', help: 'a domain, or a host in it' }) }),
+  input: z.object({ domain: anyText({ label: 'Domain', help: 'a domain, or a host in it' }) }),
   run: async ({ foundation: { pool } }, { domain: text }) => {
     const found = registrableDomainOf(domainToASCII(text))
     if (found === null)
