@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { adjust, voidGrant } from '../../src/administration/credits/corrections.ts'
 import { grant, grantOnce } from '../../src/administration/credits/credits.ts'
-import { lotsLeft } from '../../src/administration/credits/lots.ts'
+import { lotsLeft } from '../../src/administration/credits/queries.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'

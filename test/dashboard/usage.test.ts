@@ -7,13 +7,15 @@ import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { linePlaces } from '../../src/administration/ledgers/line-places.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { callsPage, placeIn, placeText } from '../../src/dashboard/calls.ts'
 import {
   type CallFilters,
   type CallPlace,
   type CallRow,
+  callsPage,
   callsThatMatch,
-} from '../../src/dashboard/calls-queries.ts'
+  placeIn,
+  placeText,
+} from '../../src/dashboard/calls.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
 import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboard/overview.ts'

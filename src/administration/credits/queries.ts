@@ -9,12 +9,13 @@ import {
   newBalanceFold,
   recordedMsOf,
 } from '../../ledger/explain/balance-at.ts'
-import { ledgerPages } from '../../ledger/read-ledger.ts'
+import { openedBy } from '../../ledger/explain/lots-drawn.ts'
+import type { GrantedLot } from '../../ledger/granted-lot.ts'
+import { ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { query } from '../declare.ts'
 import { instant, organization } from '../fields.ts'
-import { balance } from './credits.ts'
-import { lotsLeft } from './lots.ts'
+import { balance, registeredAccount } from './credits.ts'
 
 /**
  * The balance at one instant, as known at another instant, calculated from the ledger. `revision` is that of the last known event,
@@ -119,3 +120,24 @@ const listLots = query({
 })
 
 export const declarations = [showBalance, listLots]
+
+/** `left` and `granted` are canonical decimal strings. */
+type LotLeft = GrantedLot & { readonly left: string }
+
+/** Lots that have credits left, in the order in which charges use them. Throws `CommandRefused` if the organization is not registered. */
+export const lotsLeft = async (
+  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
+  organizationId: string,
+): Promise<{ lots: LotLeft[]; overdrawn: string; revision: number }> => {
+  const account = await registeredAccount(ledger, organizationId)
+  const nowMs = Date.now()
+  const lots: LotLeft[] = []
+  for (const { grantId, revision, expiresAtMs, remaining } of account.lots) {
+    if (expiresAtMs <= nowMs) continue
+    const opened = openedBy(await ledgerEventAt(eventLog, organizationId, revision), grantId)
+    if (opened === null)
+      throw new Error(`the ledger of ${organizationId} does not open lot ${grantId} at revision ${revision}`)
+    lots.push({ ...opened, left: formatCredits(remaining) })
+  }
+  return { lots, overdrawn: formatCredits(account.overdrawn), revision: account.revision }
+}

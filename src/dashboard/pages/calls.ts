@@ -1,6 +1,6 @@
 import { capability } from '../../events/capabilities.ts'
+import type { CallRow } from '../calls.ts'
 import { type CallsPage, placeText } from '../calls.ts'
-import type { CallRow } from '../calls-queries.ts'
 import type { Form } from '../form.ts'
 import { count, credits, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'

@@ -1,22 +1,97 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ulid } from 'ulid'
 import type { Finding } from '../../administration/checks/check.ts'
-import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
+import { type LastReconciled, lastReconciliation } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
-import type { Checkpoint } from '../../event-log/tree/checkpoints.ts'
+import { type Checkpoint, CheckpointFault } from '../../event-log/tree/checkpoints.ts'
 import { mayOpen } from '../access.ts'
-import type { FirstAnswer, FirstRun } from '../first-run.ts'
+import { type FirstAnswer, type FirstRun, firstRunOf, makeFirstCall } from '../first-run.ts'
+import { formOf } from '../form.ts'
 import { balance, capitalized, count, credits, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { refreshing } from '../idle.ts'
 import type { Latency } from '../latency.ts'
-import type { Leaders, RangeFigures, TodayFigures } from '../overview.ts'
+import {
+  figuresOfAll,
+  type Leaders,
+  lowOrganizations,
+  type RangeFigures,
+  type TodayFigures,
+  todayFigures,
+} from '../overview.ts'
 import type { LowBalanceRow } from '../overview-queries.ts'
-import { type Range, rangeQuery } from '../ranges.ts'
-import type { CodeRow, OrganizationUseRow } from '../usage-queries.ts'
+import { type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
+import { rowsOf } from '../queries.ts'
+import { type Range, rangeQuery, timesOf } from '../ranges.ts'
+import { shownSoon } from '../shown-soon.ts'
+import {
+  type CodeRow,
+  type OrganizationUseRow,
+  type UsageGroupRow,
+  usagePoints,
+  usageTotals,
+} from '../usage-queries.ts'
+import { seriesOf, type UsageSeries } from '../usage-series.ts'
 import { firstAnswerSection, firstRunSection } from './first-run.ts'
 import { type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 import { usagePlot } from './plot.ts'
-import { rangeFields } from './ranges.ts'
-import { reconciliationSection } from './reconciliation.ts'
+import { rangeFields, rangeOrFault } from './ranges.ts'
+
+export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, health, latency: latencyNow } = context
+  const { pool, eventLog, checkpoints } = foundation
+  const overview = async (request: FastifyRequest, reply: FastifyReply, answer: FirstAnswer | null) => {
+    const viewer = viewerOf(request, reply)
+    const nowMs = Date.now()
+    const { range, fault } = await rangeOrFault(pool, request.query, null)
+    const [latency, firstRun, today, { leaders, ...figures }, low, findings, checkpoint, reconciliation] =
+      await Promise.all([
+        latencyNow(),
+        mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
+        todayFigures(pool, null, nowMs),
+        figuresOfAll(pool, range),
+        lowOrganizations(pool, nowMs),
+        health.findings(),
+        checkpoints.last().catch((error: unknown) => {
+          if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
+          throw error
+        }),
+        lastReconciliation(eventLog),
+      ])
+    const shown = { range, fault, today, figures, leaders, low, findings, checkpoint, reconciliation, nowMs }
+    const page = overviewPage({ ...shown, viewer, firstRun, answer, latency })
+    return sendPage(fault === null ? reply : reply.code(422), page)
+  }
+  pages.get('/', (request, reply) => overview(request, reply, null))
+
+  pages.post('/first-call', async (request, reply) => {
+    const once = formOf(request.body).text('once')
+    const answer = await makeFirstCall(context, request, /^[0-9A-Z]{26}$/.test(once) ? once : ulid())
+    if (answer === null) throw new PageMissing()
+    await shownSoon(context)
+    return overview(request, reply, answer)
+  })
+
+  pages.get('/usage', async (request, reply) => {
+    const { range, fault } = await rangeOrFault(pool, request.query, null)
+    const ask = { ...range, organizationId: null, keyId: null }
+    const [[total], byCapability, { series, leaders }] = await Promise.all([
+      rowsOf(pool, usageTotals(ask)),
+      rowsOf(pool, usagePoints(ask, 'capability')),
+      figuresOfAll(pool, range),
+    ])
+    const shown = {
+      range,
+      fault,
+      total,
+      byCredits: leaders.byCredits,
+      calls: series,
+      credits: seriesOf(timesOf(range), byCapability, range.step),
+    }
+    const page = allUsagePage({ ...shown, viewer: viewerOf(request, reply) })
+    return sendPage(fault === null ? reply : reply.code(422), page)
+  })
+}
 
 /** The overview of all organizations: figures of today, problems, and usage over a range. The page refreshes itself. */
 
@@ -39,7 +114,7 @@ type Overview = {
   readonly nowMs: number
 }
 
-export const overviewPage = (view: Overview): Html =>
+const overviewPage = (view: Overview): Html =>
   layout({
     title: 'Overview',
     at: '/',
@@ -207,7 +282,7 @@ ${leadersTable('Organizations by errors', leaders.byErrors, {
 </div>`
 
 /** The ten organizations with the highest figures. */
-export const leadersTable = (
+const leadersTable = (
   title: string,
   rows: readonly OrganizationUseRow[],
   {
@@ -275,4 +350,70 @@ ${figures([
 const ageOf = (ms: number): string => {
   const minutes = Math.max(0, Math.floor(ms / 60_000))
   return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`
+}
+
+/** The last comparison of ledgers with their read models and the tariff. */
+const reconciliationSection = (
+  last: LastReconciled | null,
+  { role }: Viewer,
+): Html => html`<section aria-labelledby="reconciliation">
+<h2 id="reconciliation">Last reconciliation</h2>
+${
+  last === null
+    ? html`<p class="empty">No reconciliation yet. One runs every night.</p>`
+    : html`${figures([
+        ['Made', utc(new Date(last.at))],
+        ['Calls', count(last.calls)],
+        ['Compared', last.whole ? 'from the beginning of each ledger' : 'since the last match'],
+        ['Differences', count(last.differences)],
+      ])}
+${
+  last.differences > 0 &&
+  html`<div class="notice bad" role="alert"><p>The event log, the read models and the tariff differ. Reconcile again to see the differences of each ledger.</p>
+<ul>${last.named.map((one) => html`<li>${one}</li>`)}</ul></div>`
+}`
+}
+${mayOpen(role, 'GET /commands/ledger/reconcile') && html`<p class="actions"><a class="button quiet" href="/commands/ledger/reconcile">Reconcile now</a></p>`}
+</section>`
+
+type AllUsageView = {
+  readonly viewer: Viewer
+  readonly range: Range
+  readonly fault: FormFault | null
+  readonly total: Omit<UsageGroupRow, 'name'> | undefined
+  readonly calls: UsageSeries
+  readonly credits: UsageSeries
+  readonly byCredits: readonly OrganizationUseRow[]
+}
+
+const allUsagePage = (view: AllUsageView): Html => {
+  const { range, fault, total } = view
+  return layout({
+    title: 'Usage',
+    at: '/usage',
+    viewer: view.viewer,
+    scripts: ['plots.js'],
+    main: html`<h1>Usage of all organizations</h1>
+<form class="filters" method="get" action="/usage">
+${rangeFields(range, fault)}
+<p class="actions"><button type="submit">Show</button></p>
+</form>
+${faultNotice(fault)}
+${figures([
+  ['Calls', html`<strong>${count(total?.calls ?? 0)}</strong>`],
+  ['Answered', count(total?.answered ?? 0)],
+  ['Refused', count(total?.refused ?? 0)],
+  ['Failed', count(total?.failed ?? 0)],
+  ['Rate limited', count(total?.rate_limited ?? 0)],
+  ['Credits charged', credits(total?.charged_micro ?? '0')],
+])}
+<p class="note">Test organizations are not included.</p>
+<p class="actions"><a href="/calls?${new URLSearchParams(rangeQuery(range)).toString()}">Calls in this range</a></p>
+${usagePlot({ id: 'calls', title: 'Calls by outcome', of: 'calls', series: view.calls, range })}
+${usagePlot({ id: 'credits', title: 'Credits by capability', of: 'credits', series: view.credits, range })}
+${leadersTable('Organizations by credits', view.byCredits, {
+  ...{ id: 'by-credits', path: 'usage', range, head: 'Charged' },
+  cell: ({ charged_micro }) => credits(charged_micro),
+})}`,
+  })
 }
