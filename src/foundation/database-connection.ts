@@ -1,5 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
+import { within } from '../concurrency/deadline.ts'
+import { settingsLost } from './session-settings.ts'
 
 /** The time limit for connecting. Someone at the command line has to wait this long if the server does not answer. */
 const connectTimeoutMs = 10_000
@@ -31,6 +33,65 @@ export const refuseUnfit = async (client: pg.Client): Promise<void> => {
     throw new DatabaseUnfit(
       `the database ${client.database} has the encoding ${encoding}, which cannot store all text. Create it with UTF8: create database ${client.database} encoding 'UTF8' template template0`,
     )
+}
+
+/** In each round, two connections ask in the order A, B, B, A, so that a pooler that takes turns is noticed too. */
+const poolerRoundsMax = 5
+
+/**
+ * Throws `DatabaseUnfit` if a pooler between this process and the server does not keep one server connection for each client, or ignores
+ * the settings of connections. Session locks, settings and prepared statements would then be those of other clients.
+ */
+export const refusePooler = async (
+  url: string,
+  waitMs: number,
+  logger: Parameters<typeof connectedWithin>[2],
+): Promise<void> => {
+  const one = await connectedWithin(url, waitMs, logger)
+  try {
+    const lost = await settingsLost(one)
+    if (lost.length > 0)
+      throw new DatabaseUnfit(
+        `connections to ${one.host}:${one.port} do not have the settings that they request, probably because a pooler ignores them. Run: ${lost.map(({ name, value }) => `alter role ${one.escapeIdentifier(one.user ?? '')} set ${name} = '${value}';`).join(' ')} Then reload the pooler's server connections (PgBouncer: reconnect)`,
+      )
+    if (await isShared(one, await connectedWithin(url, waitMs, logger)))
+      throw new DatabaseUnfit(
+        `a pooler at ${one.host}:${one.port} gives transactions of one connection different connections to PostgreSQL, so locks and settings would be lost. Use its session mode (PgBouncer: pool_mode = session), or connect to PostgreSQL directly`,
+      )
+  } finally {
+    await one.end()
+  }
+}
+
+/** Whether two open connections have the same server process, or one of them has several. Closes `other`. */
+const isShared = async (one: pg.Client, other: pg.Client): Promise<boolean> => {
+  try {
+    const first = await serverProcess(one)
+    const second = await within(serverProcess(other), { waitMs: connectTimeoutMs }, () => {
+      throw new Error(`no answer within ${connectTimeoutMs / 1_000} s`)
+    })
+    if (first === second) return true
+    for (let round = 1; round <= poolerRoundsMax; round++) {
+      if ((await serverProcess(other)) !== second || (await serverProcess(one)) !== first) return true
+      if ((await serverProcess(one)) !== first || (await serverProcess(other)) !== second) return true
+    }
+    return false
+  } catch (cause) {
+    const reason = reasonOf(cause)
+    throw new DatabaseUnfit(
+      `a second connection to ${one.host}:${one.port} does not work: ${reason}. Each process needs up to 20 connections at the same time; allow more (PgBouncer: default_pool_size)`,
+      { cause },
+    )
+  } finally {
+    await other.end().catch(() => {})
+  }
+}
+
+const serverProcess = async (client: pg.Client): Promise<string> => {
+  const { rows } = await client.query<{ id: string }>(
+    `select pg_backend_pid() || ' ' || pg_postmaster_start_time() as id`,
+  )
+  return rows[0]?.id ?? ''
 }
 
 /** The SQLSTATE of a server that is starting, recovering or stopping, which is the only temporary failure to connect. */

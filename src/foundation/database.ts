@@ -4,7 +4,7 @@ import { projections } from '../../projections/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
-import { connectedWithin, DatabaseUnfit } from './database-connection.ts'
+import { connectedWithin, DatabaseUnfit, refusePooler } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
 import { runningPostgres, startEmbeddedPostgres } from './embedded/server.ts'
 import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
@@ -46,6 +46,11 @@ export const openDatabase = async (
 ): Promise<Database> => {
   const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, onLost })
   closing.add(stop)
+  if (config.DATABASE_URL !== undefined) {
+    await naming('DATABASE_URL', () => refusePooler(url, waitMs, logger))
+    if (migrationUrl !== url)
+      await naming('DATABASE_MIGRATION_URL', () => refusePooler(migrationUrl, waitMs, logger))
+  }
   const pool = new pg.Pool({
     connectionString: url,
     max: poolMax,
@@ -105,18 +110,28 @@ const locateDatabase = async (
 
 /** Turns an unsuitable database into a `ConfigError` for the variable with the database URL. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
+  const variable =
+    config.DATABASE_URL === undefined
+      ? 'DATA_DIR'
+      : config.DATABASE_MIGRATION_URL === undefined
+        ? 'DATABASE_URL'
+        : 'DATABASE_MIGRATION_URL'
   try {
-    await migrate(options)
+    await naming(variable, () => migrate(options))
   } catch (error) {
     if (error instanceof RoleUnfit) throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
-    if (!(error instanceof DatabaseUnfit)) throw error
-    const variable =
-      config.DATABASE_URL === undefined
-        ? 'DATA_DIR'
-        : config.DATABASE_MIGRATION_URL === undefined
-          ? 'DATABASE_URL'
-          : 'DATABASE_MIGRATION_URL'
-    throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
+    throw error
+  }
+}
+
+/** If the database is unsuitable, throws a `ConfigError` that names the variable with its URL. */
+const naming = async <Value>(variable: string, work: () => Promise<Value>): Promise<Value> => {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof DatabaseUnfit)
+      throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
+    throw error
   }
 }
 

@@ -1,3 +1,5 @@
+import type pg from 'pg'
+
 /**
  * The PostgreSQL settings on which statements and the reading of their results depend. A server, database or role can have other
  * values, for example its own time zone, or a format of dates that `pg` would read as other dates.
@@ -29,4 +31,24 @@ export const withSessionSettings = (url: string): string => {
   if (given.endsWith(own)) return url
   parameters.set('options', `${given} ${own}`.trim())
   return `${at < 0 ? url : url.slice(0, at)}?${parameters}`
+}
+
+/** Names of UTC that a server or role can have as its own default. */
+const utcNames = /^(Etc\/)?(UTC|UCT|Universal|Zulu|GMT)$/i
+
+/** Returns the settings of the URL that a connection does not have. The order of day and month in input does not matter to statements. */
+export const settingsLost = async (client: pg.ClientBase): Promise<{ name: string; value: string }[]> => {
+  const { rows } = await client.query<{ name: string; value: string }>(
+    'select lower(name) as name, setting as value from pg_settings where lower(name) = any ($1)',
+    [Object.keys(settings)],
+  )
+  const actual = new Map(rows.map(({ name, value }) => [name, value]))
+  return Object.entries(settings)
+    .map(([name, value]) => ({ name, value }))
+    .filter(({ name, value }) => {
+      const found = actual.get(name) ?? ''
+      if (name === 'timezone') return !utcNames.test(found)
+      if (name === 'datestyle') return !found.startsWith('ISO')
+      return found !== value
+    })
 }
