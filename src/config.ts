@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
-import { credentialsEncoded, credentialsRule } from './config/credentials.ts'
+import { credentialsEncoded, credentialsRule, hasOneHost, oneHostRule } from './config/credentials.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
 const portFrom = (min: 0 | 1) =>
@@ -86,11 +86,13 @@ const variables = z.object({
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
     .refine(credentialsEncoded, credentialsRule)
+    .refine(hasOneHost, oneHostRule)
     .optional(),
   DATABASE_MIGRATION_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://owner:password@host:5432/database')
     .refine(credentialsEncoded, credentialsRule)
+    .refine(hasOneHost, oneHostRule)
     .optional(),
   EVENT_LOG_URL: z
     .string()

@@ -9,3 +9,10 @@ export const credentialsEncoded = (url: string): boolean => {
 
 export const credentialsRule =
   'a URL in which special characters in the password are encoded: % as %25, / as %2F, @ as %40, # as %23, ? as %3F; or use a password of letters and digits'
+
+/** Whether the URL has one host. The driver reads several hosts as one name, which does not exist. */
+export const hasOneHost = (url: string): boolean =>
+  !(/^[^:/]*:\/\/(?:[^/?#]*@)?([^/?#]*)/.exec(url)?.[1] ?? '').includes(',')
+
+export const oneHostRule =
+  'a URL with one host; after a failover, the name of this host must lead to the new primary server'

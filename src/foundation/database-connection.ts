@@ -39,16 +39,23 @@ export const refuseUnfit = async (client: pg.Client): Promise<void> => {
 const poolerRoundsMax = 5
 
 /**
- * Throws `DatabaseUnfit` if a pooler between this process and the server does not keep one server connection for each client, or ignores
- * the settings of connections. Session locks, settings and prepared statements would then be those of other clients.
+ * Throws `DatabaseUnfit` if the server accepts no writes, or if a pooler between this process and the server ignores the settings of connections
+ * or does not keep one server connection for each client. Session locks and settings would then be those of other clients.
  */
-export const refusePooler = async (
+export const refuseUnsuited = async (
   url: string,
   waitMs: number,
   logger: Parameters<typeof connectedWithin>[2],
 ): Promise<void> => {
   const one = await connectedWithin(url, waitMs, logger)
   try {
+    const { rows } = await one.query<{ value: string }>(
+      "select current_setting('transaction_read_only') as value",
+    )
+    if (rows[0]?.value !== 'off')
+      throw new DatabaseUnfit(
+        `the server at ${one.host}:${one.port} does not accept writes: it is a standby or read-only. Use the address of the primary server`,
+      )
     const lost = await settingsLost(one)
     if (lost.length > 0)
       throw new DatabaseUnfit(

@@ -4,7 +4,7 @@ import { projections } from '../../projections/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
-import { connectedWithin, DatabaseUnfit, refusePooler } from './database-connection.ts'
+import { connectedWithin, DatabaseUnfit, refuseUnsuited } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
 import { runningPostgres, startEmbeddedPostgres } from './embedded/server.ts'
 import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
@@ -47,9 +47,9 @@ export const openDatabase = async (
   const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, onLost })
   closing.add(stop)
   if (config.DATABASE_URL !== undefined) {
-    await naming('DATABASE_URL', () => refusePooler(url, waitMs, logger))
+    await naming('DATABASE_URL', () => refuseUnsuited(url, waitMs, logger))
     if (migrationUrl !== url)
-      await naming('DATABASE_MIGRATION_URL', () => refusePooler(migrationUrl, waitMs, logger))
+      await naming('DATABASE_MIGRATION_URL', () => refuseUnsuited(migrationUrl, waitMs, logger))
   }
   const pool = new pg.Pool({
     connectionString: url,

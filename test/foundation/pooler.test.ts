@@ -157,3 +157,15 @@ test('a pooler that ignores the settings of connections is refused if the databa
     /^DATABASE_URL: .+: alter role "postgres" set timezone = 'UTC'; alter role "postgres" set datestyle = 'ISO,YMD';/,
   )
 })
+
+test('a server that accepts no writes is refused with a sentence', async () => {
+  const { url } = await ownDatabase()
+  const name = new URL(url).pathname.slice(1)
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  await client.query(`alter database ${name} set default_transaction_read_only = on`)
+  await client.end()
+  await expect(open({ DATABASE_URL: url })).rejects.toThrow(
+    /^DATABASE_URL: the server at 127\.0\.0\.1:\d+ does not accept writes: it is a standby or read-only\. Use the address of the primary server$/,
+  )
+})

@@ -115,3 +115,13 @@ describe('a password in a URL', () => {
     },
   )
 })
+
+test.each(['DATABASE_URL', 'DATABASE_MIGRATION_URL'])('%s has one host', (name) => {
+  for (const hosts of ['one,two', 'one:5432,two:5433'])
+    expect(() =>
+      parseConfig({ [name]: `postgres://user:secret@${hosts}/enrichment?target_session_attrs=read-write` }),
+    ).toThrow(`${name}: a URL with one host`)
+  expect(
+    parseConfig({ [name]: 'postgres://user:se,cret@[::1]:5432/one,two?options=-c%20a,b' }),
+  ).toMatchObject({})
+})
