@@ -17,6 +17,8 @@ const connectMaxMs = 2_000
 const silenceMaxMs = 5_000
 const reconnectPauseMs = 50
 const reconnectPauseMaxMs = 1_000
+/** The minimum time between two reconnects because the server is a replica. */
+const leaveReplicaPauseMs = 1_000
 
 /** Does not wait for the connection. `url` can contain a password, so it must not be logged. */
 export const openRedis = async ({
@@ -32,6 +34,13 @@ export const openRedis = async ({
   readonly commandTimeoutMs?: number
 }): Promise<Redis> => {
   const Redis = await loadClient()
+  let leftReplicaAtMs = Number.NEGATIVE_INFINITY
+  const leavesReplica = (error: Error): boolean => {
+    if (!error.message.startsWith('READONLY') || performance.now() - leftReplicaAtMs < leaveReplicaPauseMs)
+      return false
+    leftReplicaAtMs = performance.now()
+    return true
+  }
   const redis = new Redis(url, {
     connectionName: name,
     protocol: 2,
@@ -47,7 +56,7 @@ export const openRedis = async ({
     retryStrategy: (times) =>
       Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
     // After a failover, the old primary refuses writes, and its name can already lead to the new primary.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+    reconnectOnError: leavesReplica,
   })
   redis.defineCommand('runScript', { lua: script })
   return redis

@@ -172,6 +172,40 @@ describe('while Redis is slow', () => {
   })
 })
 
+describe('a server that is connected but refuses to count', () => {
+  test('counts as down before the first call, and is used as soon as it counts, also without a call', async () => {
+    await redis.client.config('SET', 'maxmemory', '1')
+    let limiter: Opened
+    try {
+      limiter = await open()
+      expect([limiter.shared(), limiter.degradations()]).toEqual([false, 1])
+    } finally {
+      await redis.client.config('SET', 'maxmemory', '0')
+    }
+    await until(limiter, true)
+  })
+
+  test('a replica counts as down, and the process does not reconnect with every call', async () => {
+    const replica = await startRedisServer()
+    try {
+      await replica.client.replicaof('127.0.0.1', new URL(redis.url).port)
+      const limiter = await open(replica.url)
+      for (let n = 0; n < 30; n++) {
+        await limiter.take(keyOf(100, 1_000))
+        expect(limiter.shared()).toBe(false)
+        await sleep(100)
+      }
+      expect(limiter.degradations()).toBe(1)
+      const connections = /total_connections_received:(\d+)/.exec(await replica.client.info('stats'))?.[1]
+      expect(Number(connections)).toBeLessThan(15)
+      await replica.client.replicaof('NO', 'ONE')
+      await until(limiter, true)
+    } finally {
+      await replica.close()
+    }
+  })
+})
+
 test('the password in REDIS_URL is never logged, right or wrong', async () => {
   const secret = 'correct-horse-battery'
   const guarded = await startRedisServer(secret)

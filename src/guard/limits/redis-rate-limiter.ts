@@ -26,6 +26,8 @@ import {
 /** A longer delay of calls would be worse than separate counters. */
 const answerDefaultMaxMs = 50
 const startMaxMs = 1_000
+/** The pause between two attempts to run the script while no call does. */
+const probePauseMs = 1_000
 
 /**
  * Counts a call in every window, or in none if one of them is full. A window starts with its first call. KEYS are the windows. ARGV are the limit
@@ -95,10 +97,28 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
     // The client's own error is not logged, because it contains the command and can therefore contain the password.
     outage.failed(new Error(reason))
   }
-  redis.on('ready', works)
+  let probing: Promise<void> | undefined
+  let again: NodeJS.Timeout | undefined
+  /** A connected server can still refuse the script, for example because it is a replica or has no memory left. */
+  const probe = async (): Promise<void> => {
+    clearTimeout(again)
+    try {
+      await redis.runScript(1, 'enrichment:rate:{probe}', 1, 1)
+      works()
+    } catch (error) {
+      fails(reasonOf(error))
+      again = setTimeout(() => {
+        if (!shared && redis.status === 'ready') probing = probe()
+      }, probePauseMs).unref()
+    }
+  }
+  redis.on('ready', () => {
+    probing = probe()
+  })
   redis.on('close', () => fails('the connection to Redis was lost'))
   redis.on('error', (error: unknown) => fails(reasonOf(error)))
   await once(redis, 'ready', { signal: AbortSignal.timeout(startMaxMs) }).catch(() => undefined)
+  await probing
   if (redis.status !== 'ready') fails('Redis does not answer')
 
   /** If Redis answers too late, the call can be counted both in Redis and in this process. */
@@ -128,6 +148,7 @@ export async function openRedisRateLimiter(options: Options): Promise<SharedRate
     takeRefused: (key) => take(key, [refusedWindowOf(key)], () => local.takeRefused(key)),
     close: () => {
       closed = true
+      clearTimeout(again)
       redis.disconnect()
     },
   }
