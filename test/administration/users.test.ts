@@ -9,6 +9,7 @@ import {
   operatorTokens,
   userOfToken,
 } from '../../src/administration/users/operator-tokens.ts'
+import { noOperators, operatorsSince } from '../../src/administration/users/operators.ts'
 import {
   changePassword,
   changeRole,
@@ -97,6 +98,17 @@ describe('a user', () => {
     }
     await disable('bob', { ...parts(), eventLog: { ...eventLog, append } })
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+  })
+
+  test('is not copied for every request, however many users there are', async () => {
+    await make('ada')
+    const known = await operatorsSince(eventLog, noOperators)
+    const again = await operatorsSince(eventLog, known)
+    for (const part of ['users', 'tokens', 'invitations', 'factors'] as const)
+      expect(again[part]).toBe(known[part])
+    await make('bob', 'viewer')
+    expect([...(await operatorsSince(eventLog, known)).users.keys()]).toEqual(['ada', 'bob'])
+    expect([...known.users.keys()]).toEqual(['ada'])
   })
 
   test('the first user is always an admin; all others need a role', async () => {

@@ -96,14 +96,16 @@ export const operatorsSince = async (
   eventLog: Pick<EventLog, 'read'>,
   before: OperatorState,
 ): Promise<OperatorState> => {
-  const [users, tokens, factors] = [new Map(before.users), new Map(before.tokens), new Map(before.factors)]
-  const invitations = new Map(before.invitations)
   let events = before.events
+  // Every request of a signed-in user asks for the state, so the maps are copied only if an event changes them.
+  let changed: ReturnType<typeof copyOf> | null = null
   for await (const page of pagesOf(eventLog, operatorStream, { from: events })) {
     for (const recorded of page) {
       // Other events are not decoded, because they are not needed and this release may not know their types.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
+      changed ??= copyOf(before)
+      const { users, tokens, invitations, factors } = changed
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
       foldInvitation(invitations, event, metadata)
       foldToken(tokens, event, metadata)
@@ -111,8 +113,15 @@ export const operatorsSince = async (
     }
     events += page.length
   }
-  return { events, users, tokens, invitations, factors }
+  return { ...(changed ?? before), events }
 }
+
+const copyOf = ({ users, tokens, invitations, factors }: OperatorState) => ({
+  users: new Map(users),
+  tokens: new Map(tokens),
+  invitations: new Map(invitations),
+  factors: new Map(factors),
+})
 
 const foldUser = (
   users: Map<string, LoggedUser>,
