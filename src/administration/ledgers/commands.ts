@@ -12,11 +12,32 @@ import { InputFault } from '../input.ts'
 import { type ClosedMonth, closeMonth, requireClosable } from '../months/close-month.ts'
 import { monthOf } from '../months/statements.ts'
 import { catchUp } from '../projections/catch-up.ts'
-import { acknowledgeFault, organizationsOf, type VerifiedLedger, verifyLedgers } from './ledgers.ts'
+import {
+  acknowledgeFault,
+  organizationsOf,
+  progressText,
+  type VerifiedLedger,
+  verifyLedgers,
+} from './ledgers.ts'
 import { reconcileLedgers } from './reconcile.ts'
 import { recordReconciled } from './reconciliations.ts'
 
 const onlyOf = () => organization({ help: 'only this organization (default: all)' }).optional()
+
+/** With more ledgers than this, people see only the ledgers that need attention. Programs see all of them. */
+const shownMax = 1_000
+
+const linesOf = <One>(
+  ledgers: readonly One[],
+  { lines, isFine }: { lines: (one: One) => readonly string[]; isFine: (one: One) => boolean },
+): string[] => {
+  if (ledgers.length <= shownMax) return ledgers.flatMap(lines)
+  const rest = ledgers.filter(isFine).length
+  return [
+    ...ledgers.filter((one) => !isFine(one)).flatMap(lines),
+    `ok      ${rest} other organizations, which only the JSON lists`,
+  ]
+}
 
 const verify = query({
   name: 'ledger verify',
@@ -29,18 +50,20 @@ const verify = query({
   run: async ({ foundation, progress }, { organization: organizationId }) => {
     const { ok, readModels, ledgers } = await verifyLedgers(foundation, {
       organizationId,
-      onProgress: (of, events) => progress(`${of}: ${events} events`),
+      onProgress: (read) => progress(progressText(read)),
     })
     return {
       json: { ok, read_models: readModels, ledgers: ledgers.map(verdictJson) },
       failed: !ok,
       lines: [
-        ...ledgers.flatMap(verdictLines),
+        ...linesOf(ledgers, { lines: verdictLines, isFine: isWithoutFinding }),
         ...(readModels === null ? [] : [`BROKEN  read models: ${readModels}`]),
       ],
     }
   },
 })
+
+const isWithoutFinding = ({ ok, known }: VerifiedLedger): boolean => ok && known.length === 0
 
 const verdictJson = (ledger: VerifiedLedger) => ({
   organization_id: ledger.organizationId,
@@ -140,7 +163,7 @@ const reconcile = command({
     const ledgers = await reconcileLedgers(foundation, {
       organizations: id === undefined ? await organizationsOf(foundation) : [id],
       ...range,
-      onProgress: (one, events) => progress(`${one}: ${events} events`),
+      onProgress: (read) => progress(progressText(read)),
     })
     if (id === undefined && of === undefined)
       await recordReconciled(foundation, ledgers, { whole: true, actor: operator.actor })
@@ -148,7 +171,7 @@ const reconcile = command({
     return {
       json: { ok, ledgers: ledgers.map(reconciledJson) },
       failed: !ok,
-      lines: ledgers.flatMap(reconciledLines),
+      lines: linesOf(ledgers, { lines: reconciledLines, isFine: ({ differences }) => differences === 0 }),
     }
   },
 })
@@ -225,19 +248,20 @@ const close = command({
   },
   run: async ({ foundation, operator: { actor }, progress }, input) => {
     const { month: of, organizationId } = closingOf(input)
-    const closeOne = async (id: string) => {
+    const closeOne = async (id: string, { nth, of: all } = { nth: 1, of: 1 }) => {
       const closed = await closeMonth(foundation, {
         ...{ organizationId: id, month: of, actor },
         nowMs: await agreedNowMs(foundation.pool, 'no month is closed'),
-        onProgress: (events) => progress(`${id}: ${events} events`),
+        onProgress: (events) => progress(progressText({ organizationId: id, events, nth, of: all })),
       })
       return { organization_id: id, ...outcomeOf(closed) }
     }
     if (organizationId !== null) return { json: await closeOne(organizationId) }
     const outcomes: Awaited<ReturnType<typeof closeOne>>[] = []
-    for (const id of await organizationsOf(foundation))
+    const organizations = await organizationsOf(foundation)
+    for (const [n, id] of organizations.entries())
       try {
-        outcomes.push(await closeOne(id))
+        outcomes.push(await closeOne(id, { nth: n + 1, of: organizations.length }))
       } catch (error) {
         // After a refusal, the command continues with the other organizations. Any other error ends the command, which can be run again.
         if (!(error instanceof CommandRefused)) throw error
@@ -245,11 +269,23 @@ const close = command({
       }
     return {
       json: outcomes,
-      sections: [outcomes],
+      sections: sectionsOf(outcomes),
       failed: outcomes.some(({ state }) => state === 'refused'),
     }
   },
 })
+
+type Outcome = { readonly organization_id: string } & ReturnType<typeof outcomeOf>
+
+const sectionsOf = (outcomes: readonly Outcome[]): (string | object)[] => {
+  if (outcomes.length <= shownMax) return [outcomes]
+  const refused = outcomes.filter(({ state }) => state === 'refused')
+  const states = [...Map.groupBy(outcomes, ({ state }) => state)]
+  return [
+    states.map(([state, of]) => ({ state, organizations: of.length })),
+    ...(refused.length === 0 ? [] : ['Refused', refused]),
+  ]
+}
 
 const notClosed = (state: string, reason: string | null) => ({
   ...{ state, through_revision: null, closing: null, expired_lots: 0, digest: null, reason },

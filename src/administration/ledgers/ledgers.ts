@@ -55,6 +55,17 @@ const isWithin = (
   return (from === null || at >= from) && (until === null || at < until)
 }
 
+/** The progress of work on many ledgers: the events read of one of them, and its place among all. */
+export type LedgerProgress = {
+  readonly organizationId: string
+  readonly events: number
+  readonly nth: number
+  readonly of: number
+}
+
+export const progressText = ({ organizationId, events, nth, of }: LedgerProgress): string =>
+  `${of === 1 ? '' : `organization ${nth} of ${of}, `}${organizationId}: ${events} events`
+
 export type VerifiedLedger = {
   readonly organizationId: string
   readonly ok: boolean
@@ -77,20 +88,21 @@ export const verifyLedgers = async (
   {
     organizationId: asked,
     onProgress,
-  }: { organizationId?: string | undefined; onProgress?: (organizationId: string, events: number) => void },
+  }: { organizationId?: string | undefined; onProgress?: (progress: LedgerProgress) => void },
 ): Promise<{ ok: boolean; readModels: string | null; ledgers: VerifiedLedger[] }> => {
   const { eventLog } = foundation
   const acknowledged = await acknowledgedFaults(eventLog)
   const readModels = await readModelsFault(foundation)
   const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
   const ledgers: VerifiedLedger[] = []
-  for (const organizationId of asked === undefined ? await organizationsOf(foundation) : [asked]) {
+  const organizations = asked === undefined ? await organizationsOf(foundation) : [asked]
+  for (const [n, organizationId] of organizations.entries()) {
     const { witnesses, accountRow } = await witnessesOf(foundation, organizationId)
     const { account, ...verdict } = await verifyLedger(eventLog, organizationId, {
       witnesses,
       books,
       acknowledged: (revision, digest) => acknowledged(organizationId, revision, digest),
-      onProgress: (events) => onProgress?.(organizationId, events),
+      onProgress: (events) => onProgress?.({ organizationId, events, nth: n + 1, of: organizations.length }),
     })
     const { events, fault, contradicted } = verdict
     if (asked !== undefined && events === 0 && fault === null) throw missingLedger(organizationId)

@@ -20,6 +20,7 @@ import type { AdjustedEvent } from '../../ledger/ledger-calls.ts'
 import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
 import { readRun } from '../../ledger/rerate/run.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
+import type { LedgerProgress } from './ledgers.ts'
 import { lastReconciled } from './reconciliations.ts'
 
 /**
@@ -35,7 +36,7 @@ type ReconcileAsked = {
   readonly range?: { readonly fromMs: number; readonly toMs: number }
   /** If true, each ledger is compared only after the revision at which it last agreed. */
   readonly onward?: boolean
-  readonly onProgress?: (organizationId: string, events: number) => void
+  readonly onProgress?: (progress: LedgerProgress) => void
 }
 
 const always = {
@@ -51,7 +52,7 @@ export const reconcileLedgers = async (
   const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
   const before = onward ? await lastReconciled(foundation) : new Map<string, number>()
   const found: Reconciled[] = []
-  for (const organizationId of organizations) {
+  for (const [n, organizationId] of organizations.entries()) {
     let events = 0
     const since = before.get(organizationId)
     // Reading starts no later than the event that set the organization's own prices, because these prices would otherwise be unknown.
@@ -70,7 +71,7 @@ export const reconcileLedgers = async (
       rerated: (event: AdjustedEvent) => reratedDifference(eventLog, organizationId, event),
       onPage: (more: number) => {
         events += more
-        onProgress?.(organizationId, events)
+        onProgress?.({ organizationId, events, nth: n + 1, of: organizations.length })
       },
     }
     found.push(withAccount(await reconciled(eventLog, own, from), row))

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { payingOf } from '../../events/test-organization.ts'
 import { type Context, command, type Plan, wholeOrNot } from '../declare.ts'
 import { instant, organization, prices, reason } from '../fields.ts'
-import { organizationsOf } from '../ledgers/ledgers.ts'
+import { organizationsOf, progressText } from '../ledgers/ledgers.ts'
 import {
   abandonRerate,
   applyRerate,
@@ -66,7 +66,7 @@ const plan = command({
           organizationId === undefined ? payingOf(await organizationsOf(foundation)) : [organizationId],
         ...{ from, to, reason: why, actor: operator.actor },
       },
-      (id, events) => progress(`${id}: ${events} events`),
+      (made) => progress(progressText(made)),
     )
     const { run } = made.proposed
     return {

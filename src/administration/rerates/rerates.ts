@@ -15,6 +15,7 @@ import { planDigest, pricesOf, readRun } from '../../ledger/rerate/run.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import type { PricesGiven } from '../fields.ts'
 import { InputFault } from '../input.ts'
+import type { LedgerProgress } from '../ledgers/ledgers.ts'
 import { rulesNamed } from '../prices/price-diff.ts'
 import { namedPrices } from '../prices/prices.ts'
 import { signPlan } from './proof.ts'
@@ -80,7 +81,7 @@ export const checkRange = (from: string, to: string, nowMs: number): void => {
 export const planRerate = async (
   foundation: Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>,
   { book, from, to, organizationId, organizations, reason, actor }: RerateAsked,
-  onProgress: (organizationId: string, events: number) => void,
+  onProgress: (progress: LedgerProgress) => void,
 ): Promise<ReratePlan> => {
   const run = `rr_${ulid()}`
   const terms = {
@@ -91,7 +92,7 @@ export const planRerate = async (
   }
   const writer = planWriter(foundation, run, actor)
   const ledgers: RerateLedgerPlanned[] = []
-  for (const id of organizations) {
+  for (const [n, id] of organizations.entries()) {
     let events = 0
     const planned = await planLedger(foundation, {
       organizationId: id,
@@ -99,7 +100,7 @@ export const planRerate = async (
       nowMs: Date.now(),
       onPage: (more) => {
         events += more
-        onProgress(id, events)
+        onProgress({ organizationId: id, events, nth: n + 1, of: organizations.length })
       },
     })
     if (planned === null) continue
