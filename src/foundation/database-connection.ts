@@ -36,7 +36,7 @@ export const refuseUnfit = async (client: pg.Client): Promise<void> => {
 }
 
 /** In each round, two connections ask in the order A, B, B, A, so that a pooler that takes turns is noticed too. */
-const poolerRoundsMax = 5
+const poolerRoundsMax = 2
 
 /**
  * Throws `DatabaseUnfit` if the server accepts no writes, or if a pooler between this process and the server ignores the settings of connections
