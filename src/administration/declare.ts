@@ -123,6 +123,8 @@ export type Answer = {
   /** Sections for people, shown instead of `lines`. */
   readonly sections?: Sections
   readonly next?: readonly Next[]
+  /** The values that a query chose for optional fields, which forms show. */
+  readonly chosen?: Readonly<Record<string, string>>
   /** True if the command has already written its output. */
   readonly written?: boolean
 }
@@ -204,7 +206,7 @@ export type Page = {
   /** A sentence about rows that are missing or cannot be trusted; null if the list is complete. */
   readonly lacks: string | null
   /** Sections and next steps about the whole list, which pages of the dashboard show before the rows. */
-  readonly about?: Pick<Answer, 'sections' | 'next'>
+  readonly about?: Pick<Answer, 'sections' | 'next' | 'chosen'>
 }
 
 /** A query for a list of which each interface reads a page at a time. */

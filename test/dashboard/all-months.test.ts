@@ -125,6 +125,7 @@ describe('the month of all organizations', () => {
   test('shows the current month by default', async () => {
     const { body } = await viewer.get('/commands/ledger/charges')
     expect(body).toContain(`<h2>${monthOf(0)}, compared with ${monthOf(1)}</h2>`)
+    expect(body).toContain(`name="month" value="${monthOf(0)}"`)
   })
 
   test.each(['2026-13', '\u0000', '9999-12'])('of %j reports the error', async (month) => {

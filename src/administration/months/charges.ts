@@ -92,7 +92,11 @@ export const listCharges = pagedList({
     const isPart = cursor !== null || page.next !== null
     return {
       ...page,
-      about: { sections: sumsOf(found.slice(0, max), of, { isPart, note: state.note }), next: state.next },
+      about: {
+        sections: sumsOf(found.slice(0, max), of, { isPart, note: state.note }),
+        next: state.next,
+        chosen: { month: of },
+      },
     }
   },
 })

@@ -141,6 +141,7 @@ const showTotals = query({
         ...titled('Corrections of closed months, and refunds of earlier calls', corrections),
       ],
       next: nextOf(organizationId, of, closing === null && closable_from === null && found.begun),
+      chosen: { month: of },
     }
   },
 })

@@ -454,7 +454,9 @@ export type Found = {
 }
 
 export const listPage = (view: FormView & Found): Html => {
-  const { place, viewer, fault, answer, page, typed } = view
+  const { place, viewer, fault, answer, page } = view
+  const chosen = (page?.about ?? answer)?.chosen ?? {}
+  const typed: Form = { ...view.typed, text: (name) => view.typed.text(name) || (chosen[name] ?? '') }
   const fields = askedFields(place)
   const long = place.declared.long !== undefined
   const file = place.declared.types !== undefined
@@ -473,7 +475,7 @@ ${
   (fields.length > 0 || long) &&
   html`<form class="${sent || file ? 'fields' : 'filters'}" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
 ${sent && formFields(viewer)}
-${fields.map((field) => control(view, field))}
+${fields.map((field) => control({ ...view, typed }, field))}
 <p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
 </form>`
 }

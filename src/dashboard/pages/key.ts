@@ -133,6 +133,7 @@ const investigateSection = (view: KeyView): Html => {
   const { account, key, use, viewer } = view
   const { range, fault, rows, first, last } = use
   const path = `/organizations/${account.organization_id}`
+  const mayReplace = mayDo(viewer.role, 'keys.replace')
   const [usage, calls] = [{ by: 'capability' }, {}].map((more) =>
     new URLSearchParams({ ...rangeQuery(range), ...more, key: key.key_id }).toString(),
   )
@@ -159,7 +160,8 @@ ${
 <p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Usage over time</a>
 <a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a>
 ${mayDo(viewer.role, 'credits.change') && html`<a class="button quiet" href="${commandHref(view, 'credits/refund-calls', chosen(range))}">Refund these calls</a>`}
-${mayDo(viewer.role, 'keys.replace') && replaceLink(view)}</p>
+${mayReplace && html`<a class="button danger" href="${commandHref(view, 'key/replace-leaked', chosen(range))}">Replace the leaked key</a>`}</p>
+${mayReplace && html`<p class="note">Replacing a leaked key revokes it, issues its successor, and refunds its calls in this range.</p>`}
 </section>`
 }
 
@@ -169,10 +171,6 @@ const useColumns = [
   { head: 'Calls', kind: 'number', cell: ({ calls }: KeyUseRow) => count(calls) },
   { head: 'Charged', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
-
-/** Links to the command that revokes the key, issues its successor and refunds the calls in the range chosen under Investigate. */
-const replaceLink = (view: KeyView): Html =>
-  html`<a class="button danger" href="${commandHref(view, 'key/replace-leaked', chosen(view.use.range))}">Replace the leaked key</a>`
 
 /** The range for the forms. A range that is not custom has no end, so that it includes calls in the meantime. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
@@ -212,9 +210,7 @@ const endSection = (view: KeyView): Html => {
   return html`<section aria-labelledby="end">
 <h2 id="end">${rotates ? 'Replace or revoke' : 'Revoke'}</h2>
 <p class="actions">${rotates && html`<a class="button" href="${commandHref(view, 'key/rotate')}">Rotate the key</a>`}
-<a class="button danger" href="${commandHref(view, 'key/revoke')}">Revoke the key</a>
-${mayDo(view.viewer.role, 'keys.replace') && replaceLink(view)}</p>
-${mayDo(view.viewer.role, 'keys.replace') && html`<p class="note">Replacing a leaked key revokes it, issues its successor, and refunds its calls in the range under <a href="#investigate">Investigate</a>.</p>`}
+<a class="button danger" href="${commandHref(view, 'key/revoke')}">Revoke the key</a></p>
 </section>`
 }
 
