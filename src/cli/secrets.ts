@@ -9,7 +9,6 @@ import {
 import type { Config } from '../config.ts'
 import { secretKeyFiles } from '../foundation/secret-key.ts'
 import type { Command, Given } from './command.ts'
-import { table } from './table.ts'
 
 const status: Command = {
   name: 'secrets status',
@@ -20,7 +19,7 @@ const status: Command = {
   run: async ({ foundation, config }) => {
     const keys = await secretKeyStatus({ foundation: await foundation(), config })
     const shown = keys.map(({ id, state, given }) => ({ secret_key: id, state, given }))
-    return { json: { keys: shown }, lines: table(shown) }
+    return { json: { keys: shown } }
   },
 }
 

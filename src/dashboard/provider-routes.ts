@@ -9,8 +9,8 @@ import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { type Errand, type IdentityProvider, ProviderAway } from './identity-provider.ts'
 import { nextOf } from './next.ts'
-import { csrfOf, type Dashboard, sendPage } from './page.ts'
-import { signInPage } from './pages/sign-in.ts'
+import type { Dashboard } from './page.ts'
+import { sendSignIn } from './pages/sign-in.ts'
 import { providerCookie } from './session.ts'
 
 /**
@@ -57,24 +57,16 @@ type Parts = { readonly context: Dashboard; readonly provider: IdentityProvider;
 type Asked = { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly next: string }
 
 const ended = (
-  { provider }: Parts,
+  { context }: Parts,
   { request, reply, next }: Asked,
   why: keyof typeof messages,
-): FastifyReply => {
+): Promise<FastifyReply> => {
   const fault = { field: null, message: messages[why] }
-  const page = {
-    csrf: csrfOf(request, reply),
-    next,
-    name: '',
-    fault,
-    provider: provider.label,
-    docsUrl: request.docsUrl,
-  }
-  return sendPage(reply.code(statuses[why]), signInPage(page))
+  return sendSignIn(context, request, reply.code(statuses[why]), { next, fault })
 }
 
 /** Shows the sign-in page if the provider is unavailable. Throws any other error. */
-const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
+const endedAway = (parts: Parts, asked: Asked, error: unknown): Promise<FastifyReply> => {
   if (!(error instanceof ProviderAway)) throw error
   parts.context.logger.warn({ err: error }, 'dashboard: the identity provider is unavailable')
   return ended(parts, asked, 'away')

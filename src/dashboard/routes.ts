@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify'
-import { testOrganizationOf } from '../events/test-organization.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callsRoutes } from './calls-routes.ts'
-import { declaredRoutes, newestOf } from './declared-routes.ts'
+import { declaredRoutes } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
 import { formOf } from './form.ts'
@@ -10,50 +9,38 @@ import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
 import { movedRoutes } from './moved.ts'
 import { nextOf } from './next.ts'
-import { rangeFigures } from './overview.ts'
-import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
+import type { Dashboard } from './page.ts'
 import { callRoutes } from './pages/call.ts'
 import { codeRoutes } from './pages/code.ts'
 import { commandRoutes } from './pages/commands.ts'
 import { keyPageRoutes } from './pages/key.ts'
 import { operationsRoutes } from './pages/operations.ts'
-import { organizationPage } from './pages/organization.ts'
+import { organizationRoute } from './pages/organization.ts'
 import { overviewRoutes } from './pages/overview.ts'
 import { ownRoutes } from './pages/own.ts'
-import { rangeOrFault } from './pages/ranges.ts'
 import { searchRoutes } from './pages/search.ts'
 import { secondFactorRoutes } from './pages/second-factor.ts'
-import { signInPage } from './pages/sign-in.ts'
+import { sendSignIn } from './pages/sign-in.ts'
 import { usageRoutes } from './pages/usage.ts'
 import { pickRoutes } from './picking.ts'
-import { isRegistered, keysOf, rowsOf } from './queries.ts'
 import { tellRows } from './rows.ts'
 import { sessionCookie } from './session.ts'
 import { timesRoutes } from './times.ts'
-import { usedUpOf } from './used-up.ts'
 
 /** The routes of most pages. GET requests change nothing. */
 
-const keysMax = 200
-const newestLines = 20
-
 /** Routes for everyone: signing in and out. */
 export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  const { signIn, signIns, logger, firstSteps, provider } = context
+  const { signIn, signIns, logger } = context
   pages.get('/login', async (request, reply) => {
     const query = formOf(request.query)
     const next = nextOf(query.text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
-    const told = {
-      notice:
-        query.text('invited') === 'yes'
-          ? 'Your password is set. Sign in with it.'
-          : idleNotice(request, context),
-      steps: await firstSteps(),
-      provider: provider?.label ?? null,
-      docsUrl: request.docsUrl,
-    }
-    return sendPage(reply, signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null, ...told }))
+    const notice =
+      query.text('invited') === 'yes'
+        ? 'Your password is set. Sign in with it.'
+        : idleNotice(request, context)
+    return sendSignIn(context, request, reply, { next, notice })
   })
 
   pages.post('/login', async (request, reply) => {
@@ -78,18 +65,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
         : 'The user name or the password is wrong.'
     if (verdict.kind === 'limited') reply.header('retry-after', verdict.retryAfterSeconds)
     reply.code(verdict.kind === 'limited' ? 429 : 401)
-    return sendPage(
-      reply,
-      signInPage({
-        csrf: csrfOf(request, reply),
-        next,
-        name,
-        fault: { field: null, message },
-        docsUrl: request.docsUrl,
-        steps: await firstSteps(),
-        provider: provider?.label ?? null,
-      }),
-    )
+    return sendSignIn(context, request, reply, { next, name, fault: { field: null, message } })
   })
 
   codeRoutes(pages, context)
@@ -124,33 +100,4 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   timesRoutes(pages)
   secondFactorRoutes(pages, context)
   movedRoutes(pages, context)
-}
-
-const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {
-  const { pool } = context.foundation
-  pages.get<OrganizationParams>('/organizations/:organization', async (request, reply) => {
-    const account = await accountAt(context, request.params.organization)
-    const id = account.organization_id
-    const nowMs = Date.now()
-    const { range, fault } = await rangeOrFault(pool, request.query, id)
-    const viewer = viewerOf(request, reply)
-    const [keys, [tests], lines, usedUp, figures] = await Promise.all([
-      rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
-      rowsOf(pool, isRegistered(testOrganizationOf(id))),
-      newestOf('ledger lines', context, request, { viewer, account, max: newestLines }),
-      usedUpOf(pool, account, nowMs),
-      rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
-    ])
-    const page = organizationPage({
-      viewer,
-      account,
-      keys: keys.slice(0, keysMax),
-      moreKeys: keys.length > keysMax,
-      hasTests: tests?.registered === true,
-      atMs: nowMs,
-      lines,
-      use: { ...usedUp, ...figures, range, fault },
-    })
-    return sendPage(fault === null ? reply : reply.code(422), page)
-  })
 }

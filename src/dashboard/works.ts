@@ -1,3 +1,4 @@
+import { within } from '../concurrency/deadline.ts'
 import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
@@ -49,12 +50,8 @@ const keptMs = 10 * 60_000
 type Kept = Work & {
   progress: string
   readonly party: string
-  readonly ended: Promise<void>
   endedAtMs: number | null
-  outcome:
-    | null
-    | { readonly kind: 'done'; readonly result: unknown }
-    | { readonly kind: 'failed'; readonly error: unknown }
+  readonly result: Promise<unknown>
 }
 
 export type Works = ReturnType<typeof createWorks>
@@ -69,19 +66,16 @@ const begun = <Result>(
     party: partyOf(asker),
     startedAtMs: nowMs(),
     progress: 'Started.',
-    outcome: null,
     endedAtMs: null,
-    ended: Promise.resolve()
+    result: Promise.resolve()
       .then(() => run((text) => Object.assign(work, { progress: text })))
-      .then(
-        (result) => Object.assign(work, { outcome: { kind: 'done', result } }),
-        (error: unknown) => Object.assign(work, { outcome: { kind: 'failed', error } }),
-      )
-      .then(() => {
+      .finally(() => {
         Object.assign(work, { endedAtMs: nowMs() })
         leave()
       }),
   }
+  // The error is thrown when the result is fetched.
+  work.result.catch(() => undefined)
   return work
 }
 
@@ -118,19 +112,15 @@ export const createWorks = (nowMs: () => number = Date.now) => {
         work = begun(asked, nowMs, leave)
         kept.set(id, work)
       }
-      let timer: NodeJS.Timeout | undefined
-      await Promise.race([
-        work.ended,
-        new Promise<void>((resolve) => {
-          timer = setTimeout(resolve, waitMs)
-        }),
-      ])
-      clearTimeout(timer)
-      const { outcome } = work
-      if (outcome === null) return { work }
+      const fetched = work.result.then(
+        (value) => ({ result: value as Result }),
+        (error: unknown) => ({ error }),
+      )
+      const found = await within(fetched, { waitMs }, () => ({ work }))
+      if ('work' in found) return found
       kept.delete(id)
-      if (outcome.kind === 'failed') throw outcome.error
-      return { result: outcome.result as Result }
+      if ('error' in found) throw found.error
+      return found
     },
   }
 }

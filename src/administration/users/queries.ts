@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { lastSignIns } from '../../../projections/audit.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { query } from '../declare.ts'
+import { query, type Row } from '../declare.ts'
 import { user } from '../fields.ts'
 import { listInvitations } from './invitations.ts'
 import { operatorTokens } from './operator-tokens.ts'
@@ -34,10 +34,7 @@ const list = query({
       given: ({ user: name, role, organization_id: organization, state }) =>
         state === 'enabled' ? { name, role, ...(organization !== null && { organization }) } : null,
     },
-    {
-      ...{ name: 'user password', label: 'New password' },
-      given: ({ user: name, state }) => (state === 'enabled' ? { name } : null),
-    },
+    { name: 'user password', label: 'New password', given: (row) => nameIf(row, 'enabled') },
     {
       ...{ name: 'user second-factor', label: 'Remove second factor' },
       given: ({ user: name, second_factor }) => (second_factor === true ? { name, remove: true } : null),
@@ -50,18 +47,9 @@ const list = query({
       ...{ name: 'user tokens', label: 'Tokens' },
       given: ({ user: name, tokens }) => (tokens === 0 ? null : { name }),
     },
-    {
-      ...{ name: 'audit list', label: 'Audit' },
-      given: ({ user: about }) => ({ about }),
-    },
-    {
-      ...{ name: 'user disable', label: 'Disable' },
-      given: ({ user: name, state }) => (state === 'enabled' ? { name } : null),
-    },
-    {
-      ...{ name: 'user enable', label: 'Enable' },
-      given: ({ user: name, state }) => (state === 'disabled' ? { name } : null),
-    },
+    { name: 'audit list', label: 'Audit', given: ({ user: about }) => ({ about }) },
+    { name: 'user disable', label: 'Disable', given: (row) => nameIf(row, 'enabled') },
+    { name: 'user enable', label: 'Enable', given: (row) => nameIf(row, 'disabled') },
     {
       ...{ name: 'user invite', label: 'Invite again' },
       given: ({ user: name, role, organization_id: organization, state }) =>
@@ -78,6 +66,9 @@ const list = query({
     ),
   }),
 })
+
+const nameIf = ({ user: name, state }: Row, wanted: 'enabled' | 'disabled') =>
+  state === wanted ? { name } : null
 
 const isInvited = (state: unknown): boolean => String(state).startsWith('invited')
 

@@ -9,18 +9,10 @@ import { type AccountRow, type KeyDetailRow, keyDetail, rowsOf } from '../querie
 import { type Range, rangeIn, rangeQuery, stepMs, timesOf } from '../ranges.ts'
 import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapability } from '../usage-queries.ts'
 import { seriesOf, type UsageSeries } from '../usage-series.ts'
-import {
-  type FormFault,
-  faultNotice,
-  figures,
-  layout,
-  organizationHead,
-  table,
-  type Viewer,
-} from './layout.ts'
+import { type FormFault, figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
-import { rangeFields, rangeOrFault } from './ranges.ts'
+import { rangeForm, rangeOrFault } from './ranges.ts'
 
 export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
@@ -131,7 +123,7 @@ ${mayChange && key.revoked_at === null && endSection(view)}`,
 /** Shows the usage of a key that may have leaked, with links to replace the key. */
 const investigateSection = (view: KeyView): Html => {
   const { account, key, use, viewer } = view
-  const { range, fault, rows, first, last } = use
+  const { range, rows, first, last } = use
   const path = `/organizations/${account.organization_id}`
   const mayReplace = mayDo(viewer.role, 'keys.replace')
   const [usage, calls] = [{ by: 'capability' }, {}].map((more) =>
@@ -141,11 +133,7 @@ const investigateSection = (view: KeyView): Html => {
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
 <p class="note">If the key may have leaked, check its usage. The IP addresses of callers are not recorded.</p>
-<form class="filters" method="get" action="${path}/keys/${key.key_id}#investigate">
-${rangeFields(range, fault)}
-<p class="actions"><button type="submit">Show</button></p>
-</form>
-${faultNotice(fault)}
+${rangeForm(`${path}/keys/${key.key_id}#investigate`, use)}
 ${figures([
   ['Calls', html`<strong>${count(sumOf('calls'))}</strong>`],
   ['Charged', credits(String(sumOf('charged_micro')))],

@@ -1,15 +1,17 @@
+import type { FastifyInstance } from 'fastify'
 import { mayDo } from '../../administration/roles.ts'
 import { isTestOrganization, liveOrganizationOf, testOrganizationOf } from '../../events/test-organization.ts'
+import { newestOf } from '../declared-routes.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import type { RangeFigures } from '../overview.ts'
-import type { AccountRow, KeyRow } from '../queries.ts'
+import { type RangeFigures, rangeFigures } from '../overview.ts'
+import { accountAt, type Dashboard, type OrganizationParams, sendPage, viewerOf } from '../page.ts'
+import { type AccountRow, isRegistered, type KeyRow, keysOf, rowsOf } from '../queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
-import type { UsedUp } from '../used-up.ts'
+import { type UsedUp, usedUpOf } from '../used-up.ts'
 import {
   type Column,
   type FormFault,
-  faultNotice,
   figures,
   layout,
   organizationHead,
@@ -18,7 +20,39 @@ import {
 } from './layout.ts'
 import { codesSection } from './overview.ts'
 import { usagePlot } from './plot.ts'
-import { rangeFields } from './ranges.ts'
+import { rangeForm, rangeOrFault } from './ranges.ts'
+
+const keysMax = 200
+const newestLines = 20
+
+export const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  const { pool } = context.foundation
+  pages.get<OrganizationParams>('/organizations/:organization', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const id = account.organization_id
+    const nowMs = Date.now()
+    const { range, fault } = await rangeOrFault(pool, request.query, id)
+    const viewer = viewerOf(request, reply)
+    const [keys, [tests], lines, usedUp, figures] = await Promise.all([
+      rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
+      rowsOf(pool, isRegistered(testOrganizationOf(id))),
+      newestOf('ledger lines', context, request, { viewer, account, max: newestLines }),
+      usedUpOf(pool, account, nowMs),
+      rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
+    ])
+    const page = organizationPage({
+      viewer,
+      account,
+      keys: keys.slice(0, keysMax),
+      moreKeys: keys.length > keysMax,
+      hasTests: tests?.registered === true,
+      atMs: nowMs,
+      lines,
+      use: { ...usedUp, ...figures, range, fault },
+    })
+    return sendPage(fault === null ? reply : reply.code(422), page)
+  })
+}
 
 type OrganizationView = {
   readonly viewer: Viewer
@@ -34,7 +68,7 @@ type OrganizationView = {
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
 
-export const organizationPage = (view: OrganizationView): Html =>
+const organizationPage = (view: OrganizationView): Html =>
   layout({
     title: view.account.name,
     viewer: view.viewer,
@@ -72,11 +106,7 @@ const useSection = ({
   const all = { series, range, csvHref: csv }
   return html`<section aria-labelledby="use">
 <div class="heading"><h2 id="use">Usage</h2><a href="/organizations/${id}/calls">All calls</a></div>
-<form class="filters" method="get" action="/organizations/${id}">
-${rangeFields(range, fault)}
-<p class="actions"><button type="submit">Show</button></p>
-</form>
-${faultNotice(fault)}
+${rangeForm(`/organizations/${id}`, { range, fault })}
 ${usagePlot({ ...all, id: 'calls', title: 'Calls by capability', of: 'calls' })}
 ${usagePlot({ ...all, id: 'credits', title: 'Credits by capability', of: 'credits' })}
 ${codesSection(codes, { range, path: `/organizations/${id}/calls` })}

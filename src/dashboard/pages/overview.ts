@@ -35,7 +35,7 @@ import { seriesOf, type UsageSeries } from '../usage-series.ts'
 import { firstAnswerSection, firstRunSection } from './first-run.ts'
 import { type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 import { usagePlot } from './plot.ts'
-import { rangeFields, rangeOrFault } from './ranges.ts'
+import { rangeFields, rangeForm, rangeOrFault } from './ranges.ts'
 
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, health, latency: latencyNow } = context
@@ -394,11 +394,7 @@ const allUsagePage = (view: AllUsageView): Html => {
     viewer: view.viewer,
     scripts: ['plots.js'],
     main: html`<h1>Usage of all organizations</h1>
-<form class="filters" method="get" action="/usage">
-${rangeFields(range, fault)}
-<p class="actions"><button type="submit">Show</button></p>
-</form>
-${faultNotice(fault)}
+${rangeForm('/usage', { range, fault })}
 ${figures([
   ['Calls', html`<strong>${count(total?.calls ?? 0)}</strong>`],
   ['Answered', count(total?.answered ?? 0)],

@@ -5,7 +5,7 @@ import { type Html, html } from '../html.ts'
 import { attempt } from '../page.ts'
 import { rowsOf } from '../queries.ts'
 import { inputTime, type Range, rangeIn, rangeLabels, rangeNames } from '../ranges.ts'
-import { described, type FormFault } from './layout.ts'
+import { described, type FormFault, faultNotice } from './layout.ts'
 
 /** The time range of a page, which is read from the URL and shown in the form. */
 
@@ -54,3 +54,13 @@ export const rangeFields = (
 <input id="from" name="from" type="datetime-local" value="${inputTime(range.fromMs)}"${described('from', fault)}></p>
 <p class="custom"><label for="to">Until (UTC)</label>
 <input id="to" name="to" type="datetime-local" value="${inputTime(range.untilMs)}"${described('to', fault)}></p>`
+
+/** A form with only the time range, and its fault. */
+export const rangeForm = (
+  action: string,
+  { range, fault }: { readonly range: Range; readonly fault: FormFault | null },
+): Html => html`<form class="filters" method="get" action="${action}">
+${rangeFields(range, fault)}
+<p class="actions"><button type="submit">Show</button></p>
+</form>
+${faultNotice(fault)}`

@@ -1,31 +1,24 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type FirstStep, missingSentence, runs } from '../../administration/first-steps.ts'
 import { type Html, html } from '../html.ts'
+import { csrfOf, type Dashboard, sendPage } from '../page.ts'
 import { csrfField, type FormFault, faultNotice, layout } from './layout.ts'
 
-export const signInPage = ({
-  csrf,
-  next,
-  name,
-  fault,
-  docsUrl,
-  steps = [],
-  provider = null,
-  notice = null,
-}: {
-  csrf: string
-  next: string
-  name: string
-  fault: FormFault | null
-  /** The URL of the documentation; null if it is not known in this process. */
-  docsUrl: string | null
-  /** The commands to run before anyone can sign in. */
-  steps?: readonly FirstStep[]
-  /** The host of the identity provider; null if there is none. */
-  provider?: string | null
-  /** The reason why the page is shown again. */
-  notice?: string | null
-}): Html =>
-  layout({
+/** Sends the sign-in page. `notice` is the reason why the page is shown again. */
+export const sendSignIn = async (
+  { firstSteps, provider }: Pick<Dashboard, 'firstSteps' | 'provider'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  {
+    next,
+    name = '',
+    fault = null,
+    notice = null,
+  }: { next: string; name?: string; fault?: FormFault | null; notice?: string | null },
+): Promise<FastifyReply> => {
+  const steps = await firstSteps()
+  const { docsUrl } = request
+  const page = layout({
     title: 'Sign in',
     viewer: null,
     main: html`<div class="narrow">
@@ -34,7 +27,7 @@ ${steps.length > 0 && stepsNotice(steps)}
 ${notice !== null && html`<p class="notice" role="status">${notice}</p>`}
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/login">
-${csrfField(csrf)}
+${csrfField(csrfOf(request, reply))}
 <input type="hidden" name="next" value="${next}">
 <p><label for="name">User name</label>
 <input id="name" name="name" value="${name}" autocomplete="username" autocapitalize="none" spellcheck="false" required maxlength="123"${name === '' && html` autofocus`}></p>
@@ -43,9 +36,11 @@ ${csrfField(csrf)}
 <p class="actions"><button type="submit">Sign in</button></p>
 </form>
 ${docsUrl !== null && html`<p class="note"><a href="${docsUrl}">Documentation of the API</a> (no sign-in needed)</p>`}
-${provider !== null && html`<p class="actions"><a class="button quiet" href="/login/provider?next=${encodeURIComponent(next)}">Sign in with ${provider}</a></p>`}
+${provider !== null && html`<p class="actions"><a class="button quiet" href="/login/provider?next=${encodeURIComponent(next)}">Sign in with ${provider.label}</a></p>`}
 </div>`,
   })
+  return sendPage(reply, page)
+}
 
 const stepsNotice = (
   steps: readonly FirstStep[],
