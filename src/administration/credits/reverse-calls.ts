@@ -9,16 +9,14 @@ import { CallNotFound, refund, requestIdForm } from './refunds.ts'
  * skipped, and a repeated command refunds nothing more.
  */
 
-type ReversedCall =
-  | {
-      readonly requestId: string
-      readonly kind: 'reversed'
-      readonly organizationId: string
-      readonly amount: string
-    }
-  /** The call is not recorded, but a pending append may record it later. */
-  | { readonly requestId: string; readonly kind: 'not_recorded' }
-  | { readonly requestId: string; readonly kind: 'left'; readonly why: string }
+/** The names of the members are those in JSON. */
+type ReversedCall = { readonly request_id: string } & (
+  | { readonly reversed: true; readonly organization_id: string; readonly amount: string }
+  | { readonly reversed: false; readonly why: string }
+)
+
+const notRecorded =
+  'not recorded. A pending append may still record the call: run the command with the same ids again when the event log answers'
 
 const requestsMax = 10_000
 
@@ -37,7 +35,10 @@ export const requestIdsIn = (text: string): string[] => {
   return unique
 }
 
-/** Throws the errors of `refund`, except for calls with nothing to refund. The read models must have caught up. */
+/**
+ * Throws the errors of `refund`, except for calls with nothing to refund. The read models must have caught up. `pending` is the number of
+ * calls that are not recorded, but may be recorded later.
+ */
 export const reverseCalls = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   {
@@ -50,24 +51,27 @@ export const reverseCalls = async (
     readonly dryRun: boolean
     readonly onProgress: (calls: number) => void
   },
-): Promise<{ readonly calls: readonly ReversedCall[]; readonly total: MicroCredits }> => {
+): Promise<{
+  readonly calls: readonly ReversedCall[]
+  readonly total: MicroCredits
+  readonly pending: number
+}> => {
   const calls: ReversedCall[] = []
-  let total = 0n
+  let [total, pending] = [0n, 0]
   for (const requestId of requestIds) {
     const reason = 'the outcome of the call was not known in time'
     try {
       const { organizationId, adjusted } = await refund(foundation, { ...asked, requestId, reason })
-      calls.push({ requestId, kind: 'reversed', organizationId, amount: adjusted.amount })
+      const done = { organization_id: organizationId, amount: adjusted.amount }
+      calls.push({ request_id: requestId, reversed: true, ...done })
       total += parseCredits(adjusted.amount)
     } catch (error) {
       if (!(error instanceof CommandRefused)) throw error
-      calls.push(
-        error instanceof CallNotFound
-          ? { requestId, kind: 'not_recorded' }
-          : { requestId, kind: 'left', why: error.message },
-      )
+      const isMissing = error instanceof CallNotFound
+      if (isMissing) pending++
+      calls.push({ request_id: requestId, reversed: false, why: isMissing ? notRecorded : error.message })
     }
     onProgress(calls.length)
   }
-  return { calls, total }
+  return { calls, total, pending }
 }

@@ -304,8 +304,6 @@ const outcomeOf = (closed: ClosedMonth | null) => {
 }
 
 const requestsCharactersMax = 1_000_000
-const notRecorded =
-  'not recorded. A pending append may still record the call: run the command with the same ids again when the event log answers'
 
 const reversing = z.object({
   requests: manyLines(
@@ -322,34 +320,9 @@ const reversed = async (
 ) => {
   await caughtUp()
   const onProgress = (calls: number): void => progress(`${calls} of ${requestIds.length} calls`)
-  const { calls, total } = await reverseCalls(foundation, { requestIds, dryRun, onProgress, actor })
-  const count = calls.filter(({ kind }) => kind === 'reversed').length
-  return {
-    json: {
-      reversed: count,
-      credits: formatCredits(total),
-      calls: calls.map((call) =>
-        call.kind === 'reversed'
-          ? {
-              request_id: call.requestId,
-              reversed: true,
-              organization_id: call.organizationId,
-              amount: call.amount,
-            }
-          : {
-              request_id: call.requestId,
-              reversed: false,
-              why: call.kind === 'left' ? call.why : notRecorded,
-            },
-      ),
-    },
-    lines: calls.map((call) =>
-      call.kind === 'reversed'
-        ? `reversed ${call.requestId}  ${creditsText(call.amount)} of ${call.organizationId}`
-        : `left     ${call.requestId}  ${call.kind === 'left' ? call.why : notRecorded}`,
-    ),
-    failed: calls.some(({ kind }) => kind === 'not_recorded'),
-  }
+  const { calls, total, pending } = await reverseCalls(foundation, { requestIds, dryRun, onProgress, actor })
+  const count = calls.filter((one) => one.reversed).length
+  return { json: { reversed: count, credits: formatCredits(total), calls }, failed: pending > 0 }
 }
 
 const reverse = command({

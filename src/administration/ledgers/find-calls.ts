@@ -18,22 +18,6 @@ const foundMax = 500
 /** The maximum number of concurrent verdicts. Each can read the stream of a person. */
 const verdictsMax = 8
 
-type CallsAbout = {
-  /** The calls, newest first. */
-  readonly calls: readonly {
-    readonly at: string
-    readonly request_id: string
-    readonly capability: string
-    readonly outcome: string
-    readonly charged: string
-  }[]
-  readonly events_looked_at: number
-  /** The number of calls that cannot be compared, because the person was erased or the call's input was not recorded. */
-  readonly cannot_be_told: number
-  /** The events before this revision were not searched; null if the whole range was searched. */
-  readonly next_before: number | null
-}
-
 type Searched = {
   readonly organizationId: string
   readonly from: string
@@ -47,12 +31,12 @@ export const callsAbout = async (
   { organizationId, from, to, before }: Searched,
   recognize: (facts: CallFacts) => Promise<InputVerdict | null>,
   { actor }: Operator,
-): Promise<CallsAbout> => {
+) => {
   if ((await eventLog.lastRevision(ledgerStream(organizationId))) === null)
     throw missingLedger(organizationId)
   const data = { organization_id: organizationId, from, to }
   await recordOperation(eventLog, { type: 'CallsSearched', data }, { actor })
-  const calls: CallsAbout['calls'][number][] = []
+  const calls: ReturnType<typeof lineOf>[] = []
   let [lookedAt, untold] = [0, 0]
   let next: number | null = null
   let later: readonly RecordedEvent[] = []
@@ -86,10 +70,18 @@ export const callsAbout = async (
       break
     }
   }
-  return { calls, events_looked_at: lookedAt, cannot_be_told: untold, next_before: next }
+  return {
+    /** Newest first. */
+    calls,
+    events_looked_at: lookedAt,
+    /** The number of calls that cannot be compared, because the person was erased or the call's input was not recorded. */
+    cannot_be_told: untold,
+    /** The events before this revision were not searched; null if the whole range was searched. */
+    next_before: next,
+  }
 }
 
-const lineOf = ({ call: { data, metadata, recorded }, next }: Met): CallsAbout['calls'][number] => {
+const lineOf = ({ call: { data, metadata, recorded }, next }: Met) => {
   const charge = next?.type === 'CreditCharged' ? decodeEvent(next) : null
   const isIts = charge?.type === 'CreditCharged' && charge.metadata.causation_id === recorded.id
   return {

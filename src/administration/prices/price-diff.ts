@@ -1,7 +1,7 @@
 import { type Month, monthAfter, monthStart } from '../../billing/months.ts'
 import { type PriceBook, priceBookOf } from '../../billing/price-book.ts'
 import { addCall, addCost, type Cost, noCost } from '../../billing/price-comparison.ts'
-import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
+import { ruleChanges } from '../../billing/price-rules.ts'
 import { publishedAt } from '../../billing/prices.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -39,13 +39,6 @@ export const lastMonth = (nowMs: number): Month => {
 
 export type ComparedCosts = { readonly from: Cost; readonly to: Cost }
 
-type PriceDifference = {
-  readonly changes: readonly RuleChange[]
-  /** The organizations that have calls in the month. */
-  readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
-  readonly sum: ComparedCosts
-}
-
 /** Computes the cost of a month's calls under both sets of rules, with the organizations' current own prices. Writes nothing. */
 export const comparePrices = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
@@ -62,7 +55,7 @@ export const comparePrices = async (
     readonly organizations: readonly string[]
     readonly onProgress: (organizationId: string, calls: number) => void
   },
-): Promise<PriceDifference> => {
+) => {
   const books = [from, to].map(bookOf)
   const range = { fromMs: Date.parse(monthStart(month)), untilMs: Date.parse(monthStart(monthAfter(month))) }
   const sum: ComparedCosts = { from: noCost(), to: noCost() }
@@ -84,6 +77,7 @@ export const comparePrices = async (
     addCost(sum.from, costs.from)
     addCost(sum.to, costs.to)
   }
+  // Only organizations that have calls in the month.
   return { changes: ruleChanges(from.rules, to.rules), organizations: compared, sum }
 }
 

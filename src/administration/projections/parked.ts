@@ -59,22 +59,17 @@ export const stillUnreadable = async (
   }
 }
 
-type Retried = {
-  readonly waiting: readonly ParkedEvent[]
-  /** The reasons why this release cannot read some of the events; empty if it can read all. If not empty, nothing was changed. */
-  readonly unreadable: readonly string[]
-  /** The events that are still set aside. */
-  readonly left: readonly ParkedEvent[]
-}
-
-/** Rebuilds a projection if this release can read every event that was set aside. */
+/**
+ * Rebuilds a projection if this release can read every event that was set aside; otherwise, `unreadable` contains the reasons. `left` are the
+ * events that are still set aside.
+ */
 export const retryParked = async (
   foundation: Foundation,
   {
     projection,
     ...asked
   }: { readonly projection: Projection } & Omit<RebuildAsked, 'projections' | 'reason'>,
-): Promise<Retried> => {
+) => {
   const setAside = async (): Promise<ParkedEvent[]> =>
     (await parkedEvents(foundation, projection.name)).filter(({ state }) => state !== 'released')
   const waiting = await setAside()

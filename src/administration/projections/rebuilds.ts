@@ -22,15 +22,6 @@ export type RebuildAsked = {
   readonly onProgress: (progress: RebuildProgress) => void
 }
 
-type RebuildResult = {
-  readonly rebuildId: string
-  readonly events: number
-  readonly elapsedMs: number
-  readonly switched: boolean
-  readonly resumed: boolean
-  readonly differences: readonly TotalDifference[]
-}
-
 type Ended = DomainEventOf<'RebuildEnded'>['data']
 
 /** The interval at which the progress row is written and checked for a request to cancel. */
@@ -42,7 +33,7 @@ const namedMax = 20
  * `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their figures are logged at
  * level fatal.
  */
-export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
+export const rebuild = async (foundation: Foundation, asked: RebuildAsked) => {
   const { url, eventLog, pool, eventLogName, secrets } = foundation
   const { projections: chosen, reason, actor, mayForget, onProgress, logger, anew = false } = asked
   const known = await knownEventLog(pool)
