@@ -8,6 +8,7 @@ export const checkout = inject('composeCheckout')
 export const skipped = inject('composeSkipped') !== null
 export const entry = 'http://127.0.0.1:3000'
 const commandsMs = 600_000
+const healthyMs = 120_000
 
 export const compose = (...args: readonly string[]): Promise<string> =>
   run(['docker', 'compose', ...args], { cwd: checkout })
@@ -88,17 +89,22 @@ export const only = async (service: string): Promise<Container> => {
   return first
 }
 
-/** Kills the program in a container as a crash does. The container's first process is a small init, which ends when the program does. */
+/**
+ * Kills the program in a container as a crash does, and waits until the container has been started again, because until then its
+ * health is the one from before. The container's first process is a small init, which ends when the program does.
+ */
 export const crash = async (container: Container): Promise<void> => {
   const children = await readFile(`/proc/${container.pid}/task/${container.pid}/children`, 'utf8')
   const [program] = children
     .trim()
     .split(' ')
     .filter((pid) => pid !== '')
+  const startedAt = () => docker('inspect', '--format', '{{.State.StartedAt}}', container.id)
+  const before = await startedAt()
   process.kill(Number(program ?? container.pid), 'SIGKILL')
+  await expect.poll(startedAt, { timeout: healthyMs, interval: 100 }).not.toBe(before)
 }
 
-const healthyMs = 120_000
 export const becomesHealthy = (service: string): Promise<void> =>
   expect
     .poll(async () => (await containers(service)).map(({ state, health }) => `${state} ${health}`), {
