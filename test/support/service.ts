@@ -159,7 +159,8 @@ export const startService = async (
     if (variables.DATABASE_URL === undefined && launch?.withoutDemo !== true) await printed(/^curl /m)
     return { apiUrl, dashboardUrl, metricsUrl, child, output, end }
   } catch (error) {
-    child.kill('SIGKILL')
+    // A service with its own PostgreSQL must stop it.
+    child.kill(variables.DATABASE_URL === undefined ? 'SIGTERM' : 'SIGKILL')
     throw error
   }
 }
