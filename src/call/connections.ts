@@ -186,8 +186,11 @@ export const boundsFor = (openFilesMax: number): { readonly all: number; readonl
   return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
 }
 
+/** With fewer files, callers would get only a few connections, and PostgreSQL may not start. */
+export const openFilesMin = 512
+
 /** Returns infinity if the system does not report a limit. Linux does. */
-const openFilesMax = (): number => {
+export const openFilesMax = (): number => {
   try {
     const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
     return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft)

@@ -1,16 +1,22 @@
 import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
+import { openFilesMax, openFilesMin } from '../call/connections.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 import { listenFault, type Place } from './listen.ts'
 import { readTls } from './tls.ts'
 
 /**
- * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, or if certificates or location files cannot be read.
+ * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, if the process may open too few files, or if certificates or
+ * location files cannot be read.
  * Otherwise, a start would fail only after it has created or opened the database.
  */
 export const checkSurroundings = async (config: Config): Promise<void> => {
+  if (openFilesMax() < openFilesMin)
+    throw new ConfigError(
+      `this process may open only ${openFilesMax()} files, and needs at least ${openFilesMin}. Raise the limit (ulimit -n, or LimitNOFILE in systemd).`,
+    )
   if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
     await checkHost('HOST', config.HOST)
     await readTls(config)

@@ -65,6 +65,15 @@ test.each(['API_PORT', 'DASHBOARD_PORT'])(
   },
 )
 
+test('a process that may open only a few files is refused before anything is created', async () => {
+  const dataDir = join(dir, 'never-made')
+  const command = ['/bin/sh', '-c', 'ulimit -n 256 && exec "$0" "$@"', ...serviceCommand] as const
+  await expect(startService({ DATA_DIR: dataDir }, { command })).rejects.toThrow(
+    'Configuration: this process may open only 256 files, and needs at least 512. Raise the limit',
+  )
+  await expect(stat(dataDir)).rejects.toThrow('ENOENT')
+})
+
 test('a misspelt variable is named next to the error, without its value', async () => {
   const started = startService({
     ...{ DATA_DIR: join(dir, 'data'), API_PORT: 'abc', DATABSE_URL: `postgres://user:${password}@db/x` },
