@@ -39,7 +39,7 @@ export const refuseUnfit = async (client: pg.Client): Promise<void> => {
 const poolerRoundsMax = 2
 
 /**
- * Throws `DatabaseUnfit` if the server accepts no writes, or if a pooler between this process and the server ignores the settings of connections
+ * Throws `DatabaseUnfit` like `refuseUnfit`, if the server accepts no writes, or if a pooler between this process and the server ignores the settings of connections
  * or does not keep one server connection for each client. Session locks and settings would then be those of other clients.
  */
 export const refuseUnsuited = async (
@@ -49,6 +49,7 @@ export const refuseUnsuited = async (
 ): Promise<void> => {
   const one = await connectedWithin(url, waitMs, logger)
   try {
+    await refuseUnfit(one)
     const { rows } = await one.query<{ value: string }>(
       "select current_setting('transaction_read_only') as value",
     )
