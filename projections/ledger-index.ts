@@ -151,11 +151,11 @@ export const correctionsAfter = (
   organizationId: string,
   { revision, chargeId, max }: { revision: number; chargeId: string | null; max: number },
 ): Query<{ revision: string }> => ({
-  text: `select revision::text from (
+  text: `select found.revision::text from (
            select revision from corrections where adjusts = $3::uuid and organization_id = $1
            union
            select revision from corrections where organization_id = $1 and revision > $2 and rerate_run is not null
-         ) found order by revision limit $4`,
+         ) found order by found.revision limit $4`,
   values: [organizationId, revision, chargeId, max],
 })
 
@@ -203,8 +203,8 @@ export const placesOfOverrides = (
   organizationId: string,
   { skus, before, max }: { skus: readonly string[]; before: number; max: number },
 ): Query<{ revision: string }> => ({
-  text: `select revision::text from account_price_overrides
-          where organization_id = $1 and sku = any ($2) and revision < $3 order by revision desc limit $4`,
+  text: `select o.revision::text from account_price_overrides o
+          where o.organization_id = $1 and o.sku = any ($2) and o.revision < $3 order by o.revision desc limit $4`,
   values: [organizationId, skus, before, max],
 })
 
@@ -213,7 +213,7 @@ export const replaysOf = (
   organizationId: string,
   { repeats, max }: { repeats: string; max: number },
 ): Query<{ revision: string }> => ({
-  text: `select revision::text from replays where organization_id = $1 and repeats = $2 order by revision limit $3`,
+  text: `select r.revision::text from replays r where r.organization_id = $1 and r.repeats = $2 order by r.revision limit $3`,
   values: [organizationId, repeats, max],
 })
 

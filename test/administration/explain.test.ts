@@ -52,6 +52,23 @@ describe('a call', () => {
     })
   })
 
+  test('has the price that was set last, whether or not its revision has more digits', async () => {
+    const partner = await house.partner({ credits: '100' })
+    const requests: string[] = []
+    for (let n = 1; n <= 5; n++) {
+      await house.foundation.ledger.submit(partner.organizationId, {
+        ...{ actor: 'cli', atMs: Date.now(), key: `price ${n}`, kind: 'override_price', sku: 'ip_lookup' },
+        ...{ amount: BigInt(n) * 1_000_000n, effectiveFrom: '2026-01-01T00:00:00.000Z', reason: 'agreed' },
+      } as const)
+      requests.push(await lookedUp(partner, places.london))
+    }
+    await house.projected()
+    for (const requestId of requests)
+      expect(await explainCall(house.foundation, { requestId })).toEqual(
+        await explainCall(house.foundation, { requestId, whole: true }),
+      )
+  })
+
   test('is found in the ledger if the read models lack it or have it in the wrong place', async () => {
     const partner = await house.partner()
     const lost = await lookedUp(partner, places.london)

@@ -13,8 +13,8 @@ const halvingsMax = 64
 /** The first line at or above a revision. Expiries are skipped, because they take effect long before they are written. */
 const lineFrom = async (pool: pg.Pool, organizationId: string, revision: string) => {
   const { rows } = await pool.query<{ revision: string; effective_at: Date }>(
-    `select revision::text, effective_at from ledger_lines
-      where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
+    `select l.revision::text, l.effective_at from ledger_lines l
+      where l.ledger = ledger_key($1) and l.revision >= $2::bigint and l.kind <> 'expiry' order by l.revision limit 1`,
     [organizationId, revision],
   )
   return rows[0]
