@@ -41,7 +41,10 @@ export const nameCharsMax = 40
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
   const names = [...new Set(rows.flatMap(Object.keys))]
-  const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
+  // Not `Math.max(...)`, because a function takes about 100,000 arguments at most.
+  const widths = names.map((name) =>
+    rows.reduce((widest, row) => Math.max(widest, cell(row[name]).length), name.length),
+  )
   const line = (cells: readonly string[]): string =>
     cells
       .map((text, i) => text.padEnd(widths[i] ?? 0))

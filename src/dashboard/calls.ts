@@ -53,6 +53,9 @@ const byTime = {
   order: 'effective_at desc, ledger desc, revision desc',
 }
 
+/** The same order for a query that returns these columns as text. Without the prefix, it would be the order of the texts. */
+const ofLines = (order: string): string => order.replace(/\b(?=(effective_at|ledger|revision) )/g, 'l.')
+
 /** Chooses the index: by revision for one ledger, by time for all ledgers, and a separate index for refusals and failures. */
 const wayOf = ({ organizationId, outcome, code }: CallFilters): Way => {
   if ((outcome !== null && outcome !== 'answered') || code !== null)
@@ -98,9 +101,9 @@ const lookedThrough = (
 ): Query<{ at: Date; ledger: string; revision: string }> => {
   const given = parameters()
   return {
-    text: `select effective_at as at, ledger::text, revision::text from ledger_lines
+    text: `select l.effective_at as at, l.ledger::text, l.revision::text from ledger_lines l
             where ${linesOf(filters, { before, downTo: null }, given)}
-            order by ${wayOf(filters).order} offset ${given.the(max - 1, 'bigint')} limit 1`,
+            order by ${ofLines(wayOf(filters).order)} offset ${given.the(max - 1, 'bigint')} limit 1`,
     values: given.values,
   }
 }
@@ -132,7 +135,7 @@ export const callsThatMatch = (
                   (select a.name from accounts a where a.organization_id = l.organization_id) as organization_name
              from (select * from ledger_lines where ${conditions.join(' and ')}
                     order by ${way.order} limit ${given.the(max, 'bigint')}) l
-            order by ${way.order.replace(/\b(?=(effective_at|ledger|revision) )/g, 'l.')}`,
+            order by ${ofLines(way.order)}`,
     values: given.values,
   }
 }

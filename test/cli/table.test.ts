@@ -15,6 +15,11 @@ test('columns are as wide as their widest value, below their headings', () => {
   ).toEqual(['id   name', '1    a', '100  -'])
 })
 
+test('a table can have more rows than a function can have arguments', () => {
+  const rows = Array.from({ length: 200_000 }, (_, id) => ({ id }))
+  expect(plain(rows).at(-1)).toBe('199999')
+})
+
 test('an empty list is reported as empty', () => {
   expect(plain([])).toEqual(['none'])
 })
