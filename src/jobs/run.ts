@@ -204,7 +204,9 @@ const ownJobs = (
 export const expireDueCredits = async (foundation: Pick<Foundation, 'pool' | 'ledger'>): Promise<number> =>
   expireCredits(foundation, await agreedNowMs(foundation.pool, 'no credits are written off'))
 
-const lotsMax = 1_000
+const lotsMax = 10_000
+/** A run ends after this time, and the next run continues. Many lots expire at the same time, such as at the end of a year. */
+const writeOffMaxMs = 10 * 60_000
 /** If appending to this many ledgers has failed, the fault is in the event log itself, so the job stops. */
 const failedMax = 20
 
@@ -215,11 +217,16 @@ const failedMax = 20
 export const expireCredits = async (
   { pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>,
   nowMs: number,
+  { maxMs = writeOffMaxMs }: { readonly maxMs?: number } = {},
 ): Promise<number> => {
+  const startedAt = performance.now()
   const { text, values } = expirableLots({ nowMs, max: lotsMax })
   const { rows } = await pool.query<ExpirableLotRow>(text, [...values])
   const failed = new Map<string, unknown>()
+  let checked = 0
   for (const { organization_id, grant_id, expires_at } of rows) {
+    if (performance.now() - startedAt >= maxMs) break
+    checked++
     if (failed.has(organization_id)) continue
     try {
       await ledger.submit(organization_id, {
@@ -236,7 +243,7 @@ export const expireCredits = async (
       if (failed.size === failedMax) break
     }
   }
-  if (failed.size === 0) return rows.length
+  if (failed.size === 0) return checked
   const [cause] = failed.values()
   throw new Error(
     `the expired lots of ${[...failed.keys()].join(', ')} could not be written off; the next run tries again`,

@@ -50,6 +50,16 @@ test('a lot is written off when the clocks of the job and of the ledger have bot
   expect(await writtenOff(unexpired)).toBe(0)
 })
 
+test('a run that takes too long ends, and the next run writes off the remaining lots', async () => {
+  const { foundation } = house
+  const past = '2026-01-04T00:00:00.000Z'
+  const expired = [await withLot(past), await withLot(past)]
+  expect(await expireCredits(foundation, Date.parse(past), { maxMs: 0 })).toBe(0)
+  expect(await Promise.all(expired.map(writtenOff))).toEqual([0, 0])
+  await expireCredits(foundation, Date.parse(past))
+  expect(await Promise.all(expired.map(writtenOff))).toEqual([1, 1])
+})
+
 test('every list of organizations shows the balance that the ledger has at that instant', async () => {
   const { foundation } = house
   const expiresAtMs = Date.now() + 3_600_000
