@@ -285,6 +285,22 @@ export const listKeys = async (
   return (await foundation.pool.query<ApiKeyRow>(text, [...values])).rows
 }
 
+/** The keys after the given one, oldest first. A key that is issued meanwhile comes last. */
+export const keysAfter = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  organizationId: string | null,
+  { after, max }: { readonly after: string | null; readonly max: number },
+): Promise<ApiKeyRow[]> => {
+  const { rows } = await pool.query<ApiKeyRow>(
+    `select * from api_keys
+      where ($1::text is null or organization_id = $1)
+        and ($2::text is null or (created_at, key_id) > (select created_at, key_id from api_keys where key_id = $2))
+      order by created_at, key_id limit $3`,
+    [organizationId, after, max],
+  )
+  return rows
+}
+
 const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {
   if ('refused' in decision) throw new CommandRefused(decision.refused)
   return decision

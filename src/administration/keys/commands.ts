@@ -3,13 +3,14 @@ import { z } from 'zod'
 import type { ApiKeyRow } from '../../../projections/api-keys.ts'
 import { permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
+import { keyId as keyIdForm } from '../../events/primitives.ts'
 import { testOrganizationOf } from '../../events/test-organization.ts'
 import { graceDaysMax, type KeyState } from '../../keys/key-state.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { callFields, choiceOf, refundCallsOfKey, refundsJson, refundsSaid } from '../credits/commands.ts'
 import { balance } from '../credits/credits.ts'
 import { chooseCalls, commonReferenceOf, planRefunds, refundChosen } from '../credits/refund-calls.ts'
-import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { type Context, command, pagedList, pageUpTo, wholeOrNot } from '../declare.ts'
 import {
   apiKey,
   duration,
@@ -32,6 +33,7 @@ import {
   hasExpired,
   isIssued,
   issueKey,
+  keysAfter,
   keyToChange,
   listKeys,
   openTestOrganization,
@@ -416,7 +418,7 @@ const limitKey = command({
   },
 })
 
-const listAll = query({
+const listAll = pagedList({
   name: 'key list',
   action: 'accounts.read',
   summary: 'list API keys; their secrets are not stored and cannot be shown',
@@ -433,9 +435,24 @@ const listAll = query({
     { name: 'grace_until', label: 'Works until (UTC)', kind: 'instant' },
     { name: 'revoked_at', label: 'Revoked (UTC)', kind: 'instant' },
   ],
-  run: async ({ foundation, logger }, { organization: organizationId = null }) => {
+  whole: true,
+  page: async (context, { organization: organizationId = null }, { cursor, max }) => {
+    const { foundation, caughtUp } = context
+    if (cursor !== null && !keyIdForm.safeParse(cursor).success)
+      throw new InputFault('cursor', `"${cursor}" is not the id of an API key`)
+    if (cursor === null) {
+      if (organizationId !== null) await balance(foundation, organizationId)
+      await caughtUp()
+    }
+    const rows = await keysAfter(foundation, organizationId, { after: cursor, max: max + 1 })
+    return pageUpTo(
+      rows.map((row) => keyJson(row, Date.now())),
+      { max, cursor: 'api_key_id' },
+    )
+  },
+  all: async ({ foundation, logger }, { organization: organizationId = null }) => {
     const rows = await listKeys(foundation, organizationId, logger)
-    return { json: rows.map((row) => keyJson(row, Date.now())) }
+    return rows.map((row) => keyJson(row, Date.now()))
   },
 })
 
