@@ -35,7 +35,7 @@ const measures = {
 } as const
 type Measure = keyof typeof measures
 
-export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise<Row[]> =>
+export const ageOfLog = ({ events, long, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const months = long ? monthsLong : monthsUsual
     const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
@@ -64,7 +64,6 @@ export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise
     await grow(1)
     // The first measurement only warms up.
     await measure()
-    begin()
     const young = await measure()
     for (let month = 2; month <= months; month++) {
       const startedAt = performance.now()

@@ -6,7 +6,6 @@ import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
-import { ageOfLog } from './age-of-log.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { commitCall, msOf, withFoundation } from './store.ts'
@@ -19,12 +18,7 @@ import { commitCall, msOf, withFoundation } from './store.ts'
 const callsPerRound = 100
 const loadsPerRound = 20
 
-export const age = async (options: BenchOptions): Promise<Row[]> => [
-  ...(await ageOfLedgers(options)),
-  ...(await ageOfLog(options)),
-]
-
-const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Row[]> =>
+export const age = ({ rounds, long, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
     const { url, pool } = foundation
     const sizes = [10_000, 100_000, 1_000_000, ...(long ? [10_000_000] : [])]
@@ -37,7 +31,6 @@ const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Ro
       report(
         `age: ${sizes.join(' + ')} events written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
-      begin()
       const open = (): Ledger =>
         createLedger({
           eventLog,

@@ -34,7 +34,7 @@ const type = 'KeyUsed'
 
 export const append = (options: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
-    const { rounds, seconds, begin, report } = options
+    const { rounds, seconds, report } = options
     const { url, migrationUrl } = foundation
     const eventLog = openPostgresEventLog({ url, logger })
     // The simple log and Emmett's store create their own tables, which needs the owner's rights.
@@ -94,7 +94,6 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
       }
     }
 
-    begin()
     const rates = { ours: [] as number[], hot: [] as number[], naive: [] as number[], emmett: [] as number[] }
     try {
       for (let round = 0; round <= rounds; round++) {

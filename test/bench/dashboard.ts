@@ -26,13 +26,7 @@ const firstByteMsMost = 300
 const slowdownMost = 1.2
 const password = 'chosen for the benchmark'
 
-export const dashboardPages = async ({
-  events,
-  rounds,
-  seconds,
-  begin,
-  report,
-}: BenchOptions): Promise<Row[]> => {
+export const dashboardPages = async ({ events, rounds, seconds, report }: BenchOptions): Promise<Row[]> => {
   const store = await openStore()
   const foundation = await openFoundation(parseConfig(store.environment), { logger })
   const load = openLoadGenerator()
@@ -50,7 +44,6 @@ export const dashboardPages = async ({
       const sessions = await signInAll(together.dashboardUrl)
       const [session = ''] = sessions
       const paths = await pathsOf(foundation, ids[0] ?? '')
-      begin()
       for (const [what, path] of Object.entries(paths)) {
         const times: number[] = []
         for (let round = 0; round < rounds; round++)

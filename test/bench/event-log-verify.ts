@@ -12,7 +12,7 @@ import { withFoundation } from './store.ts'
 const organizations = 50
 const roundsMax = 5
 
-export const eventLogVerify = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
+export const eventLogVerify = ({ events, rounds, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const written = await writeHistory(
       foundation.url,
@@ -26,7 +26,6 @@ export const eventLogVerify = ({ events, rounds, begin, report }: BenchOptions):
     const { size } = await foundation.checkpoints.make()
     const firstS = (performance.now() - startedAt) / 1_000
     report(`event-log verify: the first checkpoint of ${size} leaves took ${firstS.toFixed(2)} s`)
-    begin()
     const perSecond: number[] = []
     for (let round = 0; round < Math.min(rounds, roundsMax); round++) {
       const from = performance.now()

@@ -19,7 +19,7 @@ const lineCounts = [10_000, 1_000_000] as const
 const eventsPerLine = 15 / 8
 
 /** Runs equal loads on a short and on a long ledger in turn, with all roles in one process. */
-async function keyedInOldLedgers({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> {
+async function keyedInOldLedgers({ rounds, seconds, report }: BenchOptions): Promise<Row[]> {
   const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openLoadGenerator()
   try {
@@ -47,7 +47,6 @@ async function keyedInOldLedgers({ rounds, seconds, begin, report }: BenchOption
       return result.perSecond
     }
     for (const [n, apiKey] of keys.entries()) await perSecond(apiKey, 0, `warm-${n}`)
-    begin()
     const measured = lineCounts.map(() => ({ plain: [] as number[], keyed: [] as number[] }))
     for (let round = 1; round <= rounds; round++)
       for (const [n, apiKey] of keys.entries()) {
@@ -91,7 +90,7 @@ const eventsBehind = 150_000
 const atOnce = 16
 const callsPerKind = 50
 
-const keyedAheadOfRows = async ({ begin, report }: BenchOptions): Promise<Row[]> => {
+const keyedAheadOfRows = async ({ report }: BenchOptions): Promise<Row[]> => {
   const service = await startMeasured({ roles: 'api' })
   const { foundation } = service
   try {
@@ -110,7 +109,6 @@ const keyedAheadOfRows = async ({ begin, report }: BenchOptions): Promise<Row[]>
       return performance.now() - startedAt
     }
     report(`keyed: a process’s first call, which loads the account, takes ${(await call()).toFixed(0)} ms`)
-    begin()
     const first = await call('first')
     const together = await Promise.all(Array.from({ length: atOnce }, (_, n) => call(`together-${n}`)))
     const without: number[] = []

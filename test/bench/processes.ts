@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { startDouble } from './eventstoredb.ts'
+import { startEventStore } from '../support/service.ts'
 import { type LoadedPlace, type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
 import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
@@ -82,6 +82,12 @@ export const processes = async (options: BenchOptions): Promise<Row[]> => {
   } finally {
     await generator.stop()
   }
+}
+
+/** `pid` is the double's process, so its processor time can be subtracted from ours. */
+const startDouble = async (): Promise<{ url: string; pid: number; stop(): Promise<void> }> => {
+  const { url, child, end } = await startEventStore()
+  return { url, pid: child.pid ?? 0, stop: async () => void (await end('SIGTERM')) }
 }
 
 const withInstallation = <Result>(

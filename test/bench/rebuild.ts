@@ -17,7 +17,7 @@ import { withFoundation } from './store.ts'
 const organizations = 50
 const roundsMax = 3
 
-export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
+export const rebuild = ({ events, rounds, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, store: { postgresPid }, logger }) => {
     const { url, migrationUrl, secrets } = foundation
     const seal = secrets.rowSeal
@@ -38,7 +38,6 @@ export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promis
       // Without a projector the checkpoints are at zero. A rebuild ends at its projection's checkpoint, so the checkpoints are
       // moved to the head.
       await client.query('update projection_checkpoints set position = (select position from log_head)')
-      begin()
       const rebuildS: number[] = []
       const copyS: number[] = []
       for (let round = 0; round < Math.min(rounds, roundsMax); round++) {

@@ -19,8 +19,6 @@ export type BenchOptions = {
   readonly long: boolean
   /** The bare route makes its ids with `ulid()`, which is common but slow. */
   readonly bareUlid: boolean
-  /** Called when the measurement begins. A profile starts at this moment. */
-  readonly begin: () => void
   /** Reports progress on standard error. */
   readonly report: (line: string) => void
 }

@@ -5,13 +5,8 @@ import { append } from './append.ts'
 import { call } from './call.ts'
 import { dashboardPages } from './dashboard.ts'
 import { eventLogVerify } from './event-log-verify.ts'
-import { eventstoredb } from './eventstoredb.ts'
-import { growth } from './growth.ts'
 import { keyed } from './keyed.ts'
-import { lag } from './lag.ts'
-import { overload } from './overload.ts'
 import { processes } from './processes.ts'
-import { profileCall, profileHere } from './profile.ts'
 import { rebuild } from './rebuild.ts'
 import { type BenchOptions, type Row, tableOf } from './row.ts'
 import { start } from './start.ts'
@@ -20,24 +15,20 @@ import { takeTurn } from './turn.ts'
 
 /**
  * Prints ratios measured within one run, because absolute figures depend on the machine and its load. Usage: `npm run bench [--
- * --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or `--profile call [--roles api]` (the service's
- * main thread), or `--profile` with another benchmark, such as `rebuild` (this process).
+ * --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`. `node --cpu-prof test/bench/run.ts` shows the time
+ * spent in this process.
  */
 
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
   call,
   append,
-  eventstoredb,
   rebuild,
   'event-log-verify': eventLogVerify,
   dashboard: dashboardPages,
-  growth,
   age,
   'age-of-log': ageOfLog,
   keyed,
-  lag,
   processes,
-  overload,
   start,
   statement,
 }
@@ -51,8 +42,6 @@ const { values } = parseArgs({
     long: { type: 'boolean', default: false },
     'bare-ulid': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
-    profile: { type: 'string' },
-    roles: { type: 'string', default: 'api' },
   },
 })
 const options: BenchOptions = {
@@ -61,7 +50,6 @@ const options: BenchOptions = {
   events: Number(values.events),
   long: values.long,
   bareUlid: values['bare-ulid'],
-  begin: () => undefined,
   report: (line) => process.stderr.write(`${line}\n`),
 }
 const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
@@ -74,16 +62,9 @@ const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
 // When this process exits, it also ends the processes that a benchmark started.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
 await takeTurn(options.report)
-if (values.profile === 'call') {
-  process.stdout.write(`${await profileCall({ roles: values.roles, seconds: options.seconds })}\n`)
-} else if (values.profile !== undefined) {
-  const scenario = named(values.profile)
-  process.stdout.write(`${await profileHere((begin) => scenario({ ...options, begin }))}\n`)
-} else {
-  const rows: Row[] = []
-  for (const name of values.only?.split(',') ?? Object.keys(scenarios)) {
-    options.report(`\n${name}`)
-    rows.push(...(await named(name)(options)))
-  }
-  process.stdout.write(values.json ? `${JSON.stringify(rows, null, 2)}\n` : `\n${tableOf(rows)}\n`)
+const rows: Row[] = []
+for (const name of values.only?.split(',') ?? Object.keys(scenarios)) {
+  options.report(`\n${name}`)
+  rows.push(...(await named(name)(options)))
 }
+process.stdout.write(values.json ? `${JSON.stringify(rows, null, 2)}\n` : `\n${tableOf(rows)}\n`)

@@ -33,28 +33,15 @@ export type MeasuredService = {
 export const startOn = (
   { environment }: Store,
   variables: Readonly<Record<string, string>>,
-  nodeArgs: readonly string[] = [],
 ): Promise<Service> =>
   startService(
     { METRICS_PORT: '0', ...environment, ...variables },
-    { command: [process.execPath, '--max-semi-space-size=16', ...nodeArgs, 'src/main.ts'] },
+    { command: [process.execPath, '--max-semi-space-size=16', 'src/main.ts'] },
   )
 
-export const startMeasured = async ({
-  roles,
-  nodeArgs = [],
-  eventLogUrl,
-  environment = {},
-}: {
-  readonly roles: string
-  readonly nodeArgs?: readonly string[]
-  /** Default: the log in the service's PostgreSQL. */
-  readonly eventLogUrl?: string | undefined
-  /** Environment variables in addition to those that all benchmarks set. */
-  readonly environment?: Readonly<Record<string, string>>
-}): Promise<MeasuredService> => {
-  const store = await openStore(eventLogUrl)
-  const service = await startOn(store, { ROLES: roles, ...environment }, nodeArgs)
+export const startMeasured = async ({ roles }: { readonly roles: string }): Promise<MeasuredService> => {
+  const store = await openStore()
+  const service = await startOn(store, { ROLES: roles })
   const foundation = await openFoundation(parseConfig(store.environment), { logger })
   const { organizationId, apiKey } = await openAccount(foundation)
   const { status } = await lookup(service.apiUrl, apiKey, '8.8.8.8')

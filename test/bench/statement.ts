@@ -22,14 +22,13 @@ const month = '2026-01'
 const megabyte = 1_000_000
 const roundsMax = 3
 
-export const statement = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
+export const statement = ({ events, rounds, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const organizationId = `org_${ulid()}`
     const startedAt = performance.now()
     // In a busy month, events are closer together than in the other benchmarks.
     const written = await writeHistory(foundation.url, [{ organizationId, events }])
     report(`statement: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
-    begin()
     const contenders = {
       'statement, JSON Lines': () => writeStatement(foundation, organizationId, jsonLines),
       'statement, CSV': () => writeStatement(foundation, organizationId, csv),
