@@ -3,58 +3,19 @@
  * call under the same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
  */
 import pino from 'pino'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, test } from 'vitest'
 import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import type { App } from '../../src/start/app.ts'
-import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
-import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
+import { type Answer, openHouse, type Partner, places, send, until } from '../support/house.ts'
+import { profileUpstream } from '../support/profile-upstream.ts'
 
 const logger = pino({ level: 'silent' })
 const lid = 'zorvina-quillfeather'
-let upstream: ProfileUpstream
-let house: House
 /** The process whose append is held. It shares the house's database. */
-let first: App
-let held: HeldLog
 let partner: Partner
-
-beforeAll(async () => {
-  upstream = await profileUpstream()
-  house = await openHouse({
-    clock: 'movable',
-    environment: {
-      PROFILE_PROVIDER: 'http',
-      PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
-      EGRESS_ALLOW: '127.0.0.0/8',
-    },
-  })
-  held = holdable(house.foundation.eventLog)
-  const ledger = createLedger({
-    eventLog: held.eventLog,
-    snapshot: snapshotFrom(house.foundation.pool, house.foundation.secrets.rowSeal),
-    logger,
-    clock: Date,
-    limits: { unknownRetryMs: 100, retryPauseMs: 10, callerWaitMaxMs: 200 },
-  })
-  first = await house.another({ foundation: { eventLog: held.eventLog, ledger } })
-})
-afterAll(async () => {
-  await first?.close()
-  await house?.close()
-  await upstream?.close()
-})
-beforeEach(async () => {
-  partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
-  // The first process reads the new key from the event log a moment later.
-  await until('both accept the key', async () => (await lookup(first)).status === 200)
-  house.moveClock(120_000)
-})
-afterEach(async () => {
-  expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
-})
 
 type HeldLog = {
   readonly eventLog: EventLog
@@ -86,6 +47,39 @@ const holdable = (eventLog: EventLog): HeldLog => {
     },
   }
 }
+
+const upstream = await profileUpstream()
+const house = await openHouse({
+  clock: 'movable',
+  environment: {
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
+    EGRESS_ALLOW: '127.0.0.0/8',
+  },
+})
+const held = holdable(house.foundation.eventLog)
+const ledger = createLedger({
+  eventLog: held.eventLog,
+  snapshot: snapshotFrom(house.foundation.pool, house.foundation.secrets.rowSeal),
+  logger,
+  clock: Date,
+  limits: { unknownRetryMs: 100, retryPauseMs: 10, callerWaitMaxMs: 200 },
+})
+const first = await house.another({ foundation: { eventLog: held.eventLog, ledger } })
+afterAll(async () => {
+  await first.close()
+  await house.close()
+  await upstream.close()
+})
+beforeEach(async () => {
+  partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
+  // The first process reads the new key from the event log a moment later.
+  await until('both accept the key', async () => (await lookup(first)).status === 200)
+  house.moveClock(120_000)
+})
+afterEach(async () => {
+  expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
+})
 
 const ask = (url: string | null, path: string, body: unknown, headers = {}): Promise<Answer> =>
   send(`${url}${path}`, {

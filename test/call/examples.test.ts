@@ -1,10 +1,10 @@
 /** The examples in the OpenAPI document are real answers: the calls are made again, and only values such as ids and times may differ. */
 import { readdir, readFile, writeFile } from 'node:fs/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { capabilities } from '../../src/capabilities/index.ts'
 import { type RecordedExamples, recordExamples } from '../support/example-calls.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 
 const sharedFile = new URL('../../src/call/examples.json', import.meta.url)
 const folder = new URL('../../src/capabilities/', import.meta.url)
@@ -39,17 +39,11 @@ const writeExamples = async ({ answers, ...shared }: RecordedExamples): Promise<
 
 const read = async (file: URL) => JSON.parse(await readFile(file, 'utf8'))
 
-let house: House
-let answered: RecordedExamples
-let examples: RecordedExamples
-beforeAll(async () => {
-  house = await openHouse()
-  answered = await recordExamples(house)
-  if (process.env.EXAMPLES === 'write') await writeExamples(answered)
-  const own = await Promise.all((await ownFiles()).map(({ file }) => read(file)))
-  examples = { ...(await read(sharedFile)), answers: Object.assign({}, ...own) }
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const answered: RecordedExamples = await recordExamples(house)
+if (process.env.EXAMPLES === 'write') await writeExamples(answered)
+const own = await Promise.all((await ownFiles()).map(({ file }) => read(file)))
+const examples: RecordedExamples = { ...(await read(sharedFile)), answers: Object.assign({}, ...own) }
 
 /** Texts that differ in every answer, recognized by their form. */
 const passing: readonly (readonly [RegExp, string])[] = [

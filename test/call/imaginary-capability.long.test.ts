@@ -3,13 +3,13 @@
  * uses the facts and the tariff of whoami, because facts are part of the event vocabulary.
  */
 import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { type Capability, SettingFault } from '../../src/call/capability.ts'
 import { ConfigError } from '../../src/config.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openCapabilities } from '../../src/start/capabilities.ts'
 import { someDocument } from '../support/call-document.ts'
-import { type House, openHouse, until } from '../support/house.ts'
+import { type House, houseForFile, until } from '../support/house.ts'
 
 const happened: string[] = []
 
@@ -50,14 +50,10 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
   },
 }
 
-let house: House
-beforeAll(async () => {
-  house = await openHouse({
-    capabilities: [imaginary],
-    environment: { ROLES: 'api,dashboard,projector,jobs' },
-  })
+const house = await houseForFile({
+  capabilities: [imaginary],
+  environment: { ROLES: 'api,dashboard,projector,jobs' },
 })
-afterAll(() => house?.close())
 
 const metrics = async (): Promise<string> => (await fetch(`${house.metricsUrl}/metrics`)).text()
 

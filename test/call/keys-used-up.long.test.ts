@@ -5,7 +5,7 @@
  */
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -23,30 +23,21 @@ import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
 import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
 import { expectCredits, expectErrorObject } from '../spec/wire.ts'
-import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, until } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
-let house: House
-let otherLog: EventLog
 let other: Ledger
 /** The ledger as in an earlier release, whose corrections could take more than the balance. */
-let earlier: Ledger
 
-beforeAll(async () => {
-  house = await openHouse()
-  otherLog = openPostgresEventLog({ url: house.foundation.url, logger })
-  const options = { eventLog: otherLog, snapshot: async () => null, logger, clock: Date }
-  other = createLedger(options)
-  earlier = createLedger({
-    ...options,
-    decide: (account, ...rest) =>
-      decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, ...rest),
-  })
+const house = await houseForFile()
+const otherLog = openPostgresEventLog({ url: house.foundation.url, logger })
+const options = { eventLog: otherLog, snapshot: async () => null, logger, clock: Date }
+other = createLedger(options)
+const earlier = createLedger({
+  ...options,
+  decide: (account, ...rest) => decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, ...rest),
 })
-afterAll(async () => {
-  await otherLog?.close()
-  await house?.close()
-})
+afterAll(() => otherLog?.close())
 
 /** No location file contains this address, so the answer is free. */
 const nowhere = '10.0.0.1'

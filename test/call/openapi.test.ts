@@ -8,13 +8,13 @@ import { promisify } from 'node:util'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { capabilities } from '../../src/capabilities/index.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openCapabilities } from '../../src/start/capabilities.ts'
 import { exhaustive, randomCases } from '../support/exhaustive.ts'
-import { type Answer, type House, openHouse, type Partner, places, send } from '../support/house.ts'
+import { type Answer, houseForFile, places, send } from '../support/house.ts'
 import { logger } from './quiet.ts'
 
 type Parameter = { readonly name?: string; readonly in?: string; readonly $ref?: string }
@@ -29,40 +29,32 @@ type Operation = {
 }
 type Document = { readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>> }
 
-let house: House
-let partner: Partner
-let document: Document
-let answerSchema: (path: string, method: string, status: number) => ValidateFunction | undefined
-
-beforeAll(async () => {
-  house = await openHouse({ environment: { EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:1' } })
-  const limits = {
-    requests_per_minute: 1_000_000,
-    requests_per_day: 1_000_000,
-    email_validations_per_second: 10_000,
-  }
-  const permissions = [
-    'email_validation',
-    'ip_lookup',
-    'profnet_scraping',
-    'pixel_control',
-    'ledger_read',
-  ] as const
-  partner = await house.partner({ credits: '100000', limits, permissions })
-  document = (await (await fetch(`${house.apiUrl}/openapi.json`)).json()) as Document
-  const ajv = new Ajv2020({ strict: false, allErrors: false })
-  addFormats.default(ajv)
-  ajv.addSchema({ $id: 'openapi', ...document })
-  answerSchema = (path, method, status) => {
-    const content = document.paths[path]?.[method]?.responses[status]?.content
-    if (content?.['application/json'] === undefined) return undefined
-    const pointer = [path, method, 'responses', String(status), 'content', 'application/json', 'schema']
-      .map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
-      .join('/')
-    return ajv.getSchema(`openapi#/paths/${pointer}`)
-  }
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ environment: { EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:1' } })
+const limits = {
+  requests_per_minute: 1_000_000,
+  requests_per_day: 1_000_000,
+  email_validations_per_second: 10_000,
+}
+const permissions = [
+  'email_validation',
+  'ip_lookup',
+  'profnet_scraping',
+  'pixel_control',
+  'ledger_read',
+] as const
+const partner = await house.partner({ credits: '100000', limits, permissions })
+const document = (await (await fetch(`${house.apiUrl}/openapi.json`)).json()) as Document
+const ajv = new Ajv2020({ strict: false, allErrors: false })
+addFormats.default(ajv)
+ajv.addSchema({ $id: 'openapi', ...document })
+const answerSchema = (path: string, method: string, status: number): ValidateFunction | undefined => {
+  const content = document.paths[path]?.[method]?.responses[status]?.content
+  if (content?.['application/json'] === undefined) return undefined
+  const pointer = [path, method, 'responses', String(status), 'content', 'application/json', 'schema']
+    .map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
+    .join('/')
+  return ajv.getSchema(`openapi#/paths/${pointer}`)
+}
 
 describe('the document', () => {
   // Each run of the linter costs seconds of processor time, mostly for its start.

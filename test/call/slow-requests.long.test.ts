@@ -1,12 +1,12 @@
 /** Requests whose bytes do not arrive are refused in time, with an error from the catalogue. */
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { bodyBytesMax } from '../../src/call/request-body.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
+import { openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { expectErrorObject, expectNoCallHeaders, expectNotAuthenticated } from '../spec/wire.ts'
 import { someDocument } from '../support/call-document.ts'
 import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'
@@ -14,46 +14,40 @@ import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'
 const requestTimeoutMs = 400
 const late = { status: 408, error: 'bad_request', code: 'REQ_001', details: {} }
 
-let room: DashboardHost
-let url: string
-let apiKey: string
-let organizationId: string
-
-beforeAll(async () => {
-  room = await openDashboardHost({
-    reach: { requestTimeoutMs },
-    forms: [
-      {
-        capability: 'whoami',
-        permission: null,
-        method: 'POST',
-        path: '/echo',
-        document: someDocument,
-        parse: (body) => ({ input: body }),
-        rehearse: 'own',
-        gather: (input) => input,
-        decide: (result) => ({ result, facts: { kind: 'whoami' } }),
-      },
-    ],
-  })
-  await room.host.listen({ host: '127.0.0.1', port: 0 })
-  url = `http://127.0.0.1:${(room.host.server.address() as AddressInfo).port}`
-  const actor = 'cli'
-  const organization = await createOrganization(room.foundation, { name: 'Slow', overdraftLimit: 0n, actor })
-  organizationId = organization.organizationId
-  const key = await issueKey(room.foundation, {
-    organizationId,
-    name: 'a key',
-    permissions: [],
-    limits: defaultKeyLimits,
-    allowedCidrs: [],
-    expiresAt: null,
-    actor,
-  })
-  apiKey = key.apiKey
-  await until('the key is known', async () => (await whole()).status === 200)
+const room = await openDashboardHost({
+  reach: { requestTimeoutMs },
+  forms: [
+    {
+      capability: 'whoami',
+      permission: null,
+      method: 'POST',
+      path: '/echo',
+      document: someDocument,
+      parse: (body) => ({ input: body }),
+      rehearse: 'own',
+      gather: (input) => input,
+      decide: (result) => ({ result, facts: { kind: 'whoami' } }),
+    },
+  ],
 })
-afterAll(() => room?.close())
+await room.host.listen({ host: '127.0.0.1', port: 0 })
+const url = `http://127.0.0.1:${(room.host.server.address() as AddressInfo).port}`
+const actor = 'cli'
+const { organizationId } = await createOrganization(room.foundation, {
+  name: 'Slow',
+  overdraftLimit: 0n,
+  actor,
+})
+const { apiKey } = await issueKey(room.foundation, {
+  organizationId,
+  name: 'a key',
+  permissions: [],
+  limits: defaultKeyLimits,
+  allowedCidrs: [],
+  expiresAt: null,
+  actor,
+})
+afterAll(() => room.close())
 
 const head = (length: number, path = '/echo'): string =>
   `POST ${path} HTTP/1.1\r\nHost: x\r\nx-api-key: ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`
@@ -62,6 +56,8 @@ const only = ([answer]: readonly Answer[]): Answer => {
   return answer
 }
 const whole = async (): Promise<Answer> => only(await sendRaw(url, `${head(2)}{}`))
+
+await until('the key is known', async () => (await whole()).status === 200)
 const calls = async () =>
   (await room.foundation.eventLog.read(ledgerStream(organizationId), { max: 1_000 }))
     .map(decodeEvent)

@@ -1,41 +1,37 @@
 /** Clients that send many requests on one connection, or do not read their answers. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import fastify, { type FastifyInstance } from 'fastify'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import fastify from 'fastify'
+import { afterAll, afterEach, expect, test } from 'vitest'
 import { openRequestsOn } from '../../src/call/connections.ts'
 import { openRaw, sendRaw, until } from '../support/house.ts'
 
 const graceMs = 400
 
-let host: FastifyInstance
-let url: string
 let begun = 0
 let finish = (): void => undefined
 let held: Promise<void>
 const sockets = new Set<Socket>()
 const inside: Socket[] = []
 
-beforeAll(async () => {
-  host = fastify()
-  openRequestsOn(host, { graceMs, bytesPerSecondMin: 100_000_000 })
-  host.server.on('connection', (socket) => inside.push(socket))
-  host.get('/held', async () => {
-    begun += 1
-    await held
-    return 'done'
-  })
-  host.get('/last', async (_request, reply) => reply.header('connection', 'close').send('last'))
-  host.get('/large', async () => 'x'.repeat(16 * 1024 * 1024))
-  await host.listen({ host: '127.0.0.1', port: 0 })
-  url = `http://127.0.0.1:${(host.server.address() as AddressInfo).port}`
+const host = fastify()
+openRequestsOn(host, { graceMs, bytesPerSecondMin: 100_000_000 })
+host.server.on('connection', (socket) => inside.push(socket))
+host.get('/held', async () => {
+  begun += 1
+  await held
+  return 'done'
 })
+host.get('/last', async (_request, reply) => reply.header('connection', 'close').send('last'))
+host.get('/large', async () => 'x'.repeat(16 * 1024 * 1024))
+await host.listen({ host: '127.0.0.1', port: 0 })
+const url = `http://127.0.0.1:${(host.server.address() as AddressInfo).port}`
 afterEach(() => {
   finish()
   for (const socket of sockets) socket.destroy()
   sockets.clear()
 })
-afterAll(() => host?.close())
+afterAll(() => host.close())
 
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
 

@@ -1,41 +1,34 @@
 /** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { createLedger, type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/write/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import type { App } from '../../src/start/app.ts'
 import { chargesOf } from '../spec/ledger-scene.ts'
 import { expectCredits } from '../spec/wire.ts'
-import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, until } from '../support/house.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 
-let house: House
 /** A second process, which uses the house's database and has not loaded any account. */
-let fresh: App
 const releases: (() => Promise<void>)[] = []
 
-beforeAll(async () => {
-  house = await openHouse()
-  const { foundation } = house
-  const logger = pino({ level: 'silent' })
-  const keyedEvents = createKeyedEvents(foundation.eventLog)
-  const ledger = createLedger({
-    eventLog: keyedEvents.eventLog,
-    snapshot: snapshotFrom(foundation.pool, foundation.secrets.rowSeal),
-    logger,
-    clock: Date,
-  })
-  fresh = await house.another({ foundation: { ledger, keyedEvents } })
+const house = await houseForFile()
+const { foundation } = house
+const logger = pino({ level: 'silent' })
+const keyedEvents = createKeyedEvents(foundation.eventLog)
+const ledger = createLedger({
+  eventLog: keyedEvents.eventLog,
+  snapshot: snapshotFrom(foundation.pool, foundation.secrets.rowSeal),
+  logger,
+  clock: Date,
 })
+const fresh = await house.another({ foundation: { ledger, keyedEvents } })
 afterEach(async () => {
   for (const release of releases.splice(0)) await release()
 })
-afterAll(async () => {
-  await fresh?.close()
-  await house?.close()
-})
+afterAll(() => fresh.close())
 
 /** Makes queries of these tables wait, as if the database had stopped, until the test ends or the returned function is called. */
 const silence = async (...tables: string[]): Promise<() => Promise<void>> => {

@@ -5,32 +5,27 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { openHouse } from '../support/house.ts'
 
 const run = promisify(execFile)
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
 /** Ends a process that hangs. A busy machine is several times slower than a quiet one. */
 const deadlineMs = 150_000
 
-let house: House
-let tester: Partner
 /** The partner's folder. */
-let folder: string
-beforeAll(async () => {
-  house = await openHouse()
-  const { organizationId } = await house.partner()
-  const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
-  tester = await house.key(opened, { permissions: permission.options })
-  folder = await mkdtemp(join(tmpdir(), 'client-'))
-  await copyFile(at('program.ts'), join(folder, 'program.ts'))
-  await symlink(at('../../node_modules'), join(folder, 'node_modules'))
-})
+const house = await openHouse()
+const { organizationId } = await house.partner()
+const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
+const tester = await house.key(opened, { permissions: permission.options })
+const folder = await mkdtemp(join(tmpdir(), 'client-'))
+await copyFile(at('program.ts'), join(folder, 'program.ts'))
+await symlink(at('../../node_modules'), join(folder, 'node_modules'))
 afterAll(async () => {
-  await house?.close()
+  await house.close()
   await rm(folder, { recursive: true, force: true })
 })
 

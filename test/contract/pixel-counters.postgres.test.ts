@@ -1,7 +1,7 @@
 /** Pixel counters in PostgreSQL: the contract, and what happens to hits while the database is slow or unreachable. */
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   answerMaxMs,
   CountersUnavailable,
@@ -11,21 +11,17 @@ import {
   type PixelCounters,
 } from '../../src/capabilities/pixel/counters.ts'
 import { until } from '../support/house.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 import { ask, freshOrganization, limit, pixelCountersContract } from './pixel-counters.ts'
 
-let database: TestDatabase
-let aside: pg.Pool
-beforeAll(async () => {
-  database = await testDatabase()
-  aside = new pg.Pool({ connectionString: database.url, max: 2 })
-  // The database can be dropped before the server has released a connection.
-  aside.on('error', () => undefined)
-})
+const database = await testDatabase()
+const aside = new pg.Pool({ connectionString: database.url, max: 2 })
+// The database can be dropped before the server has released a connection.
+aside.on('error', () => undefined)
 afterAll(async () => {
   await aside?.end()
-  await database?.drop()
+  await database.drop()
 })
 const logger = pino({ level: 'silent' })
 

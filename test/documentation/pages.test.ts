@@ -2,18 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import fastify from 'fastify'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import service from '../../package.json' with { type: 'json' }
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { guideOf } from '../../src/documentation/guides.ts'
 import { documentationForPeople } from '../../src/start/hosts.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 
-let house: House
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 const guides = [
   'quick-start',

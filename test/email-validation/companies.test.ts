@@ -1,26 +1,22 @@
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { createCompanies } from '../../src/capabilities/email-validation/company/companies.ts'
 import type { CompanyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 /** Company lookups: which results are cached and for how long, and that an outage never counts as an answer. */
 
-let database: TestDatabase
-let pool: pg.Pool
 let nowMs = 1_000_000
 const clock = { now: () => nowMs }
 
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  // Open connections may be closed when the database is dropped.
-  pool.on('error', () => undefined)
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+// Open connections may be closed when the database is dropped.
+pool.on('error', () => undefined)
 afterAll(async () => {
   await pool?.end()
-  await database?.drop()
+  await database.drop()
 })
 
 const put = (domain: string, name: string) =>

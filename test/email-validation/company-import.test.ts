@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { gzipSync } from 'node:zlib'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { readCompany } from '../../src/capabilities/email-validation/company/companies.ts'
 import {
   badLinesMax,
@@ -17,24 +17,18 @@ import {
   importCompanies,
 } from '../../src/capabilities/email-validation/company/import.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 /** Imports of data sets: broken files are refused, and the order of the lines does not matter. */
 
-let database: TestDatabase
-let pool: pg.Pool
-let folder: string
-
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  // Open connections may be closed when the database is dropped.
-  pool.on('error', () => undefined)
-  folder = await mkdtemp(join(tmpdir(), 'companies-'))
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+// Open connections may be closed when the database is dropped.
+pool.on('error', () => undefined)
+const folder = await mkdtemp(join(tmpdir(), 'companies-'))
 afterAll(async () => {
   await pool?.end()
-  await database?.drop()
+  await database.drop()
   await rm(folder, { recursive: true, force: true })
 })
 beforeEach(() => pool.query('truncate companies'))

@@ -2,29 +2,25 @@
  * A host with a wrong clock. A lot that is written off and a month that is closed cannot be restored, and corrections would be dated in
  * another month, so all are refused while this host's clock and the database's clock differ.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { declarations as credits } from '../../src/administration/credits/commands.ts'
 import { declarations as ledgers } from '../../src/administration/ledgers/commands.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createClockWatch } from '../../src/foundation/clocks.ts'
 import { expireDueCredits } from '../../src/jobs/run.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { openHouse } from '../support/house.ts'
 
 const dayMs = 86_400_000
 const minuteMs = 60_000
 
-let house: House
-
 let aheadMs = 0
 
-beforeAll(async () => {
-  const { now } = Date
-  // Before the house is opened, because it keeps the function.
-  vi.spyOn(Date, 'now').mockImplementation(() => now() + aheadMs)
-  house = await openHouse()
-})
+const { now } = Date
+// Before the house is opened, because it keeps the function.
+vi.spyOn(Date, 'now').mockImplementation(() => now() + aheadMs)
+const house = await openHouse()
 afterAll(async () => {
-  await house?.close()
+  await house.close()
   vi.restoreAllMocks()
 })
 beforeEach(() => {

@@ -4,15 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
 import { checkUrl, withResolvedHosts } from '../../src/event-log/eventstoredb/client.ts'
 import { prepareEventStoreDb } from '../../src/event-log/eventstoredb/prepare.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
-import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 /**
  * A failed start gives the reason in one line, with EVENT_LOG_URL, the error of the server or of TLS, and the remedy. The double
@@ -22,25 +22,17 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 const password = 'c0rrect/h@rse'
 const secretKey = 'a secret of the test, long enough to be one'
 
-let double: EventStoreDouble
-let plain: EventStoreDouble
-let database: TestDatabase
-let dir = ''
-let ca = ''
-
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'event-log-url-'))
-  await writeFile(join(dir, 'ca.crt'), doubleCertificate.cert)
-  ca = `tlsCAFile=${join(dir, 'ca.crt')}`
-  double = await startEventStoreDouble({ secured: { adminPassword: password } })
-  plain = await startEventStoreDouble({})
-  database = await testDatabase()
-})
+const dir = await mkdtemp(join(tmpdir(), 'event-log-url-'))
+await writeFile(join(dir, 'ca.crt'), doubleCertificate.cert)
+const ca = `tlsCAFile=${join(dir, 'ca.crt')}`
+const double = await startEventStoreDouble({ secured: { adminPassword: password } })
+const plain = await startEventStoreDouble({})
+const database = await testDatabase()
 
 afterAll(async () => {
-  await double?.close()
-  await plain?.close()
-  await database?.drop()
+  await double.close()
+  await plain.close()
+  await database.drop()
   await rm(dir, { recursive: true, force: true })
 })
 

@@ -3,15 +3,12 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import pg from 'pg'
 import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { loggedError } from '../../src/foundation/logger.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
-beforeAll(async () => {
-  database = await testDatabase()
-})
-afterAll(() => database?.drop())
+const database = await testDatabase()
+afterAll(() => database.drop())
 
 const logged = (error: unknown): string => {
   let written = ''

@@ -1,7 +1,7 @@
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { withSessionSettings } from '../../src/foundation/session-settings.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 
@@ -69,20 +69,15 @@ test('the settings of a connection take precedence over those of the database, t
   }
 })
 
-let house: House
-let partner: Partner
-beforeAll(async () => {
-  house = await openHouse()
-  const [row] = await house.query('select current_database() as name')
-  await setUnusual((sql) => house.query(sql), `database ${row?.name}`)
-  // New connections have the changed settings.
-  await house.query(
-    'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
-  )
-  // The processes must first notice that their old connections have ended.
-  partner = await eventually(() => house.partner().catch(() => undefined))
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const [row] = await house.query('select current_database() as name')
+await setUnusual((sql) => house.query(sql), `database ${row?.name}`)
+// New connections have the changed settings.
+await house.query(
+  'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
+)
+// The processes must first notice that their old connections have ended.
+const partner = await eventually(() => house.partner().catch(() => undefined))
 
 test('with such a database, concurrent calls are answered and charged, and rows contain what the log says', async () => {
   const answers = await Promise.all(

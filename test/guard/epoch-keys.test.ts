@@ -3,15 +3,14 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, unlink, writeF
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createEpochKeyFiles, EpochKeyFault } from '../../src/guard/secrets/epoch-key-files.ts'
 import type { EpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
 import { destroyedByMs, epochMs, epochOf } from '../../src/guard/secrets/epochs.ts'
 import { processKeys, secretKey } from '../support/epoch-keys.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
 let pool: pg.Pool
 let root = ''
 let dir = ''
@@ -20,10 +19,8 @@ let nowMs = 0
 const clock = { now: () => nowMs }
 const opened: EpochKeys[] = []
 
-beforeAll(async () => {
-  database = await testDatabase()
-})
-afterAll(() => database?.drop())
+const database = await testDatabase()
+afterAll(() => database.drop())
 beforeEach(async () => {
   pool = new pg.Pool({ connectionString: database.url, max: 8 })
   pool.on('error', () => undefined)

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { type Logger, pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   changeLimits,
   defaultKeyLimits,
@@ -20,18 +20,13 @@ import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/write/commit.ts'
 import type { App } from '../../src/start/app.ts'
-import { type House, openHouse, send, until } from '../support/house.ts'
+import { houseForFile, send, until } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
 
-let house: House
-let organizationId: string
-beforeAll(async () => {
-  house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
-  const created = await createOrganization(house.foundation, { name: 'A', overdraftLimit: 0n, actor: 'cli' })
-  organizationId = created.organizationId
-})
-afterAll(() => house.close())
+const house = await houseForFile({ environment: { ROLES: 'api,dashboard,projector' } })
+const created = await createOrganization(house.foundation, { name: 'A', overdraftLimit: 0n, actor: 'cli' })
+const organizationId = created.organizationId
 
 type Made = { readonly apiKey: string; readonly keyId: string; readonly secret: string }
 type Written = Pick<NewEvent, 'type' | 'data' | 'metadata'>

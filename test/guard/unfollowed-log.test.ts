@@ -1,20 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { keyStream } from '../../src/events/streams.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { houseForFile, type Partner } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
 /** A process that can append to the event log but not read it, for example because the database accepts no new connections. */
 
-let house: House
-let partner: Partner
-let revokedPartner: Partner
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-  partner = await house.partner()
-  revokedPartner = await house.partner()
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
+const partner = await house.partner()
+const revokedPartner = await house.partner()
 
 const status = async (one: Partner): Promise<number> =>
   (await house.lookup(one, { ip: '81.2.69.142' }).catch(() => ({ status: 0 }))).status

@@ -17,13 +17,10 @@ import { seededRandom } from './seeded-random.ts'
 const builtSeconds = 1_780_000_000
 const clock = () => (builtSeconds + 10 * 86_400) * 1000
 
-let directory = ''
 const opened: GeoDatabase[] = []
 const logger = { info: vi.fn(), warn: vi.fn(), error: vi.fn() }
 
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'geo-database-'))
-})
+const directory = await mkdtemp(join(tmpdir(), 'geo-database-'))
 afterAll(() => rm(directory, { recursive: true, force: true }))
 afterEach(() => {
   for (const database of opened.splice(0)) database.close()

@@ -1,22 +1,19 @@
 /** Scheduled jobs can be started by a person, are retried, become dead letters when they fail, and appear in metrics. */
 import pino from 'pino'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeEach, expect, test } from 'vitest'
 import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
 import { nextRuns, retryDeadLetters, runNow } from '../../src/administration/jobs/now.ts'
 import type { ScheduledJob } from '../../src/call/capability.ts'
 import { wakeWorkers } from '../../src/foundation/job-queue.ts'
-import { type Jobs, startJobs } from '../../src/jobs/run.ts'
+import { startJobs } from '../../src/jobs/run.ts'
 import { createHealth } from '../../src/metrics/health.ts'
-import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { samples } from '../metrics/samples.ts'
-import { type House, openHouse, until } from '../support/house.ts'
+import { houseForFile, until } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
 const by = { actor: 'user:ada', logger }
 
-let house: House
-let jobs: Jobs
-let metrics: Metrics
 let work: () => Promise<number>
 let runs = 0
 let underWay = 0
@@ -25,27 +22,22 @@ let underWayMax = 0
 /** A schedule that never becomes due while the test runs. */
 const yearly = { purpose: 'counts its runs', cron: '0 0 29 2 *', expireSeconds: 60 } as const
 
-beforeAll(async () => {
-  house = await openHouse()
-  metrics = createMetrics()
-  createHealth({ ...house.foundation, config: house.config }).meter(metrics.meters)
-  const run = async (): Promise<number> => {
-    runs += 1
-    underWay += 1
-    underWayMax = Math.max(underWayMax, underWay)
-    return work().finally(() => {
-      underWay -= 1
-    })
-  }
-  jobs = await startJobs(house.foundation, logger, {
-    jobs: { leap: { ...yearly, run } satisfies ScheduledJob },
-    meters: metrics.meters,
+const house = await houseForFile()
+const metrics = createMetrics()
+createHealth({ ...house.foundation, config: house.config }).meter(metrics.meters)
+const run = async (): Promise<number> => {
+  runs += 1
+  underWay += 1
+  underWayMax = Math.max(underWayMax, underWay)
+  return work().finally(() => {
+    underWay -= 1
   })
+}
+const jobs = await startJobs(house.foundation, logger, {
+  jobs: { leap: { ...yearly, run } satisfies ScheduledJob },
+  meters: metrics.meters,
 })
-afterAll(async () => {
-  await jobs?.stop()
-  await house?.close()
-})
+afterAll(() => jobs.stop())
 beforeEach(async () => {
   runs = 0
   work = async () => 7

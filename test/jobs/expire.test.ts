@@ -3,21 +3,16 @@
  * database's.
  */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
 import { organizationsAfter } from '../../src/administration/organizations/organizations.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { accountOf, lotsOf, rowsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { expireCredits } from '../../src/jobs/run.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 /** An organization whose only lot has two credits and expires. */
 const withLot = async (expiresAt: string): Promise<string> => {

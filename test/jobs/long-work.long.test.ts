@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
 import pino from 'pino'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
@@ -24,17 +24,13 @@ import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
-import { type House, openHouse, until } from '../support/house.ts'
+import { houseForFile, until } from '../support/house.ts'
 import { pricedCall } from '../support/memory-process.ts'
 
 const logger = pino({ level: 'silent' })
 const label = { actor: 'cli:ada', role: null } as const
-let house: House
 
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 const request = async (
   name: string,

@@ -1,35 +1,24 @@
 /** A mailbox with a temporary failure is checked again. The tests show which answers are kept, and for how long. */
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
-import {
-  checkHoursMax,
-  createMailboxChecks,
-  type MailboxChecks,
-} from '../../src/capabilities/email-validation/mailbox/checks.ts'
+import { checkHoursMax, createMailboxChecks } from '../../src/capabilities/email-validation/mailbox/checks.ts'
 import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/mailbox/probe/retry.ts'
-import { createSecrets, type EpochSealer } from '../../src/guard/secrets/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
-let pool: pg.Pool
-let checks: MailboxChecks
-
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  pool.on('error', () => undefined)
-  checks = createMailboxChecks(pool)
-  sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+pool.on('error', () => undefined)
+const checks = createMailboxChecks(pool)
+const sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)
 afterAll(async () => {
   await pool?.end()
-  await database?.drop()
+  await database.drop()
 })
 
 const secrets = createSecrets('a secret of at least thirty-two characters')
-let sealer: EpochSealer
 const nowMs = Date.parse('2026-03-04T05:06:07.000Z')
 
 const found: MxEvidence = {

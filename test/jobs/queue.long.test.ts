@@ -1,24 +1,16 @@
 /** Work that one process requests and another executes: how much of it waits, when it is executed, and how often. */
 import pg from 'pg'
 import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type JobQueue, openJobQueue } from '../../src/jobs/queue.ts'
+import { afterAll, expect, test } from 'vitest'
+import { openJobQueue } from '../../src/jobs/queue.ts'
 import { type Jobs, startJobs } from '../../src/jobs/run.ts'
-import { type House, openHouse, until } from '../support/house.ts'
+import { houseForFile, until } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
 
-let house: House
-let queue: JobQueue
-
-beforeAll(async () => {
-  house = await openHouse()
-  queue = openJobQueue(house.foundation.url, logger)
-})
-afterAll(async () => {
-  await queue?.close()
-  await house?.close()
-})
+const house = await houseForFile()
+const queue = openJobQueue(house.foundation.url, logger)
+afterAll(() => queue?.close())
 
 const jobsOf = (name: string) =>
   house.query(

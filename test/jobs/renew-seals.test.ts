@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { datasetStore, profileKeyStore } from '../../src/capabilities/profile/record/sealed-stores.ts'
 import { createVault, type Sealed } from '../../src/capabilities/profile/record/vault.ts'
 import type { EpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
@@ -10,26 +10,22 @@ import { epochMs } from '../../src/guard/secrets/epochs.ts'
 import type { EpochSealer } from '../../src/guard/secrets/secrets.ts'
 import { renewSeals } from '../../src/jobs/run.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 const epoch = 716
 
-let database: TestDatabase
-let pool: pg.Pool
 let keys: EpochKeys
 let nowMs = 0
 const clock = { now: () => nowMs }
 
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  pool.on('error', () => undefined)
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+pool.on('error', () => undefined)
 afterAll(async () => {
   await pool?.end()
-  await database?.drop()
+  await database.drop()
 })
 beforeEach(async () => {
   await pool.query('truncate epoch_keys, profile_keys, profile_dataset')

@@ -3,7 +3,7 @@
  * digests are right, but some events are wrong.
  */
 import { pino } from 'pino'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, type PriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
@@ -35,46 +35,43 @@ const lookup = (success: boolean): CallFacts => ({
   address_hmac: 'A'.repeat(43),
 })
 
-let events: readonly RecordedEvent[] = []
 const [free, cheapFact, cheapCharge, dearFact, dearCharge, ownCharge] = [2, 3, 4, 5, 6, 9]
 
-beforeAll(async () => {
-  const log = createMemoryEventLog()
-  let nowMs = atMs - 20_000
-  const ledger = createLedger({
-    eventLog: log.client('writer'),
-    snapshot: async () => null,
-    logger: pino({ level: 'silent' }),
-    clock: { now: () => nowMs },
-  })
-  const submit = (instruction: Instruction) => {
-    nowMs += 10_000
-    const key = `request-${nowMs}`
-    return ledger.submit(org, { key, requestId: key, atMs: nowMs, actor: 'system', ...instruction })
-  }
-  const call = (success: boolean, book: PriceBook) =>
-    submit({
-      kind: 'record',
-      call: {
-        ...{ keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered' },
-        facts: lookup(success),
-      },
-      book,
-    })
-  await submit({ kind: 'register', name: 'Example', overdraftLimit: 0n })
-  await submit({
-    ...{ kind: 'grant', amount: parseCredits('100'), priority: 1, expiresAt: null, reason: 'test' },
-  })
-  await call(false, first)
-  await call(true, first)
-  await call(true, dearer)
-  await submit({
-    ...{ kind: 'override_price', sku: 'ip_lookup', amount: parseCredits('0.5') },
-    effectiveFrom: new Date(nowMs).toISOString(),
-  })
-  await call(true, dearer)
-  events = log.eventsOf(stream)
+const log = createMemoryEventLog()
+let nowMs = atMs - 20_000
+const ledger = createLedger({
+  eventLog: log.client('writer'),
+  snapshot: async () => null,
+  logger: pino({ level: 'silent' }),
+  clock: { now: () => nowMs },
 })
+const submit = (instruction: Instruction) => {
+  nowMs += 10_000
+  const key = `request-${nowMs}`
+  return ledger.submit(org, { key, requestId: key, atMs: nowMs, actor: 'system', ...instruction })
+}
+const call = (success: boolean, book: PriceBook) =>
+  submit({
+    kind: 'record',
+    call: {
+      ...{ keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered' },
+      facts: lookup(success),
+    },
+    book,
+  })
+await submit({ kind: 'register', name: 'Example', overdraftLimit: 0n })
+await submit({
+  ...{ kind: 'grant', amount: parseCredits('100'), priority: 1, expiresAt: null, reason: 'test' },
+})
+await call(false, first)
+await call(true, first)
+await call(true, dearer)
+await submit({
+  ...{ kind: 'override_price', sku: 'ip_lookup', amount: parseCredits('0.5') },
+  effectiveFrom: new Date(nowMs).toISOString(),
+})
+await call(true, dearer)
+const events = log.eventsOf(stream)
 
 /** The ledger with some events changed or removed, and every digest recomputed. */
 const rewritten = (change: (event: RecordedEvent) => RecordedEvent | null) => {

@@ -5,19 +5,11 @@ import { meterSource, observerOf } from '../../src/capabilities/profile/index.ts
 import { guardSource } from '../../src/capabilities/profile/sources/guarded-source.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
-import { type House, openHouse, type Partner, until } from '../support/house.ts'
-import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
-import { type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
+import { startDnsServer } from '../support/dns-server.ts'
+import { openHouse, until } from '../support/house.ts'
+import { profileUpstream } from '../support/profile-upstream.ts'
+import { startSmtpServer } from '../support/smtp-servers.ts'
 import { changed, labelWords, samples } from './samples.ts'
-
-let dns: DnsServerDouble
-let mailServer: SmtpServer
-let upstream: ProfileUpstream
-let house: House
-let mailer: Partner
-let reader: Partner
-let advertiser: Partner
 
 const limits = {
   requests_per_minute: 100_000,
@@ -25,34 +17,32 @@ const limits = {
   email_validations_per_second: 1_000,
 }
 
-beforeAll(async () => {
-  dns = await startDnsServer({})
-  mailServer = await startSmtpServer({
-    recipient: (mailbox) => (mailbox.startsWith('someone@') ? '250 2.1.5 ok' : '550 5.1.1 no such user'),
-  })
-  upstream = await profileUpstream()
-  house = await openHouse({
-    environment: {
-      DNS_SERVERS: dns.address,
-      SMTP_PORT: String(mailServer.port),
-      SMTP_HELO: 'probe.example.net',
-      EGRESS_ALLOW: '127.0.0.0/8',
-      SMTP_ALLOW: '127.0.0.0/8',
-      PROFILE_PROVIDER: 'http',
-      PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
-      PROFILE_DOMAIN: 'profnet.example',
-      PROFILE_URN_PREFIX: 'urn:profnet',
-    },
-  })
-  mailer = await house.partner({ permissions: ['email_validation'], credits: '1000', limits })
-  reader = await house.partner({ permissions: ['profnet_scraping'], credits: '1000', limits })
-  advertiser = await house.partner({ permissions: ['pixel_control'], credits: '5', limits })
+const dns = await startDnsServer({})
+const mailServer = await startSmtpServer({
+  recipient: (mailbox) => (mailbox.startsWith('someone@') ? '250 2.1.5 ok' : '550 5.1.1 no such user'),
 })
+const upstream = await profileUpstream()
+const house = await openHouse({
+  environment: {
+    DNS_SERVERS: dns.address,
+    SMTP_PORT: String(mailServer.port),
+    SMTP_HELO: 'probe.example.net',
+    EGRESS_ALLOW: '127.0.0.0/8',
+    SMTP_ALLOW: '127.0.0.0/8',
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+    PROFILE_DOMAIN: 'profnet.example',
+    PROFILE_URN_PREFIX: 'urn:profnet',
+  },
+})
+const mailer = await house.partner({ permissions: ['email_validation'], credits: '1000', limits })
+const reader = await house.partner({ permissions: ['profnet_scraping'], credits: '1000', limits })
+const advertiser = await house.partner({ permissions: ['pixel_control'], credits: '5', limits })
 afterAll(async () => {
-  await house?.close()
-  await upstream?.close()
-  await mailServer?.close()
-  await dns?.close()
+  await house.close()
+  await upstream.close()
+  await mailServer.close()
+  await dns.close()
 })
 
 /** Adds a domain whose mail server has the address. Only the address 127.0.0.1 has a server. */

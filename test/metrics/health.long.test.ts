@@ -2,7 +2,7 @@
 import fastify from 'fastify'
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { lagSecondsMax } from '../../src/administration/checks/event-log.ts'
 import { parseConfig } from '../../src/config.ts'
@@ -12,28 +12,24 @@ import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerFailure } from '../../src/ledger/write/commit.ts'
 import { createHealth, type Health, type HealthOptions } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
-import { preparedDatabase, type TestDatabase } from '../support/postgres.ts'
+import { preparedDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
 
 const logger = pino({ level: 'silent' })
 
-let database: TestDatabase
-let owner: pg.Client
 let proxy: TcpProxy
 let url = ''
 let pool: pg.Pool
 let eventLog: EventLog
-beforeAll(async () => {
-  database = await preparedDatabase()
-  owner = new pg.Client({ connectionString: database.url })
-  await owner.connect()
-  await owner.query('create table checkpoints_at_first as table projection_checkpoints')
-})
+const database = await preparedDatabase()
+const owner = new pg.Client({ connectionString: database.url })
+await owner.connect()
+await owner.query('create table checkpoints_at_first as table projection_checkpoints')
 afterAll(async () => {
   await owner?.end()
-  await database?.drop()
+  await database.drop()
 })
 beforeEach(async () => {
   const { hostname, port } = new URL(database.url)

@@ -1,7 +1,7 @@
 /** Metrics of the installation: the age and the findings of its newest checks, and overdue work. */
 import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createActs } from '../../src/administration/acts.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -11,7 +11,7 @@ import type { Foundation } from '../../src/foundation/foundation.ts'
 import { verifyLogOnward } from '../../src/jobs/run.ts'
 import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
-import { type House, openHouse, places } from '../support/house.ts'
+import { houseForFile, places } from '../support/house.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { changeEvent } from '../support/segments.ts'
 import { eventually } from '../support/service.ts'
@@ -20,17 +20,8 @@ import { samples } from './samples.ts'
 
 const logger = pino({ level: 'silent' })
 const verdicts = ['log_verification_faults', 'reconciliation_differences', 'rebuild_differences']
-let house: House
-let atFirst: Record<string, unknown>[]
-let ageAtFirst: number | undefined
 
-beforeAll(async () => {
-  house = await openHouse()
-  atFirst = await Promise.all(verdicts.map((name) => samplesNow(name)))
-  ageAtFirst = (await samplesOf('backup_age_seconds'))['']
-})
-afterAll(() => house?.close())
-
+const house = await houseForFile()
 type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
 const meter = ({ meters }: Metrics, parts: Parts): void =>
@@ -48,6 +39,9 @@ const samplesOf = (name: string, parts?: Parts) =>
     const found = await samplesNow(name, parts)
     return Object.keys(found).length > 0 ? found : undefined
   })
+
+const atFirst: Record<string, unknown>[] = await Promise.all(verdicts.map((name) => samplesNow(name)))
+const ageAtFirst = (await samplesOf('backup_age_seconds'))['']
 
 test('before anything is done, the only figure is the age of the log', () => {
   expect(atFirst).toEqual(verdicts.map(() => ({})))

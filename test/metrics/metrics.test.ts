@@ -4,18 +4,18 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { type App, startApp } from '../../src/start/app.ts'
+import { startApp } from '../../src/start/app.ts'
 import { places, writeCityFile } from '../support/house.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { eventually, lookup } from '../support/service.ts'
 import { changed, labelWords, samples } from './samples.ts'
 
@@ -24,67 +24,56 @@ const actor = 'system'
 /** Two public addresses cost one credit each, and the third is free. */
 const addresses = [places.london, places.munich, places.private] as const
 
-let database: TestDatabase
-let directory = ''
-let foundation: Foundation
-let app: App
-let organizationId = ''
-let apiKey = ''
-let narrowKey = ''
-let keyIds: string[] = []
-
-beforeAll(async () => {
-  database = await testDatabase()
-  directory = await mkdtemp(join(tmpdir(), 'metrics-'))
-  const config = parseConfig({
-    DATABASE_URL: database.url,
-    SECRET_KEY: 'a secret of at least thirty-two characters',
-    DATA_DIR: directory,
-    GEOIP_CITY_DB: await writeCityFile(directory),
-    KEY_DIR: database.keyDir,
-    API_PORT: '0',
-    DASHBOARD_PORT: '0',
-  })
-  const metrics = createMetrics()
-  foundation = await openFoundation(config, { logger, observe: metrics.ledger })
-  app = await startApp(foundation, config, logger, metrics)
-  ;({ organizationId } = await createOrganization(foundation, {
-    name: 'Kestrel Logistics',
-    overdraftLimit: 0n,
-    actor,
-  }))
-  await grant(foundation, {
-    organizationId,
-    amount: parseCredits('2'),
-    priority: 100,
-    expiresAt: null,
-    reason: 'test',
-    actor,
-  })
-  const issue = (requestsPerMinute: number) =>
-    issueKey(foundation, {
-      organizationId,
-      name: 'warehouse',
-      permissions: ['ip_lookup'],
-      limits: {
-        requests_per_minute: requestsPerMinute,
-        requests_per_day: 100_000,
-        email_validations_per_second: 10,
-      },
-      allowedCidrs: [],
-      expiresAt: null,
-      actor,
-    })
-  const [wide, narrow] = [await issue(10_000), await issue(1)]
-  apiKey = wide.apiKey
-  narrowKey = narrow.apiKey
-  keyIds = [wide.keyId, narrow.keyId]
+const database = await testDatabase()
+const directory = await mkdtemp(join(tmpdir(), 'metrics-'))
+const config = parseConfig({
+  DATABASE_URL: database.url,
+  SECRET_KEY: 'a secret of at least thirty-two characters',
+  DATA_DIR: directory,
+  GEOIP_CITY_DB: await writeCityFile(directory),
+  KEY_DIR: database.keyDir,
+  API_PORT: '0',
+  DASHBOARD_PORT: '0',
 })
+const metrics = createMetrics()
+const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
+const app = await startApp(foundation, config, logger, metrics)
+const { organizationId } = await createOrganization(foundation, {
+  name: 'Kestrel Logistics',
+  overdraftLimit: 0n,
+  actor,
+})
+await grant(foundation, {
+  organizationId,
+  amount: parseCredits('2'),
+  priority: 100,
+  expiresAt: null,
+  reason: 'test',
+  actor,
+})
+const issue = (requestsPerMinute: number) =>
+  issueKey(foundation, {
+    organizationId,
+    name: 'warehouse',
+    permissions: ['ip_lookup'],
+    limits: {
+      requests_per_minute: requestsPerMinute,
+      requests_per_day: 100_000,
+      email_validations_per_second: 10,
+    },
+    allowedCidrs: [],
+    expiresAt: null,
+    actor,
+  })
+const [wide, narrow] = [await issue(10_000), await issue(1)]
+const apiKey = wide.apiKey
+const narrowKey = narrow.apiKey
+const keyIds = [wide.keyId, narrow.keyId]
 
 afterAll(async () => {
-  await app?.close()
-  await foundation?.close()
-  await database?.drop()
+  await app.close()
+  await foundation.close()
+  await database.drop()
   await rm(directory, { recursive: true, force: true })
 })
 

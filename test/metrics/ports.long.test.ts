@@ -5,18 +5,15 @@ import { type AddressInfo, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { type App, startApp } from '../../src/start/app.ts'
 import { sendRaw, writeCityFile } from '../support/house.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 const secretKey = 'a secret of at least thirty-two characters'
 const defaultPort = 9464
-let database: TestDatabase
-let [directory, cityFile] = ['', '']
-let foundation: Foundation
 const servers: Server[] = []
 const logged: string[] = []
 const logger = pino({ level: 'info' }, { write: (line: string) => void logged.push(line) })
@@ -33,22 +30,9 @@ const take = async (port: number): Promise<number> => {
   return (server.address() as AddressInfo).port
 }
 
-beforeAll(async () => {
-  database = await testDatabase()
-  directory = await mkdtemp(join(tmpdir(), 'ports-'))
-  cityFile = await writeCityFile(directory)
-  foundation = await openFoundation(configOf({}), { logger })
-})
-afterAll(async () => {
-  for (const server of servers) {
-    server.close()
-    await once(server, 'close')
-  }
-  await foundation?.close()
-  await database?.drop()
-  await rm(directory, { recursive: true, force: true })
-})
-
+const database = await testDatabase()
+const directory = await mkdtemp(join(tmpdir(), 'ports-'))
+const cityFile = await writeCityFile(directory)
 const configOf = (environment: Record<string, string>) =>
   parseConfig({
     DATABASE_URL: database.url,
@@ -60,6 +44,17 @@ const configOf = (environment: Record<string, string>) =>
     DASHBOARD_PORT: '0',
     ...environment,
   })
+
+const foundation = await openFoundation(configOf({}), { logger })
+afterAll(async () => {
+  for (const server of servers) {
+    server.close()
+    await once(server, 'close')
+  }
+  await foundation.close()
+  await database.drop()
+  await rm(directory, { recursive: true, force: true })
+})
 
 const start = (environment: Record<string, string>): Promise<App> =>
   startApp(foundation, configOf(environment), logger)

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   type AreSuppressed,
   badLinesReportedMax,
@@ -15,31 +15,25 @@ import {
 import {
   createDatasetProvider,
   type DatasetPerson,
-  type DatasetSecrets,
   eraseFromDataset,
 } from '../../src/capabilities/profile/dataset/provider.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nowMs = Date.UTC(2026, 10, 21, 12)
 const keys = createSecrets('k'.repeat(40))
-let secrets: DatasetSecrets
 const hmacOf = keys.identifierHmac
 const nobody: AreSuppressed = async (people) => people.map(() => false)
 
-let database: TestDatabase
-let pool: pg.Pool
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  pool.on('error', () => undefined)
-  const sealer = processKeys({ pool, dir: database.keyDir }).sealer('profile-dataset')
-  secrets = { identifierHmac: keys.identifierHmac, sealer }
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+pool.on('error', () => undefined)
+const sealer = processKeys({ pool, dir: database.keyDir }).sealer('profile-dataset')
+const secrets = { identifierHmac: keys.identifierHmac, sealer }
 afterAll(async () => {
   await pool.end()
   await database.drop()

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import { declaredMapping } from '../../src/capabilities/profile/mapping/declared.ts'
 import {
@@ -18,7 +18,7 @@ import {
 import type { ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { fetchBounded } from '../../src/egress/page.ts'
-import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
+import { profileUpstream } from '../support/profile-upstream.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
@@ -31,11 +31,8 @@ const fetchPage: FetchPage = (request) =>
     resolveHost: async (host) => ({ addresses: [host], code: null }),
   })
 
-let upstream: ProfileUpstream
 let alarms: object[]
-beforeAll(async () => {
-  upstream = await profileUpstream()
-})
+const upstream = await profileUpstream()
 afterAll(() => upstream.close())
 beforeEach(() => {
   alarms = []

@@ -1,26 +1,22 @@
 /** Look-ups share SQL statements. Each caller gets the answer to its own look-up, and the answer is never older than the request. */
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
 import { createLookUps } from '../../src/capabilities/profile/record/look-ups.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
 import { until } from '../support/house.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
-let pool: pg.Pool
 let statements: number
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  pool.on('error', () => undefined)
-  const client = await pool.connect()
-  await prepareProjections(client, [profileCache])
-  client.release()
-  pool.on('acquire', () => {
-    statements++
-  })
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+pool.on('error', () => undefined)
+const client = await pool.connect()
+await prepareProjections(client, [profileCache])
+client.release()
+pool.on('acquire', () => {
+  statements++
 })
 beforeEach(async () => {
   await pool.query('truncate profile_suppressions')

@@ -1,7 +1,7 @@
 /** PostgreSQL stores plain objects as rows with equal values, by every kind of statement. */
 import fc from 'fast-check'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeEach, expect, test } from 'vitest'
 import {
   type Change,
   definitionOf,
@@ -15,7 +15,7 @@ import {
 } from '../../projections/rows.ts'
 import { writeChanges } from '../../src/projector/tables.ts'
 import { randomCases } from '../support/exhaustive.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
 const things = {
   name: 'things',
@@ -34,18 +34,13 @@ const things = {
 } as const satisfies Table
 type Thing = RowOf<typeof things>
 
-let database: TestDatabase
-let client: pg.Client
-
-beforeAll(async () => {
-  database = await testDatabase()
-  client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  await client.query(`create table things_here (${definitionOf(things)})`)
-})
+const database = await testDatabase()
+const client = new pg.Client({ connectionString: database.url })
+await client.connect()
+await client.query(`create table things_here (${definitionOf(things)})`)
 afterAll(async () => {
   await client?.end()
-  await database?.drop()
+  await database.drop()
 })
 beforeEach(() => client.query('truncate things_here'))
 

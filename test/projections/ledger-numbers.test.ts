@@ -1,10 +1,9 @@
 /** The statement's rows refer to their ledger by a number. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { statementLines } from '../../src/administration/ledgers/lines.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 import {
-  type House,
   ledgerOver,
   openHouse,
   openOrganizations,
@@ -16,20 +15,17 @@ import {
 
 const [org = '', other = ''] = organizationIds
 
-let house: House
 let ledger: Ledger
 
-beforeAll(async () => {
-  house = await openHouse()
-  ledger = ledgerOver(house.eventLog)
-  await openOrganizations(ledger)
-  for (const organizationId of organizationIds)
-    await ledger.submit(organizationId, plainGrant('opening', '100000'))
-  for (let n = 0; n < 12; n++) await ledger.submit(organizationIds[n % 3] ?? '', plainCall(`call-${n}`))
-  const projector = house.start()
-  await untilProjected(house)
-  await projector.stop()
-})
+const house = await openHouse()
+ledger = ledgerOver(house.eventLog)
+await openOrganizations(ledger)
+for (const organizationId of organizationIds)
+  await ledger.submit(organizationId, plainGrant('opening', '100000'))
+for (let n = 0; n < 12; n++) await ledger.submit(organizationIds[n % 3] ?? '', plainCall(`call-${n}`))
+const projector = house.start()
+await untilProjected(house)
+await projector.stop()
 afterAll(() => house.close())
 
 test('a line is found through its index', async () => {

@@ -1,7 +1,7 @@
 /** The rows of the profile cache for a history: one per person, and the same for any division into batches. */
 import fc from 'fast-check'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   aliasesOf,
   type ProfileAliasRow,
@@ -29,28 +29,23 @@ import {
   writeChanges,
 } from '../../src/projector/tables.ts'
 import { randomCases } from '../support/exhaustive.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { rowsOf } from './history.ts'
-
-let database: TestDatabase
-let client: pg.Client
 
 const live = liveTable(profileCache)
 const cut: TableName = (name) => `${name}_cut`
 
-beforeAll(async () => {
-  database = await testDatabase()
-  client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  for (const table of [live, cut]) {
-    await createTables(client, profileCache, table)
-    await createIndexes(client, profileCache, table)
-  }
-  await createViews(client, profileCache)
-})
+const database = await testDatabase()
+const client = new pg.Client({ connectionString: database.url })
+await client.connect()
+for (const table of [live, cut]) {
+  await createTables(client, profileCache, table)
+  await createIndexes(client, profileCache, table)
+}
+await createViews(client, profileCache)
 afterAll(async () => {
   await client?.end()
-  await database?.drop()
+  await database.drop()
 })
 const emptyTables = (): Promise<unknown> =>
   client.query(`truncate ${profileCache.tables.flatMap(({ name }) => [live(name), cut(name)]).join(', ')}`)

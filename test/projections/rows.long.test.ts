@@ -1,7 +1,7 @@
 /** The rows of each projection for a history. They are the same for any division into batches. */
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys, keysOf } from '../../projections/api-keys.ts'
 import { audit } from '../../projections/audit.ts'
@@ -48,14 +48,9 @@ import {
 } from '../../src/projector/tables.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { testDatabase } from '../support/postgres.ts'
-import { type House, openHouse, organizationIds, rowsOf, seal, wholeLog, writeHistory } from './history.ts'
+import { openHouse, organizationIds, rowsOf, seal, wholeLog, writeHistory } from './history.ts'
 
-let house: House
-let recorded: RecordedEvent[]
-let history: DecodedEvent[]
-let client: pg.PoolClient
 /** The rows of the whole history, folded in one batch. */
-let whole: Record<string, string[]>
 
 const cutTable: TableName = (name) => `${name}_cut`
 
@@ -111,26 +106,24 @@ const eachLedgerEvent = (
   return account
 }
 
-beforeAll(async () => {
-  // This test creates the tables itself.
-  house = await openHouse(testDatabase)
-  await writeHistory(house.eventLog, { seed: 7, steps: 90 })
-  recorded = await wholeLog(house.eventLog)
-  history = recorded.map(decodeEvent)
-  client = await house.pool.connect()
-  for (const projection of projections) {
-    await createTables(client, projection, liveTable(projection))
-    await createIndexes(client, projection, liveTable(projection))
-    await createViews(client, projection)
-    await foldInto(
-      createFolder(projection, { table: liveTable(projection), eventLog: house.eventLog, seal }),
-      recorded,
-    )
-  }
-  whole = {}
-  for (const projection of projections)
-    Object.assign(whole, await rowsOf(client, projection, liveTable(projection)))
-})
+// This test creates the tables itself.
+const house = await openHouse(testDatabase)
+await writeHistory(house.eventLog, { seed: 7, steps: 90 })
+const recorded: RecordedEvent[] = await wholeLog(house.eventLog)
+const history: DecodedEvent[] = recorded.map(decodeEvent)
+const client = await house.pool.connect()
+for (const projection of projections) {
+  await createTables(client, projection, liveTable(projection))
+  await createIndexes(client, projection, liveTable(projection))
+  await createViews(client, projection)
+  await foldInto(
+    createFolder(projection, { table: liveTable(projection), eventLog: house.eventLog, seal }),
+    recorded,
+  )
+}
+const whole: Record<string, string[]> = {}
+for (const projection of projections)
+  Object.assign(whole, await rowsOf(client, projection, liveTable(projection)))
 
 afterAll(async () => {
   client.release()

@@ -1,7 +1,7 @@
 /** A partner can read its own key, balance, usage, calls and ledger: Specification 2.2 and 4.4, with decisions 1, 6, 11 and 24. */
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   balanceResult,
   callResult,
@@ -9,7 +9,14 @@ import {
   usageResult,
 } from '../../src/capabilities/account/contract.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
+import {
+  type AnswerAndFacts,
+  houseForFile,
+  openHouse,
+  type Partner,
+  places,
+  until,
+} from '../support/house.ts'
 import { createRecomputation } from '../support/recompute-ledger.ts'
 import { type Receipt, verifyReceipt } from '../support/verify-receipt.ts'
 import { buy, rerate } from './ledger-scene.ts'
@@ -23,12 +30,7 @@ import {
   ulid,
 } from './wire.ts'
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 const look = (
   partner: Partner,

@@ -2,10 +2,10 @@
 import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { changeLimits, revoke, rotate } from '../../src/administration/keys/api-keys.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {
   bare,
   expectErrorObject,
@@ -17,14 +17,8 @@ import {
 
 const hourMs = 3_600_000
 
-let house: House
-let partner: Partner
-
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-  partner = await house.partner()
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
+const partner = await house.partner()
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const keyWith = (keyId: string, secret: string): string =>

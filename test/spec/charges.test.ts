@@ -1,5 +1,5 @@
 /** The billing rules in Specification 4.1, as decisions 8 to 14 apply them to the IP lookup. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   priceOverrides,
   setPriceOverride,
@@ -9,9 +9,8 @@ import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import {
   type AnswerAndFacts,
-  type House,
+  houseForFile,
   type LedgerFact,
-  openHouse,
   type Partner,
   places,
   until,
@@ -20,12 +19,7 @@ import { bare, expectCredits, expectRefusedCall } from './wire.ts'
 
 const hourMs = 3_600_000
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
 
 const chargesIn = (events: readonly LedgerFact[]): LedgerFact[] =>
   events.filter(({ type }) => type === 'CreditCharged')

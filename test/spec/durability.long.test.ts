@@ -1,11 +1,10 @@
 /** Decision 12: a result is sent only after its facts and its charge are durable. Otherwise nothing is charged. */
 import { connect } from 'node:net'
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   type Answer,
-  type House,
+  houseForFile,
   type LedgerFact,
-  openHouse,
   openRaw,
   type Partner,
   places,
@@ -14,16 +13,12 @@ import {
 } from '../support/house.ts'
 import { expectCredits, expectErrorObject, expectNotAuthenticated } from './wire.ts'
 
-let house: House
 const cleanups: (() => Promise<void>)[] = []
 
-beforeAll(async () => {
-  house = await openHouse()
-})
+const house = await houseForFile()
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup()
 })
-afterAll(() => house?.close())
 
 const blockedLog = async () => {
   const log = await house.blockLog()

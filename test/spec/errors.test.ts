@@ -1,9 +1,9 @@
 /** Specification 2.1 and 7, with decisions 2 to 5 and 7: every faulty request gets the error object. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {
   bare,
   expectErrorObject,
@@ -18,14 +18,10 @@ import {
 const json = { 'content-type': 'application/json' }
 const bodyBytesMax = 16 * 1024
 
-let house: House
 let partner: Partner
 
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+partner = await house.partner()
 
 const unreadable = (status: 400 | 413 | 415) => ({
   status,

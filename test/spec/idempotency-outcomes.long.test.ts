@@ -3,9 +3,9 @@
  * its key returns only the answer that was paid for. Answers with personal data are not stored: a repeated call returns only the
  * person for whom its key was charged, and free answers about that person use up no key.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
-import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { type AnswerAndFacts, openHouse, type Partner, places, until } from '../support/house.ts'
+import { profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
 import { buy, chargesOf, failureFact, forget, loseAnswers, unavailable, unpaid } from './ledger-scene.ts'
 import { bare, expectCredits, expectErrorObject, expectRefusedCall } from './wire.ts'
 
@@ -14,44 +14,39 @@ const minuteMs = 60_000
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-let upstream: ProfileUpstream
-let house: House
 /** A second partner, whose calls change the cache. */
-let bystander: Partner
 let people = 0
 let lid = ''
 let number = ''
 
-beforeAll(async () => {
-  upstream = await profileUpstream()
-  house = await openHouse({
-    clock: 'movable',
-    environment: {
-      PROFILE_PROVIDER: 'http',
-      PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
-      PROFILE_DOMAIN: 'profnet.example',
-      PROFILE_URN_PREFIX: 'urn:profnet',
-      EGRESS_ALLOW: '127.0.0.0/8',
-    },
-  })
-  bystander = await aPartner('1000')
+const upstream = await profileUpstream()
+const house = await openHouse({
+  clock: 'movable',
+  environment: {
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+    PROFILE_DOMAIN: 'profnet.example',
+    PROFILE_URN_PREFIX: 'urn:profnet',
+    EGRESS_ALLOW: '127.0.0.0/8',
+  },
 })
-afterAll(async () => {
-  await house?.close()
-  await upstream?.close()
-})
-beforeEach(() => {
-  people++
-  lid = `zorvina-quillfeather-${people}`
-  number = String(98_765_432_100 + people)
-})
-
 const aPartner = (credits: string): Promise<Partner> =>
   house.partner({
     permissions: ['profnet_scraping', 'ip_lookup'],
     credits,
     limits: { requests_per_minute: 100_000, requests_per_day: 1_000_000 },
   })
+
+const bystander = await aPartner('1000')
+afterAll(async () => {
+  await house.close()
+  await upstream.close()
+})
+beforeEach(() => {
+  people++
+  lid = `zorvina-quillfeather-${people}`
+  number = String(98_765_432_100 + people)
+})
 
 const urnOf = (of: string): string => `urn:profnet:person:${of}`
 

@@ -1,19 +1,10 @@
 /** Decision 15: repeating a call with the same Idempotency-Key and body returns the first answer and charges nothing again. */
 
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { commandKeyOf } from '../../src/call/key-lookup.ts'
 import { randomCases } from '../support/exhaustive.ts'
-import {
-  type Answer,
-  type House,
-  openHouse,
-  type Partner,
-  places,
-  send,
-  sendRaw,
-  until,
-} from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, sendRaw, until } from '../support/house.ts'
 import { chargesOf, forget, loseAnswers, replayFact } from './ledger-scene.ts'
 import {
   bare,
@@ -25,12 +16,7 @@ import {
   refusalFact,
 } from './wire.ts'
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 const lookup = (partner: Partner, ip: unknown, key: string) =>
   house.lookup(partner, { ip }, { 'idempotency-key': key })

@@ -1,18 +1,12 @@
 /** The IP lookup: Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { london, nowhere } from '../ip-lookup/locations.ts'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places } from '../support/house.ts'
+import { type AnswerAndFacts, houseForFile, places } from '../support/house.ts'
 import { bare, expectRefusedCall, jsonType, rateLimitsOf, ulid } from './wire.ts'
 
-let house: House
-let partner: Partner
-
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner({ credits: '1000000' })
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const partner = await house.partner({ credits: '1000000' })
 
 const keyUsed = (facts: { success: boolean; country_code: string | null }) => ({
   key_id: partner.keyId,

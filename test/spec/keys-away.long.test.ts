@@ -1,32 +1,25 @@
 /** While KEY_DIR is unreachable, no personal data is stored, because it could not be erased. All other calls work. */
 import { rename } from 'node:fs/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
-import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
+import { afterAll, expect, test } from 'vitest'
+import { openHouse, places, until } from '../support/house.ts'
+import { profileUpstream } from '../support/profile-upstream.ts'
 import { chargesOf } from './ledger-scene.ts'
 import { expectCredits } from './wire.ts'
 
-let upstream: ProfileUpstream
-let house: House
-let partner: Partner
-let keyDir = ''
-
-beforeAll(async () => {
-  upstream = await profileUpstream()
-  upstream.answers(({ path }) => ({ body: { lid: path.split('/').at(-1), firstname: 'Zorvina' } }))
-  house = await openHouse({
-    environment: {
-      PROFILE_PROVIDER: 'http',
-      PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
-      EGRESS_ALLOW: '127.0.0.0/8',
-    },
-  })
-  keyDir = `${house.config.DATA_DIR}/keys`
-  partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '100' })
+const upstream = await profileUpstream()
+upstream.answers(({ path }) => ({ body: { lid: path.split('/').at(-1), firstname: 'Zorvina' } }))
+const house = await openHouse({
+  environment: {
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
+    EGRESS_ALLOW: '127.0.0.0/8',
+  },
 })
+const keyDir = `${house.config.DATA_DIR}/keys`
+const partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '100' })
 afterAll(async () => {
-  await house?.close()
-  await upstream?.close()
+  await house.close()
+  await upstream.close()
 })
 
 const profile = (id: string) => house.post(partner, '/v1/profnet/profile', { id })

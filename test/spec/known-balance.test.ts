@@ -1,26 +1,20 @@
 /** Decision 5: while the database is unreachable, answers show the charge and, if the process has the balance in memory, the remaining credits. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type House, openHouse, places } from '../support/house.ts'
+import { afterAll, expect, test } from 'vitest'
+import { openHouse, places } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'
-import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
 
-let house: House
-let proxy: TcpProxy
-let drop: () => Promise<void>
-
-beforeAll(async () => {
-  const database = await testDatabase()
-  drop = database.drop
-  const url = new URL(database.url)
-  proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) })
-  url.port = String(proxy.port)
-  house = await openHouse({
-    environment: { DATABASE_URL: url.href, DATABASE_MIGRATION_URL: database.url, ROLES: 'api,dashboard' },
-  })
+const database = await testDatabase()
+const drop = database.drop
+const url = new URL(database.url)
+const proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) })
+url.port = String(proxy.port)
+const house = await openHouse({
+  environment: { DATABASE_URL: url.href, DATABASE_MIGRATION_URL: database.url, ROLES: 'api,dashboard' },
 })
 afterAll(async () => {
-  await house?.close()
+  await house.close()
   await drop?.()
 })
 

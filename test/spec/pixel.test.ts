@@ -14,16 +14,13 @@ import { hitHash } from '../../src/capabilities/pixel/counters.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PixelFacts } from '../../src/events/pixel.ts'
 import { pixelStream } from '../../src/events/streams.ts'
-import { type AnswerAndFacts, type House, openHouse, type Partner } from '../support/house.ts'
+import { type AnswerAndFacts, houseForFile, type Partner } from '../support/house.ts'
 import { type Bare, bare, expectCredits, expectErrorObject, rateLimitsOf, ulid } from './wire.ts'
 
-let house: House
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-  // The time is far from the end of a day or month, so no period ends during a test.
-  moveTo('2031-05-14T12:00:00.000Z')
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
+const moveTo = (iso: string): void => house.moveClock(Date.parse(iso) - Date.now())
+// The time is far from the end of a day or month, so no period ends during a test.
+moveTo('2031-05-14T12:00:00.000Z')
 
 const limits = { requests_per_minute: 100_000, requests_per_day: 1_000_000 }
 const newPartner = (): Promise<Partner> =>
@@ -85,7 +82,6 @@ const rulesRecorded = async ({ organizationId }: Partner): Promise<Bare[]> =>
     return { type, data }
   })
 
-const moveTo = (iso: string): void => house.moveClock(Date.parse(iso) - Date.now())
 const tomorrow = (): string => new Date(Math.floor(Date.now() / 86_400_000 + 1) * 86_400_000).toISOString()
 const nextMonth = (): string => {
   const now = new Date()

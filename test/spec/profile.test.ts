@@ -1,17 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
 import {
   type Answer,
   type AnswerAndFacts,
-  type House,
   openHouse,
   type Partner,
   type PartnerOptions,
   send,
   until,
 } from '../support/house.ts'
-import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
+import { profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
 import { failureFact, replayFact, unavailable, unpaid } from './ledger-scene.ts'
 import {
   bare,
@@ -26,40 +25,35 @@ import {
 
 const path = '/v1/profnet/profile'
 const hourMs = 3_600_000
-let upstream: ProfileUpstream
-let house: House
-let partner: Partner
 
-beforeAll(async () => {
-  upstream = await profileUpstream()
-  upstream.answers(async ({ path: asked }) => {
-    const { searchParams } = new URL(asked, upstream.url)
-    const answer = await answers.get(searchParams.get('lid') || searchParams.get('urn') || '')?.()
-    return answer ?? { status: 404 }
-  })
-  house = await openHouse({
-    clock: 'movable',
-    environment: {
-      PROFILE_PROVIDER: 'http',
-      PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
-      PROFILE_DOMAIN: 'profnet.example',
-      PROFILE_URN_PREFIX: 'urn:profnet',
-      EGRESS_ALLOW: '127.0.0.0/8',
-    },
-  })
-  partner = await aPartner({ credits: '1000000' })
+const upstream = await profileUpstream()
+upstream.answers(async ({ path: asked }) => {
+  const { searchParams } = new URL(asked, upstream.url)
+  const answer = await answers.get(searchParams.get('lid') || searchParams.get('urn') || '')?.()
+  return answer ?? { status: 404 }
 })
-afterAll(async () => {
-  await house?.close()
-  await upstream?.close()
+const house = await openHouse({
+  clock: 'movable',
+  environment: {
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+    PROFILE_DOMAIN: 'profnet.example',
+    PROFILE_URN_PREFIX: 'urn:profnet',
+    EGRESS_ALLOW: '127.0.0.0/8',
+  },
 })
-
 const aPartner = (options: PartnerOptions = {}): Promise<Partner> =>
   house.partner({
     permissions: ['profnet_scraping'],
     limits: { requests_per_minute: 100_000, requests_per_day: 1_000_000 },
     ...options,
   })
+
+const partner = await aPartner({ credits: '1000000' })
+afterAll(async () => {
+  await house.close()
+  await upstream.close()
+})
 
 /** The upstream's answers, by `lid` and by number. */
 const answers = new Map<string, () => UpstreamAnswer | Promise<UpstreamAnswer>>()

@@ -1,18 +1,13 @@
 /** Behind a proxy, a key's allow-list is compared with the client's address. Connections come from several loopback addresses. */
 import { request } from 'node:http'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { describe, expect, test } from 'vitest'
+import { houseForFile, places } from '../support/house.ts'
 
 const proxies = '127.0.0.9, 127.3.0.0/24,2001:db8:7::/48'
 const client = '203.0.113.7'
-let house: House
-let own: Partner
 
-beforeAll(async () => {
-  house = await openHouse({ environment: { TRUSTED_PROXIES: proxies } })
-  own = await house.partner({ allowedCidrs: [`${client}/32`, '2001:db8:1::/64'] })
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ environment: { TRUSTED_PROXIES: proxies } })
+const own = await house.partner({ allowedCidrs: [`${client}/32`, '2001:db8:1::/64'] })
 
 type Said = { status: number; code: unknown; address: unknown }
 

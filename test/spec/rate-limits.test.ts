@@ -1,14 +1,13 @@
 /** Rate limits: Specification 8, with decisions 3, 5 and 24. */
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
 import type { App } from '../../src/start/app.ts'
 import {
   type Answer,
   type AnswerAndFacts,
-  type House,
-  openHouse,
+  houseForFile,
   type Partner,
   places,
   send,
@@ -17,12 +16,7 @@ import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
 
 const minuteMs = 60_000
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
 
 const expectDenied = (
   answer: AnswerAndFacts,

@@ -1,16 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { expect, test } from 'vitest'
+import { houseForFile } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
 /** Calls while the database is read-only, as after a failover to a standby. */
 
-let house: House
-let partner: Partner
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const partner = await house.partner()
 
 /** Makes new connections from all processes read-only or writable, and ends the old ones. */
 const readOnly = async (on: boolean): Promise<void> => {

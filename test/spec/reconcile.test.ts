@@ -3,7 +3,7 @@
  * affected request.
  */
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
 import { recordOperation } from '../../src/administration/operator-events.ts'
@@ -12,11 +12,8 @@ import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { houseForFile, places } from '../support/house.ts'
 
-let house: House
-let atFirst: Reconciled
-let partner: Partner
 const requests: string[] = []
 const logger = pino({ level: 'silent' })
 
@@ -24,24 +21,6 @@ const look = async (): Promise<void> => {
   const { headers } = await house.lookup(partner, { ip: places.london })
   requests.push(headers.get('x-request-id') ?? '')
 }
-
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner({ credits: '100' })
-  for (let n = 0; n < 3; n++) await look()
-  await house.lookup(partner, { ip: '10.0.0.1' })
-  await setPriceOverride(house.foundation, {
-    organizationId: partner.organizationId,
-    sku: 'ip_lookup',
-    amount: parseCredits('0.25'),
-    effectiveFrom: new Date().toISOString(),
-    reason: 'contract',
-    actor: 'cli',
-  })
-  await look()
-  atFirst = await reconcile()
-})
-afterAll(() => house?.close())
 
 const reconcile = async (options: { onward?: boolean } = {}): Promise<Reconciled> => {
   await catchUp(house.foundation, logger)
@@ -52,6 +31,21 @@ const reconcile = async (options: { onward?: boolean } = {}): Promise<Reconciled
   if (found === undefined) throw new Error('nothing was reconciled')
   return found
 }
+
+const house = await houseForFile()
+const partner = await house.partner({ credits: '100' })
+for (let n = 0; n < 3; n++) await look()
+await house.lookup(partner, { ip: '10.0.0.1' })
+await setPriceOverride(house.foundation, {
+  organizationId: partner.organizationId,
+  sku: 'ip_lookup',
+  amount: parseCredits('0.25'),
+  effectiveFrom: new Date().toISOString(),
+  reason: 'contract',
+  actor: 'cli',
+})
+await look()
+const atFirst = await reconcile()
 
 const rowsChanged = async (set: string, request: string, run: () => Promise<void>): Promise<void> => {
   const [before] = await house.query('select * from ledger_lines where request_id = $1', [request])

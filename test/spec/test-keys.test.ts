@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { errorCatalogue } from '../../src/call/errors.ts'
@@ -11,7 +11,7 @@ import { permission } from '../../src/events/capabilities.ts'
 import { payingOf, testOrganizationOf } from '../../src/events/test-organization.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { parseTestKey } from '../../src/keys/test-key.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { openHouse, type Partner } from '../support/house.ts'
 import { expectNotAuthenticated } from './wire.ts'
 
 /** A name server that counts queries and never answers. */
@@ -19,22 +19,16 @@ const names = createSocket('udp4')
 let questions = 0
 names.on('message', () => questions++)
 
-let house: House
-let live: Partner
-let tester: Partner
-
-beforeAll(async () => {
-  names.bind(0, '127.0.0.1')
-  await once(names, 'listening')
-  house = await openHouse({ environment: { DNS_SERVERS: `127.0.0.1:${names.address().port}` } })
-  const permissions = permission.options
-  const limits = { email_validations_per_second: 10_000 }
-  live = await house.partner({ credits: '10', permissions })
-  const request = { organizationId: live.organizationId, actor: 'cli' }
-  tester = await house.key(await openTestOrganization(house.foundation, request), { permissions, limits })
-})
+names.bind(0, '127.0.0.1')
+await once(names, 'listening')
+const house = await openHouse({ environment: { DNS_SERVERS: `127.0.0.1:${names.address().port}` } })
+const permissions = permission.options
+const limits = { email_validations_per_second: 10_000 }
+const live = await house.partner({ credits: '10', permissions })
+const request = { organizationId: live.organizationId, actor: 'cli' }
+const tester = await house.key(await openTestOrganization(house.foundation, request), { permissions, limits })
 afterAll(async () => {
-  await house?.close()
+  await house.close()
   names.close()
 })
 

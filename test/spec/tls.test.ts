@@ -6,25 +6,20 @@ import { connect as connectPlainly } from 'node:net'
 import { tmpdir } from 'node:os'
 import { connect } from 'node:tls'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { readTls, serveRenewed } from '../../src/start/tls.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
-import { type CertificateFiles, certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { certificateFiles, renewedCertificate } from '../support/certificate.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { openHouse } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
-let house: House
-let files: CertificateFiles
-
-beforeAll(async () => {
-  files = await certificateFiles(pinnedCertificate)
-  house = await openHouse({ environment: files.variables })
-})
+const files = await certificateFiles(pinnedCertificate)
+const house = await openHouse({ environment: files.variables })
 afterAll(async () => {
-  await house?.close()
-  await files?.remove()
+  await house.close()
+  await files.remove()
 })
 
 type Answer = { status: number; cookies: string[]; text: string }

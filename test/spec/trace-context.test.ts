@@ -1,20 +1,14 @@
 /** A partner's `traceparent` is stored with the call's events and shown again, but never used for a decision. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import { type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
+import { houseForFile, places, sendRaw } from '../support/house.ts'
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const traceparent = `00-${trace}-00f067aa0ba902b7-01`
 
-let house: House
-let partner: Partner
-
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner({ credits: '100' })
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const partner = await house.partner({ credits: '100' })
 
 const traces = (events: readonly { readonly metadata: object }[]) =>
   events.map(({ metadata }) => ('trace_id' in metadata ? metadata.trace_id : null))

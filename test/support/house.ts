@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import pino, { type Logger } from 'pino'
-import { vi } from 'vitest'
+import { afterAll, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
@@ -407,6 +407,13 @@ export const openHouse = async ({
       if (clock === 'movable') vi.useRealTimers()
     },
   })
+}
+
+/** The service for all tests of a file. It closes after the last test. */
+export const houseForFile = async (options: Parameters<typeof openHouse>[0] = {}): Promise<House> => {
+  const house = await openHouse(options)
+  afterAll(() => house.close())
+  return house
 }
 
 const createHouse = ({

@@ -1,16 +1,11 @@
 /** A process whose clock is an hour behind the database's clock loses no message and delays none. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createWebhook, resendDelivery } from '../../src/administration/webhooks/webhooks.ts'
 import { dueWebhooks, putDown } from '../../src/webhooks/outbox.ts'
-import { type House, openHouse } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 
-let house: House
-
-beforeAll(async () => {
-  house = await openHouse({ clock: 'movable' })
-  house.setClock(-3_600_000)
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ clock: 'movable' })
+house.setClock(-3_600_000)
 
 test('a webhook gets the events recorded after its creation, and a message that is sent again is due immediately', async () => {
   const { foundation } = house

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits } from '../../src/billing/money.ts'
 import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -23,7 +23,7 @@ import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../.
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { organization } from './events.ts'
 
 const logger = pino({ level: 'silent' })
@@ -32,20 +32,16 @@ const sealer = createSecrets('a secret of at least thirty-two characters').seale
 const startMs = Date.parse('2026-11-22T10:00:00.000Z')
 const dayMs = 24 * 3_600_000
 
-let database: TestDatabase
-let pool: pg.Pool
 let memory: MemoryEventLog
 let log: EventLog
 let running: { stop(): Promise<void> }[]
 
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  pool.on('error', () => undefined)
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+pool.on('error', () => undefined)
 afterAll(async () => {
   await pool?.end()
-  await database?.drop()
+  await database.drop()
 })
 beforeEach(() => {
   memory = createMemoryEventLog()

@@ -4,10 +4,10 @@
  * the operator, whose messages may be sent to addresses in `EGRESS_ALLOW`.
  */
 import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, describe, expect, test, vi } from 'vitest'
 import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhooks/webhook-request.ts'
 import {
   createWebhook,
@@ -25,7 +25,7 @@ import type { WebhookEvent } from '../../src/events/webhooks.ts'
 import { openOutside } from '../../src/start/capabilities.ts'
 import { tellOfExpiringKeys } from '../../src/webhooks/expiring-keys.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
-import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
+import { houseForFile, places, until } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
 vi.mock(import('../../src/start/capabilities.ts'), async (importOriginal) => {
@@ -41,38 +41,29 @@ type Received = { readonly headers: IncomingHttpHeaders; readonly body: string }
 
 const deadlineMs = 60_000
 const received: Received[] = []
-let house: House
-let partner: Partner
-let receiver: Server
-let base: string
-let good: { webhookId: string; secret: string }
-let silent: { webhookId: string; secret: string }
 
 const make = (path: string, events: readonly WebhookEvent[], organizationId: string | null) =>
   createWebhook(house.foundation, { organizationId, url: new URL(path, base), events, actor: 'cli' })
 
-beforeAll(async () => {
-  receiver = createServer(async (request, response) => {
-    if (request.url === '/silent') return
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk)
-    received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
-    response.writeHead(204).end()
-  })
-  receiver.listen(0, '127.0.0.1')
-  await once(receiver, 'listening')
-  base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
-  // No scheduled jobs run, because they would send messages and warn about keys between two steps of a test.
-  house = await openHouse({ environment: { EGRESS_ALLOW: '127.0.0.1' } })
-  partner = await house.partner({ credits: '100' })
-  silent = await make('/silent', ['price.changed'], partner.organizationId)
-  good = await make('/a-secret-path', ['price.changed', 'balance.low'], partner.organizationId)
-  await make('/outside', ['checkpoint'], null)
+const receiver = createServer(async (request, response) => {
+  if (request.url === '/silent') return
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk)
+  received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
+  response.writeHead(204).end()
 })
+receiver.listen(0, '127.0.0.1')
+await once(receiver, 'listening')
+const base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
+// No scheduled jobs run, because they would send messages and warn about keys between two steps of a test.
+const house = await houseForFile({ environment: { EGRESS_ALLOW: '127.0.0.1' } })
+const partner = await house.partner({ credits: '100' })
+const silent = await make('/silent', ['price.changed'], partner.organizationId)
+const good = await make('/a-secret-path', ['price.changed', 'balance.low'], partner.organizationId)
+await make('/outside', ['checkpoint'], null)
 afterAll(async () => {
   receiver?.closeAllConnections()
   receiver?.close()
-  await house?.close()
 })
 
 const publish = async (hours: number): Promise<void> => {
