@@ -28,24 +28,21 @@ const addressesOf = (seed: number): (() => string) => {
   }
 }
 
-/** The requests to one process. Null means that each key was to be used once and all are used. */
+/** The requests to one process. */
 const requestsOf = (
   { port, apiKeys }: LoadedPlace,
   {
     address,
     random,
-    once,
     idempotencyKey,
-  }: { address: () => string; random: () => number; once: boolean; idempotencyKey: () => string },
-): (() => string | null) => {
+  }: { address: () => string; random: () => number; idempotencyKey: () => string },
+): (() => string) => {
   const heads = apiKeys.map(
     (apiKey) =>
       `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\n`,
   )
-  let next = 0
   return () => {
-    const head = heads[once ? next++ : heads.length === 1 ? 0 : Math.floor(random() * heads.length)]
-    if (head === undefined) return null
+    const head = heads[heads.length === 1 ? 0 : Math.floor(random() * heads.length)]
     const ip = address()
     return `${head}${idempotencyKey()}content-length: ${ip.length + 9}\r\n\r\n{"ip":"${ip}"}`
   }
@@ -64,11 +61,10 @@ type Lane = {
 const run = async (load: Load): Promise<LoadResult> => {
   const address = addressesOf(load.seed)
   const random = randomOf(load.seed)
-  const once = load.eachKeyOnce === true
   let keys = 0
   const idempotencyKey = (): string =>
     load.idempotencyKeys === undefined ? '' : `idempotency-key: ${load.idempotencyKeys}-${keys++}\r\n`
-  const requests = load.places.map((place) => requestsOf(place, { address, random, once, idempotencyKey }))
+  const requests = load.places.map((place) => requestsOf(place, { address, random, idempotencyKey }))
   const answeredAt = load.places.map(() => 0)
   const fromSchedule = new Uint32Array(steps)
   const fromSend = new Uint32Array(steps)
@@ -86,8 +82,7 @@ const run = async (load: Load): Promise<LoadResult> => {
   let overdueAt = 0
 
   const send = (lane: Lane, scheduledAt: number): void => {
-    const request = requests[lane.place]?.() ?? null
-    if (request === null) return
+    const request = requests[lane.place]?.() ?? ''
     lane.scheduledAt = scheduledAt
     lane.sentAt = performance.now()
     lane.busy = true
@@ -111,7 +106,7 @@ const run = async (load: Load): Promise<LoadResult> => {
       if (!ended) send(lane, now)
     } else if (overdueAt < overdue.length) send(lane, overdue[overdueAt++] ?? now)
     else idle.push(lane)
-    if ((ended || once) && inFlight === 0) finish()
+    if (ended && inFlight === 0) finish()
   }
 
   /** There is one answer per request and no pipelining, so an answer ends as its content-length says. */
@@ -192,10 +187,7 @@ const run = async (load: Load): Promise<LoadResult> => {
       }
     }, 1)
   }
-  await Promise.race([
-    new Promise((resolve) => setTimeout(resolve, load.seconds * 1_000)),
-    ...(once ? [finished] : []),
-  ])
+  await new Promise((resolve) => setTimeout(resolve, load.seconds * 1_000))
   ended = true
   const countedMs = performance.now() - startedAt
   const answeredInTime = answered

@@ -8,10 +8,7 @@ export type Load = {
   /** The targets over which the connections are spread evenly. */
   readonly places: readonly LoadedPlace[]
   readonly connections: number
-  /** The duration; with `eachKeyOnce`, the maximum duration. */
   readonly seconds: number
-  /** Ends when each process has received each of its keys once. */
-  readonly eachKeyOnce?: boolean
   /** Gives every request its own Idempotency-Key, which begins with this prefix. */
   readonly idempotencyKeys?: string
   /** Requests per second, scheduled evenly; null for as many as possible. */

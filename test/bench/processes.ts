@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { startEventStore } from '../support/service.ts'
-import { type LoadedPlace, type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
+import { type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
 import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { openAccount, startOn } from './service.ts'
@@ -11,8 +11,7 @@ import { type Store, withFoundation } from './store.ts'
 /**
  * Measures the effect of more processes on one partner's calls. Several API processes share one database, and 64 connections are
  * spread evenly over them, without a load balancer that routes by key. Processes that write one ledger compete for it. A load of
- * many organizations is also measured with processes that each serve their own organizations. No projector runs while calls are
- * measured. The projections catch up before each set of processes starts, so the processes load accounts as they would with a
+ * many organizations is also measured. No projector runs while calls are measured. The projections catch up before each set of processes starts, so the processes load accounts as they would with a
  * running projector. For every figure, the processes are started again.
  */
 
@@ -20,12 +19,7 @@ const connections = 64
 const manyOrganizations = 2_000
 const roundsMax = 3
 const warmUpSeconds = 2
-/** The longest time for calling every organization once at every process. Loading an organization takes 1 ms of processor time. */
-const firstTouchSecondsMax = 60
 const openedAtOnce = 32
-
-/** `shared`: every process is called for every organization. `own`: each organization is called at one process only. */
-type Arrangement = 'shared' | 'own'
 
 /** The lowest throughput, relative to one process, for two and four processes that write one ledger. */
 const leastOfOne: Readonly<Record<number, number>> = { 2: 0.6, 4: 0.45 }
@@ -52,8 +46,6 @@ type Measured = {
   /** The calls of the slowest process, divided by the mean. */
   readonly slowest: number
   readonly callsPerAppend: number
-  /** Calls per second while every organization is called for the first time; null if there is one organization each. */
-  readonly firstTouch: number | null
 }
 
 export const processes = async (options: BenchOptions): Promise<Row[]> => {
@@ -114,34 +106,31 @@ const compare = async (
   generator: LoadGenerator,
   { rounds, seconds, report }: BenchOptions,
 ): Promise<Row[]> => {
-  const measured = new Map<string, Measured[]>()
-  const of = (count: number, arrangement: Arrangement): Measured[] =>
-    measured.get(`${count} ${arrangement}`) ?? []
+  const measured = new Map<number, Measured[]>()
   const title = (count: number): string =>
     `${organizations === 1 ? 'one organization' : `${organizations.toLocaleString('en-US')} organizations`}, ${installation.log}, k = ${count}`
   for (let round = 0; round < Math.min(rounds, roundsMax); round++)
-    for (const count of counts)
-      for (const arrangement of arrangementsOf(organizations, count)) {
-        const run = { organizations, count, arrangement, seconds, seed: 100 + round }
-        const one = await measure(installation, run, generator)
-        measured.set(`${count} ${arrangement}`, [...of(count, arrangement), one])
-        report(`${title(count)}, ${arrangement}: ${summaryOf(one)}`)
-      }
+    for (const count of counts) {
+      const one = await measure(installation, { organizations, count, seconds, seed: 100 + round }, generator)
+      measured.set(count, [...(measured.get(count) ?? []), one])
+      report(`${title(count)}: ${summaryOf(one)}`)
+    }
+  const alone = measured.get(1) ?? []
   return counts.flatMap((count) => {
-    const alone = of(1, 'shared')
     if (count === 1) return aloneRows(title(1), alone)
-    const throughput = versus(of(count, 'shared'), alone, ({ perSecond }) => perSecond)
-    const least = organizations === 1 ? (leastOfOne[count] ?? 0) : 0.6
+    const ours = measured.get(count) ?? []
+    const perSecond = (one: Measured): number => one.perSecond
     return [
-      ...(organizations === 1 ? [] : ownRows(title(count), of(count, 'shared'), of(count, 'own'))),
       ratioRow(`${title(count)}: throughput against one process`, {
-        ...throughput,
+        measured: middle(ours, perSecond),
+        against: middle(alone, perSecond),
+        ratio: median(ours.map((one, i) => one.perSecond / (alone[i]?.perSecond ?? Number.NaN))),
         unit: 'calls/s',
-        bound: { least },
+        bound: { least: organizations === 1 ? (leastOfOne[count] ?? 0) : 0.6 },
       }),
       figureRow(
         `${title(count)}: the slowest process against the mean`,
-        middle(of(count, 'shared'), ({ slowest }) => slowest),
+        middle(ours, ({ slowest }) => slowest),
         '',
         { least: 0.5 },
       ),
@@ -149,41 +138,28 @@ const compare = async (
   })
 }
 
-const arrangementsOf = (organizations: number, count: number): readonly Arrangement[] =>
-  count === 1 || organizations === 1 ? ['shared'] : ['shared', 'own']
-
 type Run = {
   readonly organizations: number
   readonly count: number
-  readonly arrangement: Arrangement
   readonly seconds: number
   readonly seed: number
 }
 
 const measure = async (
   { foundation, logger, store, logPid, apiKeys }: Installation,
-  { organizations, count, arrangement, seconds, seed }: Run,
+  { organizations, count, seconds, seed }: Run,
   generator: LoadGenerator,
 ): Promise<Measured> => {
   await catchUp(foundation, logger)
   const started = await startProcesses(store, count)
   try {
-    const places = started.ports.map(
-      (port, i): LoadedPlace => ({
-        port,
-        apiKeys: keysAt(i, { apiKeys, organizations, count, arrangement }),
-      }),
-    )
+    const places = started.ports.map((port) => ({ port, apiKeys: apiKeys.slice(0, organizations) }))
     const load = { places, connections, rate: null, seed }
-    const first =
-      organizations === 1
-        ? null
-        : await generator.run({ ...load, seconds: firstTouchSecondsMax, eachKeyOnce: true })
     await generator.run({ ...load, seconds: warmUpSeconds })
     const from = { ...(await started.figures()), logMs: processorMsOf(logPid ?? 0) }
     const result = await generator.run({ ...load, seconds })
     const logMs = processorMsOf(logPid ?? 0) - from.logMs
-    return measuredOf(result, { from, to: await started.figures(), logMs, firstTouch: first?.perSecond })
+    return measuredOf(result, { from, to: await started.figures(), logMs })
   } finally {
     await started.stop()
   }
@@ -236,32 +212,9 @@ const startProcesses = async (store: Store, count: number) => {
   }
 }
 
-const keysAt = (
-  place: number,
-  {
-    apiKeys,
-    organizations,
-    count,
-    arrangement,
-  }: Pick<Run, 'organizations' | 'count' | 'arrangement'> & Pick<Installation, 'apiKeys'>,
-): readonly string[] => {
-  if (arrangement !== 'own') return apiKeys.slice(0, organizations)
-  return apiKeys.slice(0, organizations).filter((_, i) => i % count === place)
-}
-
 const measuredOf = (
   { answered, answeredAt, perSecond, p50Ms, p99Ms }: LoadResult,
-  {
-    from,
-    to,
-    logMs,
-    firstTouch = null,
-  }: {
-    from: ProcessFigures
-    to: ProcessFigures
-    logMs: number
-    firstTouch: number | null | undefined
-  },
+  { from, to, logMs }: { from: ProcessFigures; to: ProcessFigures; logMs: number },
 ): Measured => {
   const perCall = (ms: number): number => (ms * 1_000) / answered
   const postgresMs = to.postgresMs - from.postgresMs
@@ -275,28 +228,16 @@ const measuredOf = (
     conflictsPerThousand: ((to.conflicts - from.conflicts) * 1_000) / answered,
     slowest: (Math.min(...answeredAt) * answeredAt.length) / answered,
     callsPerAppend: (to.commands - from.commands) / Math.max(1, to.appends - from.appends),
-    firstTouch,
   }
 }
 
 const summaryOf = (one: Measured): string =>
   `${one.perSecond.toFixed(0)}/s, ${one.processorUs.toFixed(0)} us a call, of it PostgreSQL ${one.postgresUs.toFixed(0)}` +
   `${one.logUs === 0 ? '' : `, and the log ${one.logUs.toFixed(0)}`}; p50 ${one.p50Ms} p99 ${one.p99Ms} ms; ` +
-  `${one.conflictsPerThousand.toFixed(1)} conflicts in 1,000; slowest ${one.slowest.toFixed(2)}; ${one.callsPerAppend.toFixed(1)} calls/append` +
-  `${one.firstTouch === null ? '' : `; first touch ${one.firstTouch.toFixed(0)}/s`}`
+  `${one.conflictsPerThousand.toFixed(1)} conflicts in 1,000; slowest ${one.slowest.toFixed(2)}; ${one.callsPerAppend.toFixed(1)} calls/append`
 
 const middle = (runs: readonly Measured[], figure: (one: Measured) => number): number =>
   median(runs.map(figure))
-
-const versus = (
-  ours: readonly Measured[],
-  theirs: readonly Measured[],
-  figure: (one: Measured) => number,
-): { measured: number; against: number; ratio: number } => ({
-  measured: middle(ours, figure),
-  against: middle(theirs, figure),
-  ratio: median(ours.map((one, i) => figure(one) / middle(theirs.slice(i, i + 1), figure))),
-})
 
 const aloneRows = (title: string, alone: readonly Measured[]): Row[] => [
   figureRow(
@@ -317,23 +258,4 @@ const aloneRows = (title: string, alone: readonly Measured[]): Row[] => [
     'ms',
     null,
   ),
-]
-
-/** Rows that compare shared processes with as many processes that have their own organizations. */
-const ownRows = (title: string, shared: readonly Measured[], own: readonly Measured[]): Row[] => [
-  ratioRow(`${title}: throughput against organizations of their own`, {
-    ...versus(shared, own, ({ perSecond }) => perSecond),
-    unit: 'calls/s',
-    bound: { least: 0.9 },
-  }),
-  ratioRow(`${title}: processor time per call`, {
-    ...versus(shared, own, ({ processorUs }) => processorUs),
-    unit: 'us',
-    bound: { most: 1.15 },
-  }),
-  ratioRow(`${title}: p99`, {
-    ...versus(shared, own, ({ p99Ms }) => p99Ms),
-    unit: 'ms',
-    bound: { most: 1.5 },
-  }),
 ]

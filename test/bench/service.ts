@@ -1,10 +1,7 @@
 import { fileURLToPath } from 'node:url'
-import { grant } from '../../src/administration/credits/credits.ts'
-import { issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { openPartner, type Partner, unlimited } from '../support/partners.ts'
 import { lookup, type Service, startChild, startService } from '../support/service.ts'
 import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { logger, openStore, type Store } from './store.ts'
@@ -12,8 +9,6 @@ import { logger, openStore, type Store } from './store.ts'
 /** The real service as a child process, with an organization and a key that are practically unlimited. */
 
 const bare = fileURLToPath(new URL('bare-route.ts', import.meta.url))
-const credits = '1000000000'
-const perMinute = 100_000_000
 
 export type BareRoute = { readonly port: number; readonly pid: number; stop(): Promise<void> }
 
@@ -68,35 +63,5 @@ export const startBareRoute = async ({ bareUlid }: { bareUlid: boolean }): Promi
 }
 
 /** An organization with more credits, and a key with higher limits, than any benchmark uses. */
-export const openAccount = async (
-  foundation: Foundation,
-): Promise<{ organizationId: string; apiKey: string }> => {
-  const actor = 'system'
-  const { organizationId } = await createOrganization(foundation, {
-    name: 'Bench',
-    overdraftLimit: 0n,
-    actor,
-  })
-  await grant(foundation, {
-    organizationId,
-    amount: parseCredits(credits),
-    priority: 100,
-    expiresAt: null,
-    reason: 'benchmark',
-    actor,
-  })
-  const { apiKey } = await issueKey(foundation, {
-    organizationId,
-    name: 'bench',
-    permissions: ['ip_lookup'],
-    limits: {
-      requests_per_minute: perMinute,
-      requests_per_day: perMinute * 10,
-      email_validations_per_second: 10,
-    },
-    allowedCidrs: [],
-    expiresAt: null,
-    actor,
-  })
-  return { organizationId, apiKey }
-}
+export const openAccount = (foundation: Foundation): Promise<Partner> =>
+  openPartner(foundation, { credits: '1000000000', limits: unlimited })

@@ -1,12 +1,11 @@
 /** A process gets more calls than it can handle. The tests check which calls are accepted, which are refused, and the state afterwards. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import type { CapabilityForm } from '../../src/call/form.ts'
 import { createOverload } from '../../src/call/overload.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { someDocument } from '../support/call-document.ts'
+import { openPartner, unlimited } from '../support/partners.ts'
 
 const bounds = { inProgressMost: 100, inProgressLeast: 10, loopDelayMaxMs: 150, recordingMaxMs: 500 }
 
@@ -79,21 +78,8 @@ describe('calls beyond the limit', () => {
   })
   afterAll(() => dashboard?.close())
 
-  const organization = async (name: string) => {
-    const { foundation } = dashboard
-    const actor = 'system'
-    const { organizationId } = await createOrganization(foundation, { name, overdraftLimit: 0n, actor })
-    const { apiKey } = await issueKey(foundation, {
-      organizationId,
-      name: 'one',
-      permissions: [],
-      limits: { requests_per_minute: 1_000, requests_per_day: 10_000, email_validations_per_second: 10 },
-      allowedCidrs: [],
-      expiresAt: null,
-      actor,
-    })
-    return { organizationId, apiKey }
-  }
+  const organization = () =>
+    openPartner(dashboard.foundation, { credits: '0', permissions: [], limits: unlimited })
   const call = (apiKey: string) =>
     dashboard.host.inject({
       method: 'POST',
@@ -107,7 +93,7 @@ describe('calls beyond the limit', () => {
     )
 
   test('are refused with 503 immediately, but only for the flooding caller; refused calls cost nothing', async () => {
-    const [flood, quiet] = [await organization('Flood'), await organization('Quiet')]
+    const [flood, quiet] = [await organization(), await organization()]
     const first4 = Array.from({ length: 4 }, () => call(flood.apiKey))
     await vi.waitUntil(() => waiting.length === 4, 30_000)
     const refused = await Promise.all([call(flood.apiKey), call(flood.apiKey)])

@@ -1,8 +1,6 @@
 /** Requests whose bytes do not arrive are refused in time, with an error from the catalogue. */
 import type { AddressInfo } from 'node:net'
 import { afterAll, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { bodyBytesMax } from '../../src/call/request-body.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -10,6 +8,7 @@ import { openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { expectErrorObject, expectNoCallHeaders, expectNotAuthenticated } from '../spec/wire.ts'
 import { someDocument } from '../support/call-document.ts'
 import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'
+import { openPartner } from '../support/partners.ts'
 
 const requestTimeoutMs = 400
 const late = { status: 408, error: 'bad_request', code: 'REQ_001', details: {} }
@@ -32,21 +31,7 @@ const room = await openDashboardHost({
 })
 await room.host.listen({ host: '127.0.0.1', port: 0 })
 const url = `http://127.0.0.1:${(room.host.server.address() as AddressInfo).port}`
-const actor = 'cli'
-const { organizationId } = await createOrganization(room.foundation, {
-  name: 'Slow',
-  overdraftLimit: 0n,
-  actor,
-})
-const { apiKey } = await issueKey(room.foundation, {
-  organizationId,
-  name: 'a key',
-  permissions: [],
-  limits: defaultKeyLimits,
-  allowedCidrs: [],
-  expiresAt: null,
-  actor,
-})
+const { organizationId, apiKey } = await openPartner(room.foundation, { credits: '0', permissions: [] })
 afterAll(() => room.close())
 
 const head = (length: number, path = '/echo'): string =>

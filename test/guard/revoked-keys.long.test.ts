@@ -6,13 +6,7 @@ import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { type Logger, pino } from 'pino'
 import { describe, expect, test } from 'vitest'
-import {
-  changeLimits,
-  defaultKeyLimits,
-  issueKey,
-  revoke,
-  rotate,
-} from '../../src/administration/keys/api-keys.ts'
+import { changeLimits, revoke, rotate } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { uuidV5 } from '../../src/event-log/stored-event.ts'
@@ -208,22 +202,11 @@ test('every process refuses a key that has ended in its stream, no matter what i
 })
 
 test('if several operators change one key at the same moment, a revocation stays effective, and no successor is left behind', async () => {
-  const { organizationId: own } = await createOrganization(house.foundation, {
-    name: 'B',
-    overdraftLimit: 0n,
-    actor: 'cli',
-  })
+  const request = { name: 'B', overdraftLimit: 0n, actor: 'cli' }
+  const { organizationId: own } = await createOrganization(house.foundation, request)
   const handedOut: string[] = []
   for (let round = 0; round < 5; round++) {
-    const { keyId } = await issueKey(house.foundation, {
-      organizationId: own,
-      name: 'contended',
-      permissions: [],
-      limits: defaultKeyLimits,
-      allowedCidrs: [],
-      expiresAt: null,
-      actor: 'cli',
-    })
+    const { keyId } = await house.key(own, { permissions: [] })
     const of = { keyId, actor: 'cli' }
     const [revocation, ...others] = await Promise.allSettled([
       revoke(house.foundation, { ...of, reason: 'leaked' }),

@@ -4,7 +4,6 @@ import { PgBoss } from 'pg-boss'
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { expect, test } from 'vitest'
-import { grant } from '../../src/administration/credits/credits.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
 import { longWorkQueue } from '../../src/administration/jobs/jobs.ts'
@@ -16,10 +15,7 @@ import {
   requestLongWork,
   takeBack,
 } from '../../src/administration/jobs/long-work.ts'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changeRole, createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
@@ -157,15 +153,7 @@ test('is requested once under one id, and can be cancelled until it begins', asy
 
 test('refunds no call that was made after it was requested, however late it begins', async () => {
   const { foundation } = house
-  const { actor } = label
-  const { organizationId } = await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor })
-  await grant(foundation, {
-    ...{ organizationId, amount: parseCredits('100'), priority: 100, expiresAt: null, reason: 'plan', actor },
-  })
-  const { keyId } = await issueKey(foundation, {
-    ...{ organizationId, name: 'production', permissions: ['ip_lookup'], limits: defaultKeyLimits, actor },
-    ...{ allowedCidrs: [], expiresAt: null },
-  })
+  const { organizationId, keyId } = await house.partner({ credits: '100' })
   const call = (atMs: number) =>
     foundation.ledger.submit(organizationId, pricedCall({ requestId: ulid(atMs), price: '2', keyId, atMs }))
   const requestedMs = Date.now()

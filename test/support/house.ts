@@ -10,16 +10,12 @@ import pg from 'pg'
 import pino, { type Logger } from 'pino'
 import { afterAll, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
-import { grant } from '../../src/administration/credits/credits.ts'
-import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
+import { revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import { type ReadOptions, type RecordedEvent, StreamMissing, Unavailable } from '../../src/event-log/port.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
-import type { Permission } from '../../src/events/capabilities.ts'
-import type { KeyLimits } from '../../src/events/keys.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { ledgerStream, priceBookStream } from '../../src/events/streams.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
@@ -27,6 +23,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type App, startApp } from '../../src/start/app.ts'
 import type { AnyCapability } from '../../src/start/capabilities.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
+import { anotherKey, openPartner, type Partner, type PartnerOptions } from './partners.ts'
 import { preparedDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
 
@@ -43,16 +40,7 @@ export type LedgerFact = {
   }
 }
 
-export type Partner = { readonly organizationId: string; readonly keyId: string; readonly apiKey: string }
-
-export type PartnerOptions = {
-  readonly credits?: string
-  readonly overdraft?: string
-  readonly permissions?: readonly Permission[]
-  readonly limits?: Partial<KeyLimits>
-  readonly allowedCidrs?: readonly string[]
-  readonly expiresAt?: string | null
-}
+export type { Partner, PartnerOptions }
 
 export type Answer = {
   readonly status: number
@@ -461,22 +449,6 @@ const createHouse = ({
       return { type, data, metadata, id: one.id, revision: one.revision }
     })
 
-  const issue = async (
-    organizationId: string,
-    { permissions = ['ip_lookup'], limits = {}, allowedCidrs = [], expiresAt = null }: PartnerOptions,
-  ): Promise<Partner> => {
-    const { apiKey, keyId } = await issueKey(foundation, {
-      organizationId,
-      name: 'a key',
-      permissions,
-      limits: { ...defaultKeyLimits, ...limits },
-      allowedCidrs,
-      expiresAt,
-      actor: 'cli',
-    })
-    return { organizationId, keyId, apiKey }
-  }
-
   const whoamiOf = (apiKey: string): Promise<Answer> =>
     send(`${dashboardUrl}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })
 
@@ -488,13 +460,11 @@ const createHouse = ({
     canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
       ({ organizationId }) => organizationId,
     )
-    const { apiKey, keyId } = await issue(await canary, {})
+    const { apiKey, keyId } = await anotherKey(foundation, await canary)
     await until('a new key is let in', async () => (await whoamiOf(apiKey)).status === 200)
     await revoke(foundation, { keyId, reason: 'heard', actor: 'cli' })
     await until('it is out', async () => (await whoamiOf(apiKey)).status === 401)
   }
-
-  const key: House['key'] = (organizationId, options = {}) => issue(organizationId, options)
 
   const ask: House['ask'] = async (partner, { path = '/v1/ip/lookup', on = 'api', headers, ...question }) => {
     const [last] = await read(partner.organizationId, { direction: 'backwards', max: 1 })
@@ -529,28 +499,12 @@ const createHouse = ({
       ),
     eventsOf,
     recorded: () => recordedEvents(aside),
-    key,
+    key: (organizationId, options) => anotherKey(foundation, organizationId, options),
     ask,
     post,
     heard,
     projected: () => foldedBy(foundation),
-    partner: async ({ credits = '1000', overdraft = '0', ...options } = {}) => {
-      const { organizationId } = await createOrganization(foundation, {
-        name: 'Partner',
-        overdraftLimit: parseCredits(overdraft),
-        actor: 'cli',
-      })
-      if (credits !== '0')
-        await grant(foundation, {
-          organizationId,
-          amount: parseCredits(credits),
-          priority: 100,
-          expiresAt: null,
-          reason: 'bought',
-          actor: 'cli',
-        })
-      return key(organizationId, options)
-    },
+    partner: (options) => openPartner(foundation, options),
     lookup: (partner, body, headers) => post(partner, '/v1/ip/lookup', body, headers),
     whoami: (partner) => ask(partner, { method: 'GET', path: '/whoami', on: 'dashboard' }),
     publishPriceBook: async (book) => {

@@ -3,15 +3,12 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pino from 'pino'
-import { grant } from '../../src/administration/credits/credits.ts'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { permissionsByDefault } from '../../src/administration/keys/key-request.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { parseConfig } from '../../src/config.ts'
 import type { Permission } from '../../src/events/capabilities.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { keyDirOf } from './key-dir.ts'
+import { openPartner, type Partner, unlimited } from './partners.ts'
 import { runTyped } from './processes/command-lines.ts'
 
 /** The service and its command line as real processes, as users run them. */
@@ -21,6 +18,8 @@ const startDeadlineMs = 60_000
 /** The deadlines for a command and for a call. They are far longer than needed, and only end tests that hang. */
 const commandDeadlineMs = 120_000
 const answerDeadlineMs = 60_000
+
+export type { Partner }
 
 export type Service = {
   /** Empty if ROLES does not include the host; so is the dashboard's URL. */
@@ -218,8 +217,6 @@ export const cliJson = async <Answer>(
   return JSON.parse(out) as Answer
 }
 
-export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
-
 /**
  * An organization with credits, and a key whose limits no test reaches. Both are created in this process, because each command
  * would have to start one; other tests cover the commands.
@@ -233,20 +230,7 @@ export const createPartner = async (
     logger: pino({ level: 'silent' }),
   })
   try {
-    const actor = 'cli'
-    const { organizationId } = await createOrganization(foundation, {
-      ...{ name: 'Partner', overdraftLimit: 0n, actor },
-    })
-    await grant(foundation, {
-      ...{ organizationId, amount: parseCredits(credits), priority: 100, expiresAt: null },
-      ...{ reason: 'granted by operator', actor },
-    })
-    const { apiKey, keyId } = await issueKey(foundation, {
-      ...{ organizationId, name: 'default', permissions, allowedCidrs: [] },
-      ...{ expiresAt: null, actor },
-      limits: { ...defaultKeyLimits, requests_per_minute: 1_000_000, requests_per_day: 100_000_000 },
-    })
-    return { organizationId, apiKey, keyId }
+    return await openPartner(foundation, { credits, permissions, limits: unlimited })
   } finally {
     await foundation.close()
   }

@@ -1,0 +1,61 @@
+/** Organizations with credits and a key, created with the functions behind the command line. */
+import { grant } from '../../src/administration/credits/credits.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import type { Permission } from '../../src/events/capabilities.ts'
+import type { KeyLimits } from '../../src/events/keys.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+
+export type Partner = { readonly organizationId: string; readonly keyId: string; readonly apiKey: string }
+
+export type PartnerOptions = {
+  readonly credits?: string
+  readonly overdraft?: string
+  readonly permissions?: readonly Permission[]
+  readonly limits?: Partial<KeyLimits>
+  readonly allowedCidrs?: readonly string[]
+  readonly expiresAt?: string | null
+}
+
+/** Limits that no test or benchmark reaches. */
+export const unlimited = { requests_per_minute: 100_000_000, requests_per_day: 1_000_000_000 }
+
+export const openPartner = async (
+  foundation: Foundation,
+  { credits = '1000', overdraft = '0', ...options }: PartnerOptions = {},
+): Promise<Partner> => {
+  const { organizationId } = await createOrganization(foundation, {
+    name: 'Partner',
+    overdraftLimit: parseCredits(overdraft),
+    actor: 'cli',
+  })
+  if (credits !== '0')
+    await grant(foundation, {
+      organizationId,
+      amount: parseCredits(credits),
+      priority: 100,
+      expiresAt: null,
+      reason: 'bought',
+      actor: 'cli',
+    })
+  return anotherKey(foundation, organizationId, options)
+}
+
+/** Issues another key to the organization. */
+export const anotherKey = async (
+  foundation: Foundation,
+  organizationId: string,
+  { permissions = ['ip_lookup'], limits = {}, allowedCidrs = [], expiresAt = null }: PartnerOptions = {},
+): Promise<Partner> => {
+  const { apiKey, keyId } = await issueKey(foundation, {
+    organizationId,
+    name: 'a key',
+    permissions,
+    limits: { ...defaultKeyLimits, ...limits },
+    allowedCidrs,
+    expiresAt,
+    actor: 'cli',
+  })
+  return { organizationId, keyId, apiKey }
+}
