@@ -60,7 +60,7 @@ export const commandOf = (declared: Declared): Command => {
       const answer = elsewhere ?? (await run(own))
       const file = out === undefined ? undefined : given.text('out')
       if (file !== undefined) await writeFile(file, `${JSON.stringify(answer.json, null, 2)}\n`)
-      return { ...answer, ...linesOf(declared, answer) }
+      return context.json ? answer : { ...answer, ...linesOf(declared, answer) }
     },
   }
 }
