@@ -46,11 +46,9 @@ export const openDatabase = async (
 ): Promise<Database> => {
   const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, onLost })
   closing.add(stop)
-  if (config.DATABASE_URL !== undefined) {
-    await naming('DATABASE_URL', () => refuseUnsuited(url, waitMs, logger))
-    if (migrationUrl !== url)
-      await naming('DATABASE_MIGRATION_URL', () => refuseUnsuited(migrationUrl, waitMs, logger))
-  }
+  const variable = migrationVariable(config)
+  const isOwn = config.DATABASE_URL === undefined
+  if (!isOwn) await naming(variable, () => refuseUnsuited(migrationUrl, waitMs, logger))
   const pool = new pg.Pool({
     connectionString: url,
     max: poolMax,
@@ -64,7 +62,9 @@ export const openDatabase = async (
     if (!pool.ending) logger.warn({ err: error }, 'lost an idle database connection')
   })
   closing.add(() => pool.end())
-  await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
+  await migrateNamed(variable, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
+  // Only after the migrations, which create the role in DATABASE_URL.
+  if (!isOwn && url !== migrationUrl) await naming('DATABASE_URL', () => refuseUnsuited(url, waitMs, logger))
   return { url, migrationUrl, pool }
 }
 
@@ -108,14 +108,13 @@ const locateDatabase = async (
   return { url: withSessionSettings(serviceUrl), migrationUrl: withSessionSettings(url), stop }
 }
 
-/** Turns an unsuitable database into a `ConfigError` for the variable with the database URL. */
-const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
-  const variable =
-    config.DATABASE_URL === undefined
-      ? 'DATA_DIR'
-      : config.DATABASE_MIGRATION_URL === undefined
-        ? 'DATABASE_URL'
-        : 'DATABASE_MIGRATION_URL'
+/** The variable with the URL that migrations use. */
+const migrationVariable = ({ DATABASE_URL, DATABASE_MIGRATION_URL }: Config): string => {
+  if (DATABASE_URL === undefined) return 'DATA_DIR'
+  return DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
+}
+
+const migrateNamed = async (variable: string, options: MigrateOptions): Promise<void> => {
   try {
     await naming(variable, () => migrate(options))
   } catch (error) {

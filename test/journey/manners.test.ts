@@ -92,7 +92,7 @@ test('the secret of a key that was typed in full is in no output and no log', as
   const { apiKey, keyId, organizationId } = partner
   const secret = apiKey.slice(-38)
   const answers = [
-    await cli(['key', 'limits', apiKey, '--requests-per-minute', '1000001'], {
+    await cli(['key', 'limits', apiKey, '--requests-per-minute', '1000001', '--yes'], {
       ...environment,
       LOG_LEVEL: 'trace',
     }),
