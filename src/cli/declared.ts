@@ -21,6 +21,7 @@ import { type Command, type CommandContext, type Given, type Parameter, UsageErr
 import { fromUser, readTextFile } from './files.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, nameCharsMax, plain, plainJson, table } from './table.ts'
+import { answerTo, isTerminal } from './terminal.ts'
 
 /** A document can contain a plan for all organizations of a large installation, but must fit into memory. */
 const documentBytesMax = 256 * 1024 * 1024
@@ -246,7 +247,7 @@ const parameterOf = (field: Field): Parameter => {
     control === 'document'
       ? ' (the path of a file)'
       : personal === true
-        ? '; - reads it from standard input'
+        ? '; - asks for it, or reads it from standard input'
         : ''
   const more = byDefault === undefined ? '' : ` (default ${byDefault})`
   return {
@@ -257,12 +258,16 @@ const parameterOf = (field: Field): Parameter => {
   }
 }
 
+/** A value that must not be in the shell's history: asked for on a terminal, otherwise all of standard input. */
+const unseen = async (label: string): Promise<string> =>
+  isTerminal() ? answerTo(`${label}: `) : (await text(process.stdin)).trim()
+
 const givenIn = async (fields: readonly Field[], given: Given): Promise<DeclaredGiven> => {
   const values: Record<string, unknown> = {}
-  for (const { name, flag, required, control, named, personal } of fields) {
+  for (const { name, flag, label, required, control, named, personal } of fields) {
     const typed = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
     if (typed === undefined) continue
-    const value = personal === true && typed === '-' ? (await text(process.stdin)).trim() : typed
+    const value = personal === true && typed === '-' ? await unseen(label) : typed
     values[name] =
       control === 'document' &&
       typeof value === 'string' &&

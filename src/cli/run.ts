@@ -1,5 +1,4 @@
 import { constants, userInfo } from 'node:os'
-import { createInterface } from 'node:readline/promises'
 import type { Answer } from '../administration/declare.ts'
 import { labelOf } from '../administration/input.ts'
 import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
@@ -20,6 +19,7 @@ import { commandsOfNoun } from './nouns.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { plain, plainJson, sectionLines, sectionsOf } from './table.ts'
+import { answerTo, isTerminal } from './terminal.ts'
 
 /**
  * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
@@ -224,10 +224,7 @@ const progressLine = (): { show: (line: string) => void; end: () => void } => {
 const write = (text: string): Promise<void> =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
-/** Whether a person can be asked. Questions use standard error, so standard output can be redirected. */
-const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
-
-/** Shows the plan on standard error and asks. Any answer except yes means no, and so does the end of the input. Ctrl-C interrupts the command. */
+/** Shows the plan on standard error and asks. Any answer except yes means no. */
 const ask = async ({
   says,
   question,
@@ -236,15 +233,7 @@ const ask = async ({
   readonly question: string
 }): Promise<boolean> => {
   process.stderr.write(`${says.join('\n')}\n`)
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  // The terminal is in raw mode, so Ctrl-C arrives as a character.
-  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'))
-  const ended = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
-  try {
-    return /^y(es)?$/i.test((await Promise.race([terminal.question(`${question} [y/N] `), ended])).trim())
-  } finally {
-    terminal.close()
-  }
+  return /^y(es)?$/i.test(await answerTo(`${question} [y/N] `))
 }
 
 /**

@@ -128,4 +128,12 @@ describe('on a terminal', () => {
     const { balance } = await json<{ balance: string }>('credits', 'balance', org)
     expect(Number(balance)).toBe(Number(before) + 4)
   })
+
+  test('the value - asks for a text about a person, which must not be in the history of the shell', async () => {
+    const asked = cliOnTerminal(['ledger', 'find-calls', partner.organizationId, '-'], environment)
+    await asked.until('E-mail address, IP address or profile id: ')
+    asked.type('ada@example.com\r')
+    expect(await asked.ended).toBe(0)
+    expect(asked.shown()).toMatch(/found: +0/)
+  })
 })
