@@ -126,10 +126,16 @@ export type ApiKeyRow = {
   revoked_at: Date | null
 }
 
-/** The keys of an organization, oldest first. Null: the keys of all organizations. */
-export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
-  text: 'select * from api_keys where $1::text is null or organization_id = $1 order by created_at, key_id',
-  values: [organizationId],
+/** The keys of one organization, or of all, after the given one, oldest first. A key that is issued meanwhile comes last. */
+export const keysAfter = (
+  organizationId: string | null,
+  { after, max }: { readonly after: string | null; readonly max: number },
+): Query<ApiKeyRow> => ({
+  text: `select * from api_keys
+          where ($1::text is null or organization_id = $1)
+            and ($2::text is null or (created_at, key_id) > (select created_at, key_id from api_keys where key_id = $2))
+          order by created_at, key_id limit $3`,
+  values: [organizationId, after, max],
 })
 
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })

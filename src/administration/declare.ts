@@ -216,8 +216,6 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
   readonly page: (context: Context, input: z.output<z.ZodObject<Shape>>, stretch: Stretch) => Promise<Page>
   /** Whether the whole list fits into memory, so that the command line shows all of it, and the dashboard offers it as CSV. */
   readonly whole?: true
-  /** Reads a whole list at once, if reading it page by page takes much longer. */
-  readonly all?: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<readonly Row[]>
 }
 
 /** The page that begins with `rows`. If there is a row after the page's `max` rows, the member `cursor` of the last row is the cursor. */
@@ -385,7 +383,7 @@ export const rowsDefault = 100
 export const rowsPerRead = 1_000
 
 export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
-  const { page, whole, all, ...declared } = declaration
+  const { page, whole, ...declared } = declaration
   return {
     ...offered({ ...declared, changes: 'nothing' }),
     ...(whole !== true && { paged: true }),
@@ -398,7 +396,6 @@ export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclara
       return {
         plan: noPlan,
         run: async (context) => {
-          if (all !== undefined) return { json: await all(context, values) }
           const rows: Row[] = []
           let cursor: string | null = null
           do {

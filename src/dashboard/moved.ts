@@ -3,7 +3,7 @@ import { EventsUnreadable, positionMax } from '../event-log/port.ts'
 import { eventHref } from './declared.ts'
 import { type Dashboard, PageMissing } from './page.ts'
 
-/** Addresses that lead to another page: of a list that people guess, and of a form that was sent. */
+/** Addresses that lead to another page: that of all organizations, which people guess, and that of a form that was sent. */
 export const moved = {
   '/organizations': '/commands/org/list',
   '/first-call': '/',

@@ -39,8 +39,8 @@ export const refuseUnfit = async (client: pg.Client): Promise<void> => {
 const poolerRoundsMax = 2
 
 /**
- * Throws `DatabaseUnfit` like `refuseUnfit`, if the server accepts no writes, or if a pooler between this process and the server ignores the settings of connections
- * or does not keep one server connection for each client. Session locks and settings would then be those of other clients.
+ * Throws `DatabaseUnfit` like `refuseUnfit`, if the server accepts no writes, or if a pooler between this process and the server ignores the
+ * settings of connections or does not keep one server connection for each client. Locks and settings would then be those of other clients.
  */
 export const refuseUnsuited = async (
   url: string,

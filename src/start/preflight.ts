@@ -8,9 +8,8 @@ import { listenFault, type Place } from './listen.ts'
 import { readTls } from './tls.ts'
 
 /**
- * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, if the process may open too few files, or if certificates or
- * location files cannot be read.
- * Otherwise, a start would fail only after it has created or opened the database.
+ * Throws `ConfigError` if HOST or METRICS_HOST is not an address of this machine, if the process may open too few files, or if certificates
+ * or location files cannot be read. Otherwise, a start would fail only after it has created or opened the database.
  */
 export const checkSurroundings = async (config: Config): Promise<void> => {
   if (openFilesMax() < openFilesMin)

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
-import { apiKeys, keysOf } from '../../projections/api-keys.ts'
+import { apiKeys, keysAfter } from '../../projections/api-keys.ts'
 import { audit } from '../../projections/audit.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage, lastUsedOf } from '../../projections/key-usage.ts'
@@ -471,7 +471,7 @@ describe('ledger_lines', () => {
 
 describe('api_keys', () => {
   test('every key equals the fold of its stream', async () => {
-    const { text, values } = keysOf(null)
+    const { text, values } = keysAfter(null, { after: null, max: 100 })
     const { rows } = await house.pool.query<Record<string, unknown> & { key_id: string }>(text, [...values])
     expect(rows).toHaveLength(6)
     for (const row of rows) {
@@ -503,7 +503,7 @@ describe('api_keys', () => {
 
   test('only the keys of one organization are listed', async () => {
     for (const organizationId of organizationIds) {
-      const { text, values } = keysOf(organizationId)
+      const { text, values } = keysAfter(organizationId, { after: null, max: 100 })
       const { rows } = await house.pool.query<{ key_id: string }>(text, [...values])
       const issued = history.flatMap((event) =>
         event.type === 'ApiKeyIssued' && event.data.organization_id === organizationId

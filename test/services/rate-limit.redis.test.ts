@@ -173,7 +173,7 @@ describe('while Redis is slow', () => {
 })
 
 describe('a server that is connected but refuses to count', () => {
-  test('counts as down before the first call, and is used as soon as it counts, also without a call', async () => {
+  test('counts as down before the first call, and is used again when it counts, even without a call', async () => {
     await redis.client.config('SET', 'maxmemory', '1')
     let limiter: Opened
     try {

@@ -1,8 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import type { Logger } from 'pino'
 import { ulid } from 'ulid'
-import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision } from '../../event-log/port.ts'
@@ -31,7 +29,6 @@ import { availableOf } from '../../ledger/account.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { balance, grant } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
-import { catchUp } from '../projections/catch-up.ts'
 import { limitNames } from './key-request.ts'
 
 /** Changes to API keys by operators. Every change is an event in the key's stream. */
@@ -268,37 +265,6 @@ export const changeLimits = async (
     } as const
   })
   return changed.data.limits
-}
-
-/**
- * The keys of one organization, or of all, according to the event log at the time of the call. Throws `CommandRefused` if the
- * organization is not registered.
- */
-export const listKeys = async (
-  foundation: Foundation,
-  organizationId: string | null,
-  logger: Logger,
-): Promise<ApiKeyRow[]> => {
-  if (organizationId !== null) await balance(foundation, organizationId)
-  await catchUp(foundation, logger)
-  const { text, values } = keysOf(organizationId)
-  return (await foundation.pool.query<ApiKeyRow>(text, [...values])).rows
-}
-
-/** The keys after the given one, oldest first. A key that is issued meanwhile comes last. */
-export const keysAfter = async (
-  { pool }: Pick<Foundation, 'pool'>,
-  organizationId: string | null,
-  { after, max }: { readonly after: string | null; readonly max: number },
-): Promise<ApiKeyRow[]> => {
-  const { rows } = await pool.query<ApiKeyRow>(
-    `select * from api_keys
-      where ($1::text is null or organization_id = $1)
-        and ($2::text is null or (created_at, key_id) > (select created_at, key_id from api_keys where key_id = $2))
-      order by created_at, key_id limit $3`,
-    [organizationId, after, max],
-  )
-  return rows
 }
 
 const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
-import type { ApiKeyRow } from '../../../projections/api-keys.ts'
+import { type ApiKeyRow, keysAfter } from '../../../projections/api-keys.ts'
 import { permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
 import { keyId as keyIdForm } from '../../events/primitives.ts'
@@ -33,9 +33,7 @@ import {
   hasExpired,
   isIssued,
   issueKey,
-  keysAfter,
   keyToChange,
-  listKeys,
   openTestOrganization,
   replaceLeaked,
   revoke,
@@ -444,15 +442,12 @@ const listAll = pagedList({
       if (organizationId !== null) await balance(foundation, organizationId)
       await caughtUp()
     }
-    const rows = await keysAfter(foundation, organizationId, { after: cursor, max: max + 1 })
+    const { text, values } = keysAfter(organizationId, { after: cursor, max: max + 1 })
+    const { rows } = await foundation.pool.query<ApiKeyRow>(text, [...values])
     return pageUpTo(
       rows.map((row) => keyJson(row, Date.now())),
       { max, cursor: 'api_key_id' },
     )
-  },
-  all: async ({ foundation, logger }, { organization: organizationId = null }) => {
-    const rows = await listKeys(foundation, organizationId, logger)
-    return rows.map((row) => keyJson(row, Date.now()))
   },
 })
 
