@@ -131,7 +131,7 @@ const textOf = (outcome: LongWorkOutcome): string => {
     ...outcome.answer,
     json: { answer: 'too large to store' },
     lines: [
-      'The command succeeded, but its answer is too large to store. Without a process that runs jobs, the command line shows answers of any size.',
+      'The command succeeded, but its answer is too large to store. On the command line, --here shows answers of any size.',
     ],
   }
   delete tooLarge.sections
