@@ -90,18 +90,40 @@ type Counters = {
 
 type Counter = { used: number; endsAtMs: number }
 
+/** The number of counters of a policy from which counters of ended windows are removed. */
+const removalMin = 10_000
+
 /**
  * There is no await between the check and the count, so no other call is counted in between. `clock` must be monotonic, because adjusting a clock
  * would end a window too early or too late.
+ *
+ * Only counters of ended windows are removed, because a key without a counter starts a new window. `size` is the number of counters in memory, at
+ * most about twice as many as open windows.
  */
-const createCounters = (clock: { now(): number } = performance): Counters => {
+export const createCounters = (
+  clock: { now(): number } = performance,
+): Counters & { readonly size: () => number } => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
     second: new Map(),
     minute: new Map(),
     day: new Map(),
     refused: new Map(),
   }
+  const removeAt: Record<RatePolicy, number> = {
+    second: removalMin,
+    minute: removalMin,
+    day: removalMin,
+    refused: removalMin,
+  }
+  const removeEnded = (policy: RatePolicy, nowMs: number): void => {
+    const own = counters[policy]
+    if (own.size < removeAt[policy]) return
+    for (const [keyId, { endsAtMs }] of own) if (endsAtMs <= nowMs) own.delete(keyId)
+    // The next removal happens after the counters have doubled, so that each call pays for a constant share of the removals.
+    removeAt[policy] = Math.max(removalMin, 2 * own.size)
+  }
   return {
+    size: () => Object.values(counters).reduce((sum, { size }) => sum + size, 0),
     take: (keyId, windows) => {
       const nowMs = clock.now()
       const open = windows.map(({ policy, windowSeconds }): Counter => {
@@ -117,6 +139,7 @@ const createCounters = (clock: { now(): number } = performance): Counters => {
         if (counter === undefined) continue
         if (!denied) {
           counter.used++
+          removeEnded(policy, nowMs)
           counters[policy].set(keyId, counter)
         }
         counted.push(counter.used, Math.round(counter.endsAtMs - nowMs))
