@@ -43,6 +43,8 @@ export type OpenKeyDirectory = KeyDirectory & {
   parked(streams: readonly string[]): Promise<void>
 }
 
+/** The maximum number of keys in memory, about 50 MB. Another key's stream is read again when the key is next used. */
+const knownMax = 50_000
 /** The maximum number of unknown key ids in memory, about 1 MB. */
 const missingMax = 10_000
 /** Limits the look-ups of unknown ids, because anyone can invent a million ids and each look-up is a query to the log. */
@@ -54,12 +56,16 @@ type Keys = {
   readonly eventLog: EventLog
   readonly logger: Logger
   /** The keys that were read, by id, with the result of `get` for each. */
-  readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
+  readonly known: LRUCache<string, KeyStream & { readonly found: FoundKey }>
   /** The ids that the read model or the log contains. */
   readonly named: Set<string>
   readonly missing: LRUCache<string, true>
   readonly loading: Map<string, Loading>
   readonly unreadable: Set<string>
+  /** Keys with parked events. */
+  parked: ReadonlySet<string>
+  /** Keys with parked events that are revoked. A revocation is final, so this remains true if the key is no longer in memory. */
+  parkedAndRevoked: ReadonlySet<string>
 }
 
 /**
@@ -73,23 +79,26 @@ export const openKeyDirectory = async ({
   eventLog,
   listed,
   logger,
+  max = knownMax,
 }: {
   eventLog: EventLog
   listed: Iterable<string>
   logger: Logger
+  max?: number
 }): Promise<OpenKeyDirectory> => {
   const keys: Keys = {
     eventLog,
     logger,
-    known: new Map(),
+    known: new LRUCache({ max }),
     named: new Set(listed),
     missing: new LRUCache({ max: missingMax }),
     loading: new Map(),
     unreadable: new Set(),
+    parked: new Set(),
+    parkedAndRevoked: new Set(),
   }
   const { known, named, missing, unreadable } = keys
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
-  let parked: ReadonlySet<string> = new Set()
 
   // The subscription starts before any stream is read, so an event can be delivered twice, but never missed.
   const following = follow({
@@ -106,7 +115,7 @@ export const openKeyDirectory = async ({
   })
 
   const doubtful = (): string[] => [
-    ...new Set([...unreadable, ...[...parked].filter((keyId) => known.get(keyId)?.revoked !== true)]),
+    ...new Set([...unreadable, ...[...keys.parked].filter((keyId) => !keys.parkedAndRevoked.has(keyId))]),
   ]
 
   return {
@@ -129,8 +138,11 @@ export const openKeyDirectory = async ({
       )
     },
     parked: async (streams) => {
-      parked = new Set(streams.map(keyIdOf).filter((keyId) => keyId !== null))
-      for (const keyId of parked) await lookAhead(keys, keyId)
+      keys.parked = new Set(streams.map(keyIdOf).filter((keyId) => keyId !== null))
+      const isRevoked = (keyId: string): boolean =>
+        keys.parkedAndRevoked.has(keyId) || known.peek(keyId)?.revoked === true
+      keys.parkedAndRevoked = new Set([...keys.parked].filter(isRevoked))
+      for (const keyId of keys.parked) if (!keys.parkedAndRevoked.has(keyId)) await lookAhead(keys, keyId)
     },
   }
 }
@@ -150,16 +162,22 @@ const hear = (keys: Keys, recorded: RecordedEvent): void => {
   keys.missing.delete(keyId)
   const loading = keys.loading.get(keyId)
   if (loading !== undefined) loading.heard = Math.max(loading.heard, revision)
-  const stream = keys.known.get(keyId)
+  const stream = keys.known.peek(keyId)
+  // The event can be the revocation that resolves the doubt about a key that is no longer in memory.
+  if (stream === undefined && (keys.unreadable.has(keyId) || keys.parked.has(keyId)))
+    return void lookAhead(keys, keyId)
   if (stream === undefined || revision <= stream.revision) return
   // There is a gap, so the stream is read again when the key is next used.
   if (revision > stream.revision + 1) return void keys.known.delete(keyId)
   keep(keys, keyId, foldRecorded(stream, recorded))
 }
 
-const keep = ({ known, unreadable, logger }: Keys, keyId: string, stream: KeyStream): FoundKey => {
+const keep = (keys: Keys, keyId: string, stream: KeyStream): FoundKey => {
+  const { known, unreadable, logger } = keys
   const found = foundOf(stream)
   known.set(keyId, { ...stream, found })
+  if (stream.revoked && keys.parked.has(keyId))
+    keys.parkedAndRevoked = new Set([...keys.parkedAndRevoked, keyId])
   if (!isInDoubt(stream)) unreadable.delete(keyId)
   else if (!unreadable.has(keyId)) {
     unreadable.add(keyId)

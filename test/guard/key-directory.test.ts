@@ -239,3 +239,55 @@ describe('a stream with an event that cannot be read', () => {
     expect(directory.failure()).toBeNull()
   })
 })
+
+describe('a process with more keys than fit into memory', () => {
+  const others = ['Jq3Zk9Lw2Xc7Vb1N', 'Kq3Zk9Lw2Xc7Vb1N'] as const
+
+  /** Opens a directory that keeps one key in memory. `displace` uses other keys, so that the memory contains no other key. */
+  const openSmall = async () => {
+    for (const id of others)
+      await writer.append(keyStream(id), 'none', [
+        encodeEvent(issued(id), { id: uuidV5(`${keyStream(id)} 0`), actor: 'cli', effectiveAt: at }),
+      ])
+    let reads = 0
+    const client = log.client('small', { onRead: () => void reads++ })
+    const directory = await openKeyDirectory({ eventLog: client, listed: [], logger, max: 1 })
+    opened.push({ directory, client })
+    await directory.caughtUp
+    const displace = async (): Promise<void> => {
+      for (const id of others) await directory.get(id)
+    }
+    return { directory, displace, reads: () => reads }
+  }
+
+  test('reads a displaced key again at its next use, with a revocation that arrived in between', async () => {
+    await append(issued())
+    const { directory, displace, reads } = await openSmall()
+    expect(ended(await directory.get(keyId))).toBe(false)
+    await displace()
+    const before = reads()
+    expect(ended(await directory.get(keyId))).toBe(false)
+    expect(reads()).toBe(before + 1)
+    await displace()
+    await append(revoked)
+    expect(ended(await directory.get(keyId))).toBe(true)
+  })
+
+  test('does not doubt a displaced key with a parked event that was revoked', async () => {
+    await append(issued(), revoked)
+    const { directory, displace } = await openSmall()
+    await directory.parked([stream])
+    await displace()
+    expect(directory.failure()).toBeNull()
+  })
+
+  test('notices that a displaced key with an unreadable event is revoked', async () => {
+    await append(issued(), unknownEvent)
+    const { directory, displace } = await openSmall()
+    expect(await directory.get(keyId)).toBe('in_doubt')
+    await displace()
+    expect(directory.doubtful()).toEqual([keyId])
+    await append(revoked)
+    await until('the revocation was applied', async () => directory.failure() === null)
+  })
+})
