@@ -58,9 +58,11 @@ const signature = z.string().regex(/^[A-Za-z0-9_-]{86}$/)
 
 /**
  * Like version 1, with a signature over `ledgers`, so that the next run does not trust a forged event. The signature is
- * null if the signing key was missing.
+ * null if the signing key was missing. In the operators' stream, `ledgers` is empty and `ledger_count` is its length; the
+ * ledgers are in events in `reconciled-<month>`.
  */
 export const ledgersReconciledV2 = ledgersReconciledV1.extend({
+  ledger_count: z.int().nonnegative().optional(),
   signed: z.object({ key_id: signingKeyId, signature }).nullable(),
 })
 

@@ -14,6 +14,7 @@ const streamCategories = [
   'checkpoint',
   'rerate',
   'signin',
+  'reconciled',
 ] as const
 
 /** An organization's ledger: its grants, calls, charges and adjustments, in one order. */
@@ -35,6 +36,10 @@ export const operatorStream = 'operator'
 
 /** The dashboard sign-ins of one month (UTC). They are not in the operators' stream, because every command reads that stream. */
 export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
+
+/** The revisions up to which ledgers agreed in one month (UTC). They are not in the operators' stream, because every command reads that stream. */
+export const reconciledStream = (instant: string): string =>
+  `reconciled-${instant.slice(0, 7).replace('-', '')}`
 
 /** The signed checkpoints of the log, and the announced signing keys. */
 export const checkpointStream = 'checkpoint'

@@ -5,7 +5,7 @@ import { acknowledgedFaults, acknowledgeFault } from '../../src/administration/l
 import { lastReconciled, recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
 import { recordOperation } from '../../src/administration/operator-events.ts'
 import { type EventLog, EventsUnreadable, type RecordedEvent } from '../../src/event-log/port.ts'
-import { operatorStream } from '../../src/events/streams.ts'
+import { operatorStream, reconciledStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
@@ -18,16 +18,18 @@ const checkpoints = {
 }
 
 let log: EventLog
-/** The event that cannot be opened, by its revision. */
+/** The event that cannot be opened, by its stream and revision. */
+let damagedStream: string
 let damaged: number
 
 beforeEach(() => {
   const client = createMemoryEventLog().client('operator')
+  damagedStream = operatorStream
   damaged = -1
   const check = (events: readonly RecordedEvent[]): void => {
-    if (events.some(({ stream, revision }) => stream === operatorStream && revision === damaged))
+    if (events.some(({ stream, revision }) => stream === damagedStream && revision === damaged))
       throw new EventsUnreadable({
-        ...{ stream: operatorStream, firstRevision: damaged, lastRevision: damaged, why: 'damaged' },
+        ...{ stream: damagedStream, firstRevision: damaged, lastRevision: damaged, why: 'damaged' },
       })
   }
   log = {
@@ -73,7 +75,6 @@ test('a fault whose acknowledgement cannot be opened is new', async () => {
 })
 
 test('a reconciliation continues after the last one', async () => {
-  await rebuildRequested()
   const found = {
     organizationId: org,
     from: 0,
@@ -84,7 +85,12 @@ test('a reconciliation continues after the last one', async () => {
     sums: new Map(),
   }
   const foundation = { eventLog: log, checkpoints: checkpoints as unknown as Foundation['checkpoints'] }
-  await recordReconciled(foundation, [found as unknown as Reconciled], { whole: true, actor: 'system' })
+  for (const through of [3, 7])
+    await recordReconciled(foundation, [{ ...found, through } as unknown as Reconciled], {
+      whole: true,
+      actor: 'system',
+    })
+  damagedStream = reconciledStream(new Date().toISOString())
   damaged = 0
   expect(await lastReconciled(foundation)).toEqual(new Map([[org, 7]]))
 })

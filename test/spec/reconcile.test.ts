@@ -2,15 +2,16 @@
  * The event log, the read models and the tariff agree about every call. After a change in one of them, reconciliation names the
  * affected request.
  */
+import { randomUUID } from 'node:crypto'
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
-import { recordOperation } from '../../src/administration/operator-events.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
 import { houseForFile, places } from '../support/house.ts'
 
@@ -140,15 +141,18 @@ describe('reconciling', () => {
     const [{ through } = { through: 0 }] = differing
     const genuine = (await house.recorded())
       .map(decodeEvent)
-      .findLast(({ type }) => type === 'LedgersReconciled')
+      .findLast(
+        ({ type, recorded }) => type === 'LedgersReconciled' && recorded.stream.startsWith('reconciled-'),
+      )
     if (genuine?.type !== 'LedgersReconciled') throw new Error('nothing was reconciled')
     for (const signed of [null, genuine.data.signed]) {
       const data = { ...genuine.data, ledgers: [{ organization_id, revision: through }], signed }
-      await recordOperation(
-        house.foundation.eventLog,
-        { type: 'LedgersReconciled', data },
-        { actor: 'system' },
-      )
+      await appendNext(house.foundation.eventLog, genuine.recorded.stream, [
+        encodeEvent(
+          { type: 'LedgersReconciled', data },
+          { id: randomUUID(), actor: 'system', effectiveAt: new Date().toISOString() },
+        ),
+      ])
       expect(await onward()).toMatchObject([{ calls: 1, differences: 1 }])
     }
     await recordReconciled(house.foundation, differing, { whole: false, actor: 'system' })

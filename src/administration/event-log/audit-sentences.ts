@@ -35,8 +35,8 @@ const ledgers = {
     `acknowledged a fault at revision ${revision}${because(reason)}`,
   CallsSearched: ({ organization_id, from, to }) =>
     `searched the calls of ${organization_id} from ${from} to ${to} for an e-mail address, IP address or profile`,
-  LedgersReconciled: ({ ledgers: of, calls, differences }) =>
-    `reconciled ${count(of.length, 'ledger')} that contain ${count(calls, 'call')}: ${count(differences, 'difference')}`,
+  LedgersReconciled: ({ ledgers: of, ledger_count = of.length, calls, differences }) =>
+    `reconciled ${count(ledger_count, 'ledger')} that contain ${count(calls, 'call')}: ${count(differences, 'difference')}`,
 } as const satisfies Partial<Sentences>
 
 const keys = {

@@ -1,8 +1,11 @@
+import { randomUUID } from 'node:crypto'
+import { appendNext } from '../../event-log/append-next.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { openablePages } from '../../event-log/read-openable.ts'
-import { decodeEvent } from '../../event-log/stored-event.ts'
+import { readIfAny } from '../../event-log/read-stream.ts'
+import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
-import { operatorStream } from '../../events/streams.ts'
+import { reconciledStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import { createActs } from '../acts.ts'
@@ -10,7 +13,7 @@ import { recordOperation } from '../operator-events.ts'
 
 const ledgersPerEvent = 1_000
 
-type Ledgers = DomainEventOf<'LedgersReconciled'>['data']['ledgers']
+type Ledgers = readonly DomainEventOf<'LedgersReconciled'>['data']['ledgers'][number][]
 
 /** The text to sign. Its own format prevents the use of a checkpoint's signature for this text. */
 const textOf = (ledgers: Ledgers): string =>
@@ -21,30 +24,62 @@ const textOf = (ledgers: Ledgers): string =>
  * reads the same events again.
  */
 export const recordReconciled = async (
-  { eventLog, checkpoints }: Pick<Foundation, 'eventLog' | 'checkpoints'>,
+  foundation: Pick<Foundation, 'eventLog' | 'checkpoints'>,
   found: readonly Reconciled[],
   { whole, actor }: { whole: boolean; actor: string },
 ): Promise<void> => {
   const agreeing = found.filter(({ differences, through, from }) => differences === 0 && through >= from)
+  const ledgers = agreeing.map(({ organizationId, through }) => ({
+    organization_id: organizationId,
+    revision: through,
+  }))
   const calls = found.reduce((sum, one) => sum + one.calls, 0)
   const differences = found.reduce((sum, one) => sum + one.differences, 0)
   const named = found
     .flatMap((one) => one.named.map((each) => `${one.organizationId}: ${each}`.slice(0, 200)))
     .slice(0, 20)
-  for (let at = 0; at === 0 || at < agreeing.length; at += ledgersPerEvent) {
-    const ledgers = agreeing
-      .slice(at, at + ledgersPerEvent)
-      .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through }))
-    const signature = ledgers.length === 0 ? null : await checkpoints.sign(textOf(ledgers))
-    const signed = signature === null ? null : { key_id: signature.keyId, signature: signature.value }
-    const data = { whole, ledgers, calls, differences, named, signed }
-    await recordOperation(eventLog, { type: 'LedgersReconciled', data }, { actor })
+  await recordRevisions(foundation, ledgers, { whole, actor })
+  const data = { whole, ledgers: [], ledger_count: ledgers.length, calls, differences, named, signed: null }
+  await recordOperation(foundation.eventLog, { type: 'LedgersReconciled', data }, { actor })
+}
+
+/**
+ * Records the revisions in the stream of this month. The first record of a month repeats the revisions of the previous month, so that
+ * only the streams of two months are ever read. Without a signing key nothing is recorded, because an unsigned event is not trusted.
+ */
+const recordRevisions = async (
+  foundation: Pick<Foundation, 'eventLog' | 'checkpoints'>,
+  ledgers: Ledgers,
+  { whole, actor }: { whole: boolean; actor: string },
+): Promise<void> => {
+  const { eventLog, checkpoints } = foundation
+  const effectiveAt = new Date().toISOString()
+  const stream = reconciledStream(effectiveAt)
+  const isFirst = ledgers.length > 0 && (await readIfAny(eventLog, stream, { from: 0, max: 1 })).length === 0
+  const last = isFirst ? await lastReconciled(foundation) : new Map<string, number>()
+  for (const { organization_id, revision } of ledgers) last.set(organization_id, revision)
+  const recorded = [...last].map(([organization_id, revision]) => ({ organization_id, revision }))
+  for (let at = 0; at < recorded.length; at += ledgersPerEvent) {
+    const part = recorded.slice(at, at + ledgersPerEvent)
+    const signature = await checkpoints.sign(textOf(part))
+    if (signature === null) return
+    const signed = { key_id: signature.keyId, signature: signature.value }
+    const data = { whole, ledgers: part, calls: 0, differences: 0, named: [], signed }
+    const envelope = { id: randomUUID(), actor, effectiveAt }
+    await appendNext(eventLog, stream, [encodeEvent({ type: 'LedgersReconciled', data }, envelope)])
   }
+}
+
+/** The streams of the previous month and of this month (UTC). */
+const recentStreams = (): string[] => {
+  const now = new Date()
+  const previous = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1))
+  return [previous, now].map((at) => reconciledStream(at.toISOString()))
 }
 
 /**
  * The revision up to which each ledger agreed. Anyone with access to the database could append such an event, so an unsigned
- * event is not trusted.
+ * event is not trusted. A ledger that is missing here is compared from its beginning.
  */
 export const lastReconciled = async ({
   eventLog,
@@ -52,15 +87,16 @@ export const lastReconciled = async ({
 }: Pick<Foundation, 'eventLog' | 'checkpoints'>): Promise<Map<string, number>> => {
   const last = new Map<string, number>()
   // After an unreadable event, at worst a larger part of a ledger is compared again.
-  for await (const page of openablePages(eventLog, operatorStream, { from: 0 }))
-    for (const recorded of page) {
-      if (recorded.type !== 'LedgersReconciled') continue
-      const { type, data } = decodeEvent(recorded)
-      if (type !== 'LedgersReconciled' || data.signed === null) continue
-      const { key_id: keyId, signature: value } = data.signed
-      if (await checkpoints.isSigned(textOf(data.ledgers), { keyId, value }))
-        for (const { organization_id, revision } of data.ledgers) last.set(organization_id, revision)
-    }
+  for (const stream of recentStreams())
+    for await (const page of openablePages(eventLog, stream, { from: 0 }))
+      for (const recorded of page) {
+        if (recorded.type !== 'LedgersReconciled') continue
+        const { type, data } = decodeEvent(recorded)
+        if (type !== 'LedgersReconciled' || data.signed === null) continue
+        const { key_id: keyId, signature: value } = data.signed
+        if (await checkpoints.isSigned(textOf(data.ledgers), { keyId, value }))
+          for (const { organization_id, revision } of data.ledgers) last.set(organization_id, revision)
+      }
   return last
 }
 
