@@ -23,7 +23,10 @@ const keysTable = {
     revoke_reason: 'text',
   },
   key: ['key_id'],
-  indexes: ['create index on $table (organization_id)'],
+  indexes: [
+    'create index on $table (organization_id, created_at, key_id)',
+    'create index on $table (created_at, key_id)',
+  ],
 } as const satisfies Table
 type KeyRow = RowOf<typeof keysTable>
 
