@@ -55,7 +55,7 @@ export const choicesNamed = async (
   { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
 ): Promise<Choices> => {
   const { rows } = await pool.query<Choice>(
-    `with one as (${sources[kind]})
+    `with one as not materialized (${sources[kind]})
      select id, name, about, organization_id from one
       where (position(lower($2) in lower(name)) > 0 or starts_with(id, $2))
         and ($3 = '' or (lower(name), id) > (select lower(name), id from one where id = $3))
