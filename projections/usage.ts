@@ -18,6 +18,7 @@ export const usageTable = {
     charged_micro: 'bigint not null',
   },
   key: ['organization_id', 'day', 'key_id', 'capability', 'outcome', 'rule'],
+  indexes: ['create index on $table (day)'],
 } as const satisfies Table
 
 export type UsageRow = RowOf<typeof usageTable> & { calls: number; charged_micro: bigint }

@@ -36,12 +36,8 @@ const usedIn = ({ step, organizationId }: UsageAsk): string => {
   const own = organizationId === null ? `$3::text is null and ${pays}` : 'organization_id = $3'
   const rest = `${own} and ($4::text is null or key_id = $4)`
   if (step !== 'day') return `select * from usage_${step}s where at >= $1 and at < $2 and ${rest}`
-  // Reads the organizations one after the other, because the daily sums are stored in this order.
-  return `select d.*, d.day::timestamp at time zone 'utc' as at
-            from (select organization_id as id from accounts where ${own}) a
-            cross join lateral (
-              select * from usage_days where organization_id = a.id and day >= ($1 at time zone 'utc')::date
-                 and day < ($2 at time zone 'utc')::date and ($4::text is null or key_id = $4) offset 0) d`
+  return `select *, day::timestamp at time zone 'utc' as at from usage_days
+           where day >= ($1 at time zone 'utc')::date and day < ($2 at time zone 'utc')::date and ${rest}`
 }
 
 /** The maximum number of groups that are shown separately. The remaining groups are summed up. */
