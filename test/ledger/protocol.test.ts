@@ -1403,6 +1403,24 @@ describe('rule 6: loading the account', () => {
       for (const organizationId of ids) await ledger.submit(organizationId, call(`round-${round}`))
     for (const organizationId of ids) expect(await balanceNow(organizationId)).toBe('97')
   })
+
+  test('work on all ledgers removes accounts that are not used, and keeps an account that is used in between', async () => {
+    const ids = ['1', '2', '3', '4', '5'].map((digit) => `org_01K9XXXXXXXXXXXXXXXXXXXXX${digit}`)
+    const [used = '', ...others] = ids
+    for (const organizationId of ids) await opened({ organizationId })
+    let reads = 0
+    const onRead = (stream: string): undefined => {
+      if (stream === ledgerStream(used)) reads++
+    }
+    const ledger = processOf('a', { faults: { onRead }, limits: { accountsMax: 2 } })
+    await ledger.submit(used, call('first'))
+    const before = reads
+    for (const organizationId of others) {
+      await ledger.submit(organizationId, call('other'))
+      await ledger.submit(used, call(`after ${organizationId}`))
+    }
+    expect(reads).toBe(before)
+  })
 })
 
 describe('rule 7: the hash chain', () => {

@@ -184,7 +184,12 @@ const createWriters = (
     known: (organizationId: string): Writer | undefined => writers.get(organizationId),
     of: (organizationId: string): Writer => {
       const known = writers.get(organizationId)
-      if (known !== undefined) return known
+      if (known !== undefined) {
+        // Puts the writer at the end of the map, so that work on all ledgers displaces unused accounts only.
+        writers.delete(organizationId)
+        writers.set(organizationId, known)
+        return known
+      }
       if (writers.size >= limits.accountsMax) forgetOne(writers)
       const writer = new Writer(organizationId, { ...options, reports, away })
       writers.set(organizationId, writer)
@@ -206,7 +211,7 @@ const createWriters = (
   }
 }
 
-/** Removes a writer that can be removed without losing anything, the oldest first. If it is needed again, its account is loaded again. */
+/** Removes a writer that can be removed without losing anything, the least recently used first. If it is needed again, its account is loaded again. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {
