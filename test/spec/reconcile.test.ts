@@ -9,10 +9,14 @@ import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
+import { applyRerate, approveRerate } from '../../src/administration/rerates/apply.ts'
+import { planRerate, pricesNamed } from '../../src/administration/rerates/rerates.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
+import { rerateStream } from '../../src/events/streams.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
+import { prices } from '../administration/rerate-scene.ts'
 import { houseForFile, places } from '../support/house.ts'
 
 const requests: string[] = []
@@ -158,6 +162,48 @@ describe('reconciling', () => {
     await recordReconciled(house.foundation, differing, { whole: false, actor: 'system' })
     expect(await onward()).toMatchObject([{ calls: 1, differences: 1 }])
     expect(last).not.toBe('')
+  })
+
+  test('reads a re-rate once for all its ledgers', async () => {
+    const begun = new Date().toISOString()
+    const others = [await house.partner({ credits: '10' }), await house.partner({ credits: '10' })]
+    for (const other of others) await house.lookup(other, { ip: places.london })
+    const organizations = others.map(({ organizationId }) => organizationId)
+    const { foundation } = house
+    const { proposed } = await planRerate(
+      foundation,
+      {
+        book: await pricesNamed(foundation, { kind: 'rules', document: prices('0.5') }, { from: begun }),
+        ...{ from: begun, to: new Date().toISOString(), organizationId: null, organizations },
+        ...{ reason: 'a lower price', actor: 'user:ann' },
+      },
+      () => undefined,
+    )
+    const act = { run: proposed.run, actor: 'user:bob', twoPerson: true }
+    await approveRerate(foundation, act)
+    await applyRerate(foundation, act)
+    await catchUp(foundation, logger)
+    let reads = 0
+    const { eventLog } = foundation
+    const counting = {
+      ...foundation,
+      eventLog: {
+        ...eventLog,
+        read: async (...[stream, options]: Parameters<typeof eventLog.read>) => {
+          if (stream === rerateStream(proposed.run)) reads++
+          return eventLog.read(stream, options)
+        },
+      },
+    }
+    await reconcileLedgers(counting, { organizations: organizations.slice(0, 1) })
+    const forOne = reads
+    const found = await reconcileLedgers(counting, { organizations })
+    expect(found.map(({ differences, sums }) => [differences, sums.get('(adjustment)')?.log])).toEqual([
+      [0, parseCredits('0.5')],
+      [0, parseCredits('0.5')],
+    ])
+    expect(forOne).toBeGreaterThan(0)
+    expect(reads).toBe(2 * forOne)
   })
 
   test('names a charge that does not follow from the tariff', async () => {

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { type AccountRow, accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
 import { type LinesRange, lineSums, linesOf } from '../../../projections/statement-lines.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
@@ -18,7 +19,7 @@ import {
 } from '../../ledger/check/reconcile.ts'
 import type { AdjustedEvent } from '../../ledger/ledger-calls.ts'
 import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
-import { readRun } from '../../ledger/rerate/run.ts'
+import { type RerateRun, readRun } from '../../ledger/rerate/run.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
 import type { LedgerProgress } from './ledgers.ts'
 import { lastReconciled } from './reconciliations.ts'
@@ -52,6 +53,7 @@ export const reconcileLedgers = async (
   const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
   const before = onward ? await lastReconciled(foundation) : new Map<string, number>()
   const found: Reconciled[] = []
+  const resultOf = rerateResults(eventLog)
   for (const [n, organizationId] of organizations.entries()) {
     let events = 0
     const since = before.get(organizationId)
@@ -68,7 +70,7 @@ export const reconcileLedgers = async (
       ...range,
       rowRevision: row?.totals.revision ?? null,
       compare: comparing(pool, organizationId, range),
-      rerated: (event: AdjustedEvent) => reratedDifference(eventLog, organizationId, event),
+      rerated: (event: AdjustedEvent) => reratedDifference(resultOf, organizationId, event),
       onPage: (more: number) => {
         events += more
         onProgress?.({ organizationId, events, nth: n + 1, of: organizations.length })
@@ -239,13 +241,30 @@ const nameOf = ({
 }: Pick<ExpectedLine, 'kind' | 'revision' | 'requestId'>): string =>
   kind === 'call' && requestId !== null ? `request ${requestId}` : `${kind} at revision ${revision}`
 
+/** The maximum number of runs whose results are in memory. A run has a result for each of its ledgers. */
+const runsMax = 2
+
+type RerateResult = RerateRun['done'] extends ReadonlyMap<string, infer Result> ? Result : never
+
+/** Finds a run's result for a ledger. A run is read once for all its ledgers, and again only if it has a newer result. */
+const rerateResults = (eventLog: EventLog) => {
+  const read = new LRUCache<string, RerateRun['done']>({ max: runsMax })
+  return async (run: string, organizationId: string): Promise<RerateResult | undefined> => {
+    const known = read.get(run)?.get(organizationId)
+    if (known !== undefined) return known
+    const { done } = await readRun(eventLog, run)
+    read.set(run, done)
+    return done.get(organizationId)
+  }
+}
+
 const reratedDifference = async (
-  eventLog: EventLog,
+  resultOf: ReturnType<typeof rerateResults>,
   organizationId: string,
   { data, recorded }: AdjustedEvent,
 ): Promise<string | null> => {
   const run = data.rerate_run ?? ''
-  const done = (await readRun(eventLog, run)).done.get(organizationId)
+  const done = await resultOf(run, organizationId)
   const named = `adjustment at revision ${recorded.revision} by re-rate ${run}`
   if (done === undefined || !('adjustment_id' in done))
     return `${named}: the run does not record that it was applied`
