@@ -49,7 +49,10 @@ const wanted = z.object({
   url: anyText({ label: 'URL', help: 'https://…, at a public Internet address' }),
   events: list(
     (names) => names,
-    { label: 'Events', help: 'the events to send messages for' },
+    {
+      label: 'Events',
+      help: 'the events to send messages for; balance.low is sent only if the organization has a low-balance threshold',
+    },
     webhookEvent.options,
   ),
 })
