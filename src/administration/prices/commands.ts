@@ -144,7 +144,7 @@ const withdraw = command({
 
 const overrideGiven = z.object({
   organization: organization(),
-  sku: line({ label: 'SKU', help: 'as in the price book, such as ip_lookup' }).optional(),
+  sku: line({ label: 'SKU', help: 'as in the price book; "price show" lists the SKUs' }).optional(),
   amount: creditsOrNone({
     label: 'Credits',
     help: 'credits, or "none" to return to the price book',
