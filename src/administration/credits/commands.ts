@@ -216,7 +216,7 @@ const refundOfCall = z.object({
 const refundCall = command({
   name: 'credits refund',
   action: 'credits.change',
-  summary: 'refund a call, or a part of its cost, to the lots that paid for it',
+  summary: 'refund a call, or a part of its cost; the credits return to the lots that paid for it',
   input: refundOfCall,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
   plan: async (context, input) => {
@@ -407,7 +407,8 @@ export const refundCallsOfKey = command({
 const warnBelow = command({
   name: 'credits threshold',
   action: 'credits.change',
-  summary: 'set the balance below which the organization is notified (balance.low)',
+  summary:
+    'set the low-balance threshold; the organization is notified when its balance falls below it (balance.low)',
   input: z.object({
     organization: organization(),
     amount: creditsOrNone({ label: 'Threshold, credits', help: 'credits, or "none" to stop notices' }),
