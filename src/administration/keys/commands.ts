@@ -247,7 +247,7 @@ const replaceLeakedKey = command({
   name: 'key replace-leaked',
   action: 'keys.replace',
   summary:
-    'revoke a leaked API key, issue its successor, which is shown once, and refund calls made with the leaked key',
+    'replace a leaked API key; the key is revoked, its successor is shown once, and calls made with the leaked key are refunded',
   input: leakedInput,
   secret: 'api_key',
   changes: {
