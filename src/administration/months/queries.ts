@@ -86,7 +86,7 @@ const showTotals = query({
   action: 'accounts.read',
   slow: true,
   summary:
-    'show the totals of a month; each is compared with the previous month, and calls refused by a rate limit do not count',
+    'show the totals of a month; each is compared with the previous month, refunds are in the adjusted amount, and calls refused by a rate limit do not count',
   input: z.object({
     organization: organization(),
     month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
