@@ -86,7 +86,7 @@ const eraseProfiles = command({
   name: 'profiles erase',
   action: 'profiles.erase',
   summary:
-    'forget a person: destroy the keys of their recorded data, and never fetch, serve or import it again',
+    'erase a person; the keys of their recorded data are destroyed, and their data are never fetched, served or imported again',
   input: z.object({
     id: anyText({ label: 'Person', help: 'profile id, URL or URN' }),
     note: line({
