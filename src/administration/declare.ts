@@ -153,6 +153,8 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly long?: 'repeatable' | 'once'
   /** Set if the query reads a whole ledger. Pages then show its progress if the answer takes more than a moment. */
   readonly slow?: true
+  /** If the answer is an object: the heading, columns and next steps of the lists in it, by the name of the member. */
+  readonly lists?: Lists
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
 }
 
@@ -168,13 +170,13 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
-  /** If the answer is an object: the columns and next steps of the lists in it, by the name of the member. */
-  readonly lists?: Lists
   /** What an empty list says. Default: that it has no entries. */
   readonly empty?: string
 }
 
-export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
+export type Lists = Readonly<
+  Record<string, Pick<Declared, 'columns' | 'nextOfRow'> & { readonly label?: string }>
+>
 
 /**
  * A query that writes a file while it reads the data, so that the whole file is never in memory. The URL of the file contains all

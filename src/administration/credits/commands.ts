@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
-import { type Context, command, type Sections, wholeOrNot } from '../declare.ts'
+import { type Context, command, type Lists, type Sections, wholeOrNot } from '../declare.ts'
 import {
   apiKey,
   credits,
@@ -123,11 +123,30 @@ const restOfLot = z.object({
   reason: reason(),
 })
 
+const correctionLists = {
+  into: {
+    label: 'Lots that received credits',
+    columns: [
+      { name: 'grant_id', label: 'Lot', kind: 'id' },
+      { name: 'amount', label: 'Credits', kind: 'credits' },
+      { name: 'expires_at', label: 'Expires (UTC)', kind: 'instant', sparse: true },
+    ],
+  },
+  from: {
+    label: 'Lots from which credits were taken',
+    columns: [
+      { name: 'grant_id', label: 'Lot', kind: 'id' },
+      { name: 'amount', label: 'Credits', kind: 'credits' },
+    ],
+  },
+} satisfies Lists
+
 const voidLot = command({
   name: 'credits void',
   action: 'credits.change',
   summary: 'take back the rest of a lot',
   input: restOfLot,
+  lists: correctionLists,
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits lots') },
   plan: async (context, input) => {
     const json = await voided(context, input, true)
@@ -165,6 +184,7 @@ const adjustBalance = command({
   action: 'credits.change',
   summary: 'add credits, or remove credits with a negative amount',
   input: adjustment,
+  lists: correctionLists,
   changes: { of: 'money', asks: 'always', left: wholeOrNot('credits balance') },
   plan: async (context, input) => {
     const { organization: organizationId, amount: signed, reference } = input
@@ -218,6 +238,7 @@ const refundCall = command({
   action: 'credits.change',
   summary: 'refund a call, or a part of its cost; the credits return to the lots that paid for it',
   input: refundOfCall,
+  lists: correctionLists,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
   plan: async (context, input) => {
     const { organizationId, adjusted, already, json } = await refunded(context, input, true)

@@ -705,8 +705,13 @@ const isNumber = (value: unknown): boolean =>
 
 /** Shows the members of an object as figures, and its lists as tables. Absent members are left out. */
 const members = (json: object, view: DeclaredView | null = null): Renderable => {
+  const { lists = {}, changes } = view?.place.declared ?? {}
+  // The result of a change names only the lots, keys and so on that it changed.
+  const isEmptyList = (name: string, value: unknown): boolean =>
+    changes !== undefined && lists[name] !== undefined && Array.isArray(value) && value.length === 0
   const entries = Object.entries(json).filter(
-    ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
+    ([name, value]) =>
+      name !== 'dry_run' && value !== null && value !== undefined && !isEmptyList(name, value),
   )
   const texts = entries.filter(([name, value]) => isText(name, value))
   const plain = entries.filter(([name, value]) => !isList(value) && !isText(name, value))
@@ -722,9 +727,10 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
       .filter(([, value]) => isList(value))
       .map(([name, value]) => {
         const rows = value as Row[]
-        const as = view?.place.declared.lists?.[name] ?? {}
+        const as = lists[name] ?? {}
+        const { label = labelOf(name), columns } = as
         const more = view === null ? [] : columnOfNext(view, as, rows)
-        return html`<h2>${labelOf(name)}</h2>${list(rows, { caption: labelOf(name), columns: as.columns, more })}`
+        return html`<h2>${label}</h2>${list(rows, { caption: label, columns, more })}`
       }),
   ]
 }
