@@ -169,7 +169,8 @@ const issue = command({
 const rotateKey = command({
   name: 'key rotate',
   action: 'keys.change',
-  summary: 'issue a successor of an API key, which is shown once; the old key still works for a grace period',
+  summary:
+    'issue a successor of an API key; the successor is shown once, and the old key still works for a grace period',
   input: z.object({
     key: apiKey(),
     grace: duration(

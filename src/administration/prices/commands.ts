@@ -187,7 +187,8 @@ const withdrawnIn = ({
 const override = command({
   name: 'price override',
   action: 'prices.change',
-  summary: "set an organization's own price of a SKU, or withdraw such a price",
+  summary:
+    "set an organization's own price; it replaces the price of a SKU in the price book, or is withdrawn",
   input: overrideGiven,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
   plan: async ({ foundation }, input) => {

@@ -49,7 +49,7 @@ const create = command({
 const invite = command({
   name: 'user invite',
   action: 'users.change',
-  summary: `invite a person with a link, which is shown once and can be used once within ${invitationHours} hours`,
+  summary: `invite a person; the link is shown once, and can be used once within ${invitationHours} hours`,
   input: z.object({
     name: newUser(),
     role: role('rights of the user (required unless the link is withdrawn)').optional(),
@@ -223,7 +223,7 @@ const refuseIdAlone = ({ revoke, id }: z.output<typeof tokenOf>): void => {
 const token = command({
   name: 'user token',
   action: 'users.change',
-  summary: 'create a token for the command line and the admin API, which is shown once, or revoke tokens',
+  summary: 'create or revoke tokens for the command line and the admin API; a new token is shown once',
   input: tokenOf,
   secret: 'token',
   changes: {

@@ -310,7 +310,7 @@ const pausing = (paused: boolean) =>
 const rotateSecret = command({
   name: 'webhook rotate-secret',
   action: 'webhooks.change',
-  summary: 'give a webhook a new secret, shown once; the old secret also signs for a while',
+  summary: 'give a webhook a new secret; it is shown once, and the old secret also signs for a while',
   input: z.object({
     webhook,
     grace: duration(

@@ -103,7 +103,7 @@ const eraseProfiles = command({
     refOf((await data()).settings, id)
     return {
       says: [
-        'Forget a person: destroy the keys of their recorded data, and never fetch, serve or import it again. This cannot be undone.',
+        'Erase a person: the keys of their recorded data are destroyed, and their data are never fetched, served or imported again. This cannot be undone.',
       ],
     }
   },
