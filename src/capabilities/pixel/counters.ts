@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import { within } from '../../concurrency/deadline.ts'
 import { createGathering, type Gathering } from '../../concurrency/gathering.ts'
+import { createOutage, type Outage } from '../../event-log/outage.ts'
 import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 
@@ -144,7 +145,7 @@ export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger
   const batches = openPool(url, logger, serverTimeoutMs)
   // A late read changes nothing, so it has as much time as its caller.
   const reads = openPool(url, logger, answerMaxMs)
-  const hits = gatherHits(batches, createOutcomeLog(logger))
+  const hits = gatherHits(batches, createOutage({ logger, what: 'pixel counters: counting hits' }))
   /** Hits with an id that are in progress. A repeated call gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
   let closed = false
@@ -178,20 +179,8 @@ export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger
   }
 }
 
-/** Called at the end of every batch, with null or its error. Logs the first failure and the first success after it. */
-type OutcomeLog = (error: unknown) => void
-
-const createOutcomeLog = (logger: Logger): OutcomeLog => {
-  let failing = false
-  return (error) => {
-    if (error === null && failing) logger.info('pixel counters: the database answers again')
-    if (error !== null && !failing)
-      logger.warn({ err: error }, 'pixel counters: the database does not answer, so no limited pixel fires')
-    failing = error !== null
-  }
-}
-
-const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
+/** While batches fail, no limited pixel fires. */
+const gatherHits = (batches: pg.Pool, counting: Outage): Gathering<Queued, HitVerdict> =>
   createGathering<Queued, HitVerdict>({
     batchMax: batchAsksMax,
     underWayMax: 1,
@@ -211,10 +200,10 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
           const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
           return verdictsOf(asks, rows)
         })
-        noted(null)
+        counting.works()
         return verdicts
       } catch (error) {
-        noted(error)
+        counting.failed(error)
         throw new CountersUnavailable('the pixel counters failed', { cause: error })
       }
     },
