@@ -163,7 +163,8 @@ const ownJobs = (
       purpose: 'deletes answers kept for repeated calls, after 24 hours',
       cron: '17 * * * *',
       expireSeconds: usualJobSecondsMax,
-      run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
+      portionMax: forgottenAtOnceMax,
+      run: () => forgetAnswers(foundation.pool),
     },
     reconcile: {
       purpose: 'compares the balances with the sums of the ledger lines',
@@ -269,11 +270,11 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
 
 /** Repeats `run` until it handles less than a full portion. Returns the total. */
 const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
-  let forgotten = 0
+  let total = 0
   for (;;) {
     const portion = await run()
-    forgotten += portion
-    if (portion < portionMax) return forgotten
+    total += portion
+    if (portion < portionMax) return total
   }
 }
 
