@@ -34,11 +34,6 @@ const batchIntervalMs = 250
 /** How often to check for a first webhook while there is none. */
 const listenersRetryMs = 2_000
 
-/** Another process has already handled these events, so this batch must be rolled back. */
-class Overtaken extends Error {
-  override name = 'Overtaken'
-}
-
 /**
  * Reads the event log and writes the messages for webhooks, in one process at a time. One transaction stores the position in the log, the
  * balances at that position and the messages. This is not a projection, because rebuilding a projection would send every notice again.
@@ -160,7 +155,8 @@ const movePlace = async (client: pg.ClientBase, from: LogPlace | undefined, to: 
           'update webhook_progress set position = $1, event_id = $2, digest = $3 where position = $4',
           [...values, from.position.toString()],
         )
-  if (rowCount !== 1) throw new Overtaken('another process has already handled these events')
+  // The error rolls the batch back.
+  if (rowCount !== 1) throw new Error('another process has already handled these events')
 }
 
 const readBalances = async (

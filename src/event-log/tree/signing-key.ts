@@ -29,11 +29,6 @@ export type SigningKey = {
   sign(text: string): Buffer
 }
 
-/** The key cannot be used. `message` contains the reason and the remedy. */
-class SigningKeyFault extends Error {
-  override name = 'SigningKeyFault'
-}
-
 export const createSigningKeyFiles = ({
   dir,
   makeDir,
@@ -71,7 +66,7 @@ export const createSigningKeyFiles = ({
 }
 
 const fail = (path: string, why: string, cause?: unknown): never => {
-  throw new SigningKeyFault(`${path}: ${why}`, { cause })
+  throw new Error(`${path}: ${why}`, { cause })
 }
 
 const readKey = (path: string): SigningKey | null => {
