@@ -57,6 +57,12 @@ export const recompute = (
   }
 }
 
+/** The fault of an event whose digests differ; null if they are equal. */
+export const mismatch = (carried: string, computed: string): string | null =>
+  carried === computed
+    ? null
+    : 'its bytes do not match its digest, so this event or the one before it was changed'
+
 /** The digest to which the next event of a stream is chained. An event without a digest is treated as the first of a chain. */
 export const digestAfter = (event: NewEvent & Pick<ChainPlace, 'stream' | 'revision'>): string => {
   const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })

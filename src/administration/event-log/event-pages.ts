@@ -7,7 +7,7 @@ import {
   StreamMissing,
 } from '../../event-log/port.ts'
 import { readOpenableBackwards } from '../../event-log/read-openable.ts'
-import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts'
+import { type ChainLink, linkOf } from '../../event-log/verify/page-chain.ts'
 
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
@@ -103,12 +103,9 @@ export const streamPage = async (
   // A full page ends with its last matching event.
   const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
   const looked = whole.slice(0, end)
-  const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
-  const linkAt = new Map(links.map((link) => [link.revision, link]))
-  const events = matching.flatMap((event) => {
-    const link = linkAt.get(event.revision)
-    return link === undefined ? [] : [{ event, link }]
-  })
+  const linked = looked.map((event, i) => ({ event, link: linkOf(event, read.events[i + 1] ?? null) }))
+  const events = linked.filter(({ event }) => matching.includes(event))
+  const links = linked.map(({ link }) => link).reverse()
   const oldest = looked.at(-1)?.revision ?? null
   const unreadable = end === read.events.length ? read.unreadable : null
   const next = unreadable === null ? oldest : unreadable.firstRevision
@@ -146,11 +143,12 @@ export const eventPage = async (
   if (event === null || event.revision !== revision) return null
   const preceding = revision === 0 ? null : await one(revision - 1)
   const next = await one(revision + 1)
-  const [link] = chainLinks([event], preceding)
-  const [after] = next === null ? [] : chainLinks([next], event)
-  if (link === undefined) return null
-  const following = next === null || after === undefined ? null : { event: next, link: after }
-  return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
+  return {
+    ...{ event, preceding },
+    link: linkOf(event, preceding),
+    following: next === null ? null : { event: next, link: linkOf(next, event) },
+    cause: await causeOf(eventLog, event),
+  }
 }
 
 /** A charge directly follows the event that caused it, and other events rarely come long after their cause. */

@@ -1,5 +1,5 @@
 import { currentVersion, isEventType } from '../../events/catalogue.ts'
-import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
+import { digestAfter, genesisDigest, mismatch, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
@@ -85,11 +85,6 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
   end.revision = event.revision
   return fault === null ? null : 'known'
 }
-
-const mismatch = (carried: string, computed: string): string | null =>
-  carried === computed
-    ? null
-    : 'its bytes do not match its digest, so this event or the one before it was changed'
 
 const versionStart = '{"schema_version":'
 

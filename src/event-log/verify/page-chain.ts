@@ -1,8 +1,8 @@
-import { digestAfter, genesisDigest, recompute } from '../hash-chain.ts'
+import { digestAfter, genesisDigest, mismatch, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * Checks the hash chain of one stream for the events of a page. This proves that no event in the page was changed, inserted or removed. Only signed
+ * Checks an event of a page against the event before it in its stream. On the whole page, this proves that no event was changed, inserted or removed. Only signed
  * checkpoints prove that the end of the stream was not removed, and that the whole chain was not rewritten. Pure.
  */
 
@@ -17,16 +17,8 @@ export type ChainLink = {
   readonly computed: string | null
 }
 
-/**
- * Returns a link for each event, in order. `events` must belong to one stream and have increasing revisions. `before` is the event before the first
- * one, or null if it could not be read.
- */
-export const chainLinks = (
-  events: readonly RecordedEvent[],
-  before: RecordedEvent | null,
-): readonly ChainLink[] => events.map((event, i) => linkOf(event, i === 0 ? before : (events[i - 1] ?? null)))
-
-const linkOf = (event: RecordedEvent, before: RecordedEvent | null): ChainLink => {
+/** Returns the link of an event. `before` is the event before it in its stream, or null if it could not be read. */
+export const linkOf = (event: RecordedEvent, before: RecordedEvent | null): ChainLink => {
   const { revision } = event
   const previous = revision === 0 ? null : before
   const { carried, computed } = recompute(event, {
@@ -44,9 +36,5 @@ const linkOf = (event: RecordedEvent, before: RecordedEvent | null): ChainLink =
   return { revision, state: why === null ? 'holds' : 'broken', why, carried, computed }
 }
 
-const chainFault = (carried: string | null, computed: string): string | null => {
-  if (carried === null) return 'it has no digest, but must have one'
-  return carried === computed
-    ? null
-    : 'its bytes do not match its digest, so this event or the one before it was changed'
-}
+const chainFault = (carried: string | null, computed: string): string | null =>
+  carried === null ? 'it has no digest, but must have one' : mismatch(carried, computed)
