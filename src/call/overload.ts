@@ -84,47 +84,24 @@ export const createOverload = (
   }
 }
 
-/** The time without refusals after which the log reports their end. */
-const sheddingOverMs = 5_000
-const toldAgainMs = 60_000
+const logPauseMs = 60_000
 
-type SheddingLogger = Readonly<Record<'info' | 'warn', (fields: object, message: string) => void>>
+type OverloadLogger = Readonly<Record<'warn', (fields: object, message: string) => void>>
 
-/** Logs the beginning and the end of refusals, and their number every minute. Must be called after every adjustment. */
-export function createSheddingLog(
+/** Logs the number of refused calls, at most once a minute. The returned function must be called after every adjustment. */
+export const createSheddingLog = (
   overload: Pick<Overload, 'refused' | 'inProgress' | 'inProgressMax'>,
-  logger: SheddingLogger,
-  now: () => number = () => performance.now(),
-): () => void {
-  let seen = overload.refused
-  let shedding: {
-    readonly sinceMs: number
-    readonly refusedBefore: number
-    lastMs: number
-    toldMs: number
-  } | null = null
+  logger: OverloadLogger,
+): (() => void) => {
+  let logged = { refused: overload.refused, atMs: Number.NEGATIVE_INFINITY }
   return () => {
-    const nowMs = now()
     const { refused, inProgress, inProgressMax } = overload
-    if (refused > seen) {
-      if (shedding === null) {
-        shedding = { sinceMs: nowMs, refusedBefore: seen, lastMs: nowMs, toldMs: nowMs }
-        logger.warn({ inProgress, inProgressMax }, 'calls: too many in progress; some are refused with 503')
-      }
-      shedding.lastMs = nowMs
-    }
-    seen = refused
-    if (shedding === null) return
-    const fields = {
-      refused: refused - shedding.refusedBefore,
-      seconds: Math.round((nowMs - shedding.sinceMs) / 1_000),
-    }
-    if (nowMs - shedding.lastMs >= sheddingOverMs) {
-      shedding = null
-      logger.info(fields, 'calls: no longer refused for lack of capacity')
-    } else if (nowMs - shedding.toldMs >= toldAgainMs) {
-      shedding.toldMs = nowMs
-      logger.warn({ ...fields, inProgress, inProgressMax }, 'calls: still too many in progress')
-    }
+    const nowMs = performance.now()
+    if (refused === logged.refused || nowMs - logged.atMs < logPauseMs) return
+    logger.warn(
+      { refused: refused - logged.refused, inProgress, inProgressMax },
+      'calls: too many in progress; some were refused with 503',
+    )
+    logged = { refused, atMs: nowMs }
   }
 }

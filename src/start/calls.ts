@@ -109,9 +109,7 @@ const lookMs = 250
 const loopResolutionMs = 10
 
 /** Returns the limit on calls in progress. Until `stop`, the limit is adjusted to the delay of the event loop. */
-const watchOverload = (
-  logger: Pick<Logger, 'info' | 'warn'>,
-): { readonly overload: Overload; stop(): void } => {
+const watchOverload = (logger: Pick<Logger, 'warn'>): { readonly overload: Overload; stop(): void } => {
   const delay = monitorEventLoopDelay({ resolution: loopResolutionMs })
   delay.enable()
   const overload = createOverload(() => {
