@@ -7,7 +7,7 @@ import { Secret, TOTP } from 'otpauth'
 import pino from 'pino'
 import { declarationNamed, declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
-import { listCheckpoints, signCheckpoint } from '../../src/administration/event-log/checkpoints.ts'
+import { listCheckpoints } from '../../src/administration/event-log/checkpoints.ts'
 import { longWorks, requestLongWork, takeBack } from '../../src/administration/jobs/long-work.ts'
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { priceOverrides, setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
@@ -101,7 +101,7 @@ const proposed = async (foundation: Foundation): Promise<string> => {
 /** The newest checkpoint. Signs one if there is none. */
 const checkpointOf = async (foundation: Foundation): Promise<string> => {
   const [last] = await listCheckpoints(foundation, 1)
-  return (last ?? (await signCheckpoint(foundation, { rebuild: false }))).note
+  return (last ?? (await foundation.checkpoints.make())).note
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'samples-'))

@@ -11,7 +11,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { acknowledgedFaults } from '../ledgers/ledgers.ts'
 
-type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
+type Open = Pick<Foundation, 'eventLog' | 'treeStore'>
 
 /** Turns faults in checkpoints and signatures into refusals, so that every interface shows their messages. */
 export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
@@ -23,12 +23,6 @@ export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
     throw error
   }
 }
-
-/** Signs a checkpoint of the current log. `rebuild` first rebuilds the tiles from the log. Throws `CheckpointRefused`. */
-export const signCheckpoint = (
-  { checkpoints }: Pick<Open, 'checkpoints'>,
-  { rebuild }: { rebuild: boolean },
-): Promise<Checkpoint> => checkpoints.make({ rebuild })
 
 type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position' | 'note'> & {
   readonly recorded_at: string

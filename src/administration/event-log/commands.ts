@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { command, wholeOrNot } from '../declare.ts'
 import { flag, reason } from '../fields.ts'
-import { orRefused, signCheckpoint } from './checkpoints.ts'
+import { orRefused } from './checkpoints.ts'
 
 const checkpoint = command({
   name: 'event-log checkpoint',
@@ -20,7 +20,7 @@ const checkpoint = command({
   }),
   run: async ({ foundation }, { rebuild }) => {
     const { origin, size, root, position, note, at } = await orRefused(
-      signCheckpoint(foundation, { rebuild }),
+      foundation.checkpoints.make({ rebuild }),
     )
     return {
       json: { origin, size, root, position, note, recorded_at: at },
