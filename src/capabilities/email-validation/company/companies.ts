@@ -4,8 +4,8 @@
  * If the database is unavailable, the call fails (503). Otherwise, partners would store a wrong `not_found`.
  */
 import { LRUCache } from 'lru-cache'
-import pg from 'pg'
-import { isDatabaseAway } from '../../../call/unavailable.ts'
+import type pg from 'pg'
+import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 import type { CompanyResult } from '../contract.ts'
 import type { HomePages } from './home-page.ts'
@@ -75,13 +75,7 @@ export const readCompany = async (
                from companies where domain = $1`,
       values: [domain],
     })
-    .catch((error: unknown) => {
-      if (isFaultOfOurs(error)) throw error
-      throw new Unavailable('the companies cannot be read', { cause: error })
-    })
+    .catch(unavailableWhenAway)
   const [row] = rows
   return row === undefined ? null : { ...row, source_updated_at: row.source_updated_at.toISOString() }
 }
-
-/** True if the database refused the statement, so that the statement or the schema is wrong. */
-const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)
