@@ -62,6 +62,11 @@ export type CommandContext = {
   readonly leaves: (what: string) => void
 }
 
+/**
+ * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
+ */
+export const databaseWaitMs = 10_000
+
 /** The command was typed wrongly (exit code 2). `remedy` describes the correct form. */
 export class UsageError extends Error {
   override name = 'UsageError'

@@ -1,8 +1,5 @@
 import { migrationsToApply } from '../foundation/database.ts'
-import type { Command } from './command.ts'
-
-/** The same wait as in other commands. */
-const databaseWaitMs = 10_000
+import { type Command, databaseWaitMs } from './command.ts'
 
 /** Applies the migrations. Run before many processes are started at the same time. */
 export const migrateCommand: Command = {

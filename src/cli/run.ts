@@ -11,7 +11,13 @@ import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
 import { CommandRefused } from '../ledger/command.ts'
-import { type Command, type CommandContext, type OperatedFoundation, UsageError } from './command.ts'
+import {
+  type Command,
+  type CommandContext,
+  databaseWaitMs,
+  type OperatedFoundation,
+  UsageError,
+} from './command.ts'
 import { consentTo } from './consent.ts'
 import { exitCodeOf, failureJson, failureText, withoutSecrets } from './failure.ts'
 import { closeWords, notFound, usageOf, verbsText } from './help.ts'
@@ -20,11 +26,6 @@ import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { plain, plainJson, sectionLines, sectionsOf } from './table.ts'
 import { answerTo, isTerminal } from './terminal.ts'
-
-/**
- * How long a command waits for an unavailable database. The service waits until the database recovers, but a person is waiting for a command.
- */
-const databaseWaitMs = 10_000
 
 /**
  * Runs a command of the operators' command line. The service does not have to be running. Resolves with the exit code: 0 done, 1
