@@ -45,7 +45,7 @@ const oldKey = (config: Config): string => {
     : `The new key replaces ${files.current}: keep a copy of the old key until all backups from before the rotation are deleted.`
 }
 
-export const rotationSays = (step: RotationStep, { before, after }: Rotation, config: Config): string[] => {
+const rotationSays = (step: RotationStep, { before, after }: Rotation, config: Config): string[] => {
   if (before.length === after.length)
     return [`The installation key is already wrapped with ${after.map(named).join(' and ')}.`]
   return step === 'add'

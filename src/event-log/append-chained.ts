@@ -13,7 +13,7 @@ import { readIfAny } from './read-stream.ts'
 type Log = Pick<EventLog, 'append' | 'read'>
 
 /** The last event of a stream, to which the next event is chained. */
-export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
+type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
  * Appends at exactly `expected`, and chains the events to the stream's last event. The writers of ledgers do not need this function,

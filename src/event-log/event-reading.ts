@@ -24,7 +24,7 @@ type Unread = {
   readonly why: string
 }
 
-export type EventReading = {
+type EventReading = {
   readonly metadata: EventMetadata | null
   readonly reading: Known | Unread
 }

@@ -18,7 +18,7 @@ export const lookedAtMax = 2_000
 /** The maximum number of events that a search for one type in one stream reads, in a single read. */
 const streamLookedAtMax = 500
 
-export type LogPage = {
+type LogPage = {
   /** The events, newest first. */
   readonly events: readonly RecordedEvent[]
   /** The unreadable events of this page. */
@@ -73,7 +73,7 @@ export const recentEvent = async (
   return null
 }
 
-export type StreamPage = {
+type StreamPage = {
   /** The events, newest first, each with its link to the event before it. */
   readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
   /** Every recomputed link, in the order of the stream, including those of events that a filter leaves out. */

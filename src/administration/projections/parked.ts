@@ -7,7 +7,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { recordOperation } from '../operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
-export type ParkedEvent = {
+type ParkedEvent = {
   readonly projection: string
   readonly position: string
   readonly stream: string
