@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { createOutage } from '../event-log/outage.ts'
+import { createOutage } from '../concurrency/outage.ts'
 import type { Dashboard } from './page.ts'
 import { putOffIdleEnd } from './session.ts'
 

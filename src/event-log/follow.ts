@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { createOutage } from './outage.ts'
+import { createOutage } from '../concurrency/outage.ts'
 import {
   type EventLog,
   lookMaxMs,

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { OutageLogger } from '../event-log/outage.ts'
+import type { OutageLogger } from '../concurrency/outage.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
 /** The maximum difference between this host's clock and the database's. If it is larger, one of them is wrong. */

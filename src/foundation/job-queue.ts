@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import { createOutage } from '../event-log/outage.ts'
+import { createOutage } from '../concurrency/outage.ts'
 
 /** The application name of the connections that run jobs. */
 export const jobsApplication = 'jobs'

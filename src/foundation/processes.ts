@@ -1,8 +1,8 @@
 import { hostname } from 'node:os'
 import type pg from 'pg'
 import { ulid } from 'ulid'
+import { createOutage, type OutageLogger } from '../concurrency/outage.ts'
 import type { Config } from '../config.ts'
-import { createOutage, type OutageLogger } from '../event-log/outage.ts'
 
 /**
  * The table of the installation's api processes. Each process updates its row every second. Only the database's clock determines which processes

@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises'
-import type { OutageLogger } from '../event-log/outage.ts'
+import type { OutageLogger } from '../concurrency/outage.ts'
 
 /**
  * Watches the disk to which this installation writes. Without room for its next log segment, PostgreSQL would stop in the middle of calls, so

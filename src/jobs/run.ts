@@ -19,7 +19,7 @@ import {
   type SealedStore,
   usualJobSecondsMax,
 } from '../call/capability.ts'
-import { createOutage } from '../event-log/outage.ts'
+import { createOutage } from '../concurrency/outage.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import { createOutage } from '../event-log/outage.ts'
+import { createOutage } from '../concurrency/outage.ts'
 
 /** Work that only the process with the lease does, and that is repeated until it is stopped. */
 export type HeldWork = {

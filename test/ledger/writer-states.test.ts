@@ -4,7 +4,7 @@
  */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createOutage } from '../../src/event-log/outage.ts'
+import { createOutage } from '../../src/concurrency/outage.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import {
   type Committed,

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import { within } from '../../concurrency/deadline.ts'
 import { createGathering, type Gathering } from '../../concurrency/gathering.ts'
-import { createOutage, type Outage } from '../../event-log/outage.ts'
+import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 

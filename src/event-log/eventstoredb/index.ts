@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { createOutage } from '../outage.ts'
+import { createOutage } from '../../concurrency/outage.ts'
 import {
   AppendConflict,
   checkAppend,

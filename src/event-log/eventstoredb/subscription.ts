@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { Outage } from '../outage.ts'
+import type { Outage } from '../../concurrency/outage.ts'
 import {
   LogRewritten,
   logStart,

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { createOutage, type Outage } from '../outage.ts'
+import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import {
   checkAppend,
   type EventLog,

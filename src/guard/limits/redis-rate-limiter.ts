@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import type { Logger } from 'pino'
+import { createOutage } from '../../concurrency/outage.ts'
 import { openRedis, reasonOf } from '../../concurrency/redis.ts'
-import { createOutage } from '../../event-log/outage.ts'
 import type { DirectoryKey } from '../key-directory.ts'
 import {
   type Counted,

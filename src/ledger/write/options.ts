@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { MicroCredits } from '../../billing/money.ts'
 import type { Gate } from '../../concurrency/gate.ts'
-import type { Outage } from '../../event-log/outage.ts'
+import type { Outage } from '../../concurrency/outage.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import type { LotPlaces } from '../explain/lots-drawn.ts'
 import type { Decide } from './batch.ts'

@@ -1,4 +1,4 @@
-import { createOutage, type Outage } from '../../event-log/outage.ts'
+import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import { Unavailable, UnknownOutcome } from '../../event-log/port.ts'
 import { eventIdOf } from '../../event-log/stored-event.ts'
 import type { Account } from '../account.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type MicroCredits, parseCredits } from '../../billing/money.ts'
-import { createOutage, type Outage } from '../../event-log/outage.ts'
+import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { LotFill } from '../../events/credits.ts'
 import {

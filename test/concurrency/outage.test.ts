@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createOutage } from '../../src/event-log/outage.ts'
+import { createOutage } from '../../src/concurrency/outage.ts'
 
 /** An outage with a clock that the test sets. How often failures are logged must depend on time, not on their number. */
 const scene = () => {
