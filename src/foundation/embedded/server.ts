@@ -19,6 +19,7 @@ import { makeDataDir } from '../data-dir.ts'
 import {
   boundLog,
   type Cluster,
+  ClusterUnfit,
   type Lock,
   logBytes,
   logTail,
@@ -124,7 +125,7 @@ type ServerOptions = {
 }
 
 /**
- * Resolves when the cluster's server accepts connections, whether the server is new or was left by a killed owner. Throws an Error with the
+ * Resolves when the cluster's server accepts connections, whether the server is new or was left by a killed owner. Throws `ClusterUnfit` with the
  * remedy and the end of the log after `startTimeoutMs`. A server that is still recovering then continues, and the next start finds it.
  */
 const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
@@ -134,7 +135,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     const found = findServer(place)
     if (found !== null && (await answers(urlOf(cluster, found.port, 'postgres')))) return found
     if (performance.now() > deadline)
-      throw new Error(
+      throw new ClusterUnfit(
         `PostgreSQL in ${place.cluster} (pid ${found?.pid ?? 'gone'}) has not answered for ${startTimeoutMs / 1_000} s. ` +
           `If it is recovering, start the service again later. Otherwise, stop it: kill -QUIT ${found?.pid ?? 'PID'}. ${await logTail(place)}`,
       )
@@ -148,7 +149,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
       continue
     // The children of a killed server soon exit. Until then, they use its shared memory.
     if (!/pre-existing shared memory block/.test(failure) || performance.now() > deadline)
-      throw new Error(
+      throw new ClusterUnfit(
         `PostgreSQL could not be started in ${place.cluster}. The reason is in its log. Restore the cluster from a backup, move it away to start with an empty one, or set DATABASE_URL to a server of your own. ${failure}`,
       )
     await delay(predecessorPollMs)
@@ -187,7 +188,7 @@ const disarmPidFile = async (place: Place): Promise<void> => {
   if (pid !== undefined) await writeFile(postmasterFile(place), ['2147483647', ...lines].join('\n'))
 }
 
-/** Tries a fast and then an immediate shutdown. Throws an Error with the pid if the server survives both. */
+/** Tries a fast and then an immediate shutdown. Throws `ClusterUnfit` with the pid if the server survives both. */
 const stopServer = async (cluster: Cluster): Promise<void> => {
   const { place } = cluster
   for (const [mode, seconds] of Object.entries(stopSeconds)) {
@@ -197,7 +198,7 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
   }
   const survivor = findServer(place)
   if (survivor !== null)
-    throw new Error(
+    throw new ClusterUnfit(
       `PostgreSQL (pid ${survivor.pid}) in ${place.cluster} did not stop after two attempts to shut it down. Stop it with kill -KILL ${survivor.pid}. The next start recovers the data.`,
     )
 }
@@ -274,7 +275,7 @@ export type EmbeddedPostgres = {
   /** Only the owner stops the server. */
   readonly role: 'owner' | 'guest'
   /**
-   * For the owner, resolves when the server has stopped, and throws an Error with its pid if it does not stop. Can be called repeatedly.
+   * For the owner, resolves when the server has stopped, and throws `ClusterUnfit` with its pid if it does not stop. Can be called repeatedly.
    */
   stop(): Promise<void>
 }
@@ -286,7 +287,7 @@ const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.n
  * Provides a running PostgreSQL 18 for this data directory: a new server, a server left by a killed owner, or, for a guest, the server of a
  * running service. When this resolves, the database `enrichment` accepts connections on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service. For any other failure, throws an Error with the directory and the remedy. If the server failed,
+ * Throws `ConfigError` for a second service. For any other failure, throws `ClusterUnfit` with the directory and the remedy. If the server failed,
  * the error also contains the end of its log.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
@@ -311,7 +312,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
         stop: async () => undefined,
       }
     if (performance.now() > deadline)
-      throw new Error(
+      throw new ClusterUnfit(
         `Another process has held ${place.lock} for ${Math.round(waitMs / 1_000)} s. Wait for it to exit, stop it ` +
           `(find it with "lsof ${place.lock}"), or use a DATA_DIR other than ${place.dataDir}. The server's log is ${place.log}.`,
       )
@@ -352,7 +353,7 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
       await writeSecret(place.json, `${JSON.stringify(running, null, 2)}\n`)
     } catch (cause) {
       await stopServer(cluster)
-      throw new Error(
+      throw new ClusterUnfit(
         `PostgreSQL in ${place.cluster} started, but its database could not be created. ${await logTail(place)}`,
         { cause },
       )
@@ -361,7 +362,11 @@ const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): 
     return owned(cluster, { lock, url, ...options })
   } catch (error) {
     lock.release()
-    throw error
+    if (codeOf(error) !== 'ENOSPC' && codeOf(error) !== 'EDQUOT') throw error
+    throw new ClusterUnfit(
+      `The disk of DATA_DIR ${dataDir} is full. Free space, or set DATA_DIR to a directory on another disk.`,
+      { cause: error },
+    )
   }
 }
 
