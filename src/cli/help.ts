@@ -1,19 +1,11 @@
 import { nearest } from '../foundation/nearest.ts'
 import type { Command } from './command.ts'
 import { commandsOfNoun, nouns } from './nouns.ts'
-import { closing, invocation } from './overview.ts'
+import { invocation, listText } from './overview.ts'
 
 /** Returns the help for one noun. */
-export const verbsText = (shown: readonly Command[]): string => {
-  const width = Math.max(...shown.map(({ name }) => name.length))
-  return [
-    `Usage: ${invocation} <noun> <verb> [values] [--json]`,
-    '',
-    ...shown.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
-    '',
-    ...closing,
-  ].join('\n')
-}
+export const verbsText = (shown: readonly Command[]): string =>
+  listText(shown.map(({ name, summary }) => [name, summary]))
 
 /** Returns a suggestion for an unknown noun or verb; null if no word is similar. */
 export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {

@@ -11,22 +11,23 @@ export const overviewFor = (words: readonly string[]): string | null => {
   if (first === '--version' || first === '-v')
     return `${service.name} ${service.version}, Node.js ${process.versions.node}`
   const helps = words.every((word) => word === '--help' || word === '-h' || word === 'help')
-  return helps ? overview() : null
+  return helps ? listText(nouns.map(({ name, about }) => [name, about])) : null
 }
 
-const overview = (): string => {
-  const width = Math.max(...nouns.map(({ name }) => name.length))
+/** Returns the help that lists nouns or commands, each with its description. */
+export const listText = (entries: readonly (readonly [name: string, description: string])[]): string => {
+  const width = Math.max(...entries.map(([name]) => name.length))
   return [
     `Usage: ${invocation} <noun> <verb> [values] [--json]`,
     '',
-    ...nouns.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`),
+    ...entries.map(([name, description]) => `  ${name.padEnd(width)}  ${description}`),
     '',
     ...closing,
   ].join('\n')
 }
 
 /** The end of every list of commands. */
-export const closing = [
+const closing = [
   `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of a verb. --json prints one JSON document.`,
   'Commands that change something accept --dry-run, which only shows the changes, and --yes, which makes them without asking.',
   'OPERATOR_TOKEN proves your identity. --as NAME and OPERATOR only record an unverified name.',
