@@ -487,9 +487,8 @@ export const pageOf = async (
   { run, page }: Asked,
   context: Context,
   { cursor, max }: Stretch,
-): Promise<Page> => {
-  return page === undefined ? partOf(await run(context), { cursor, max }) : page(context, { cursor, max })
-}
+): Promise<Page> =>
+  page === undefined ? partOf(await run(context), { cursor, max }) : page(context, { cursor, max })
 
 /** The part of a whole list. Throws `InputFault` if the cursor is invalid. */
 export const partOf = (answer: Answer, { cursor, max }: Stretch): Page => {
