@@ -2,8 +2,8 @@ import { digestAfter, genesisDigest, mismatch, recompute } from '../hash-chain.t
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * Checks an event of a page against the event before it in its stream. On the whole page, this proves that no event was changed, inserted or removed. Only signed
- * checkpoints prove that the end of the stream was not removed, and that the whole chain was not rewritten. Pure.
+ * Checks an event of a page against the event before it in its stream. Together, the checks of a page prove that no event in it was changed, inserted
+ * or removed. Only signed checkpoints prove that the end of the stream was not removed, and that the whole chain was not rewritten. Pure.
  */
 
 export type ChainLink = {
