@@ -1,6 +1,13 @@
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
-import { credentialsEncoded, credentialsRule, hasOneHost, oneHostRule } from './config/credentials.ts'
+import {
+  credentialsEncoded,
+  credentialsRule,
+  databaseReadable,
+  databaseRule,
+  hasOneHost,
+  oneHostRule,
+} from './config/credentials.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
 const portFrom = (min: 0 | 1) =>
@@ -87,12 +94,14 @@ const variables = z.object({
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
     .refine(credentialsEncoded, credentialsRule)
     .refine(hasOneHost, oneHostRule)
+    .refine(databaseReadable, databaseRule)
     .optional(),
   DATABASE_MIGRATION_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://owner:password@host:5432/database')
     .refine(credentialsEncoded, credentialsRule)
     .refine(hasOneHost, oneHostRule)
+    .refine(databaseReadable, databaseRule)
     .optional(),
   EVENT_LOG_URL: z
     .string()

@@ -16,3 +16,9 @@ export const hasOneHost = (url: string): boolean =>
 
 export const oneHostRule =
   'a URL with one host; after a failover, the name of this host must lead to the new primary server'
+
+/** Whether the driver can read the name of the database. It leaves an encoded ? or # encoded, and takes an unencoded one as the end of the name. */
+export const databaseReadable = (url: string): boolean => !/^[^:/]*:\/\/[^/]*\/[^?]*(?:#|%23|%3F)/i.test(url)
+
+export const databaseRule =
+  'a URL of a database whose name contains neither ? nor #, which the driver cannot read'

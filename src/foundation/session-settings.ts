@@ -23,13 +23,26 @@ const own = Object.entries(settings)
   .map(([name, value]) => `-c ${name}=${value.replaceAll(' ', '\\ ')}`)
   .join(' ')
 
-/** Returns the URL with these settings for its connections. They take precedence over options in the URL or in PGOPTIONS. */
-export const withSessionSettings = (url: string): string => {
+/** `pg` does not decode these characters in the name of the database, but accepts them unencoded. */
+const decodable = /%(?:2[46BCF]|3[ABD]|40)/gi
+
+const withReadableDatabase = (url: string): string =>
+  url.replace(
+    /^([^:/]*:\/\/[^/]*\/)([^?]*)/,
+    (_, server: string, database: string) => server + database.replace(decodable, decodeURIComponent),
+  )
+
+/**
+ * Returns the URL with these settings for its connections, and with a database name that `pg` reads correctly. The settings take precedence over
+ * options in the URL or in PGOPTIONS.
+ */
+export const withSessionSettings = (given: string): string => {
+  const url = withReadableDatabase(given)
   const at = url.indexOf('?')
   const parameters = new URLSearchParams(at < 0 ? '' : url.slice(at))
-  const given = parameters.get('options') ?? process.env.PGOPTIONS ?? ''
-  if (given.endsWith(own)) return url
-  parameters.set('options', `${given} ${own}`.trim())
+  const options = parameters.get('options') ?? process.env.PGOPTIONS ?? ''
+  if (options.endsWith(own)) return url
+  parameters.set('options', `${options} ${own}`.trim())
   return `${at < 0 ? url : url.slice(0, at)}?${parameters}`
 }
 

@@ -69,6 +69,28 @@ test('the settings of a connection take precedence over those of the database, t
   }
 })
 
+test.each(['a/b', '100%', 'a%2Fb', 'a;b:c@d&e=f+g,h$i', 'a b', 'ü'])(
+  'the database named %j is opened by its encoded name',
+  async (name) => {
+    const database = await testDatabase()
+    const admin = new pg.Client({ connectionString: database.url })
+    await admin.connect()
+    const url = new URL(database.url)
+    url.pathname = `/${encodeURIComponent(name)}`
+    const client = new pg.Client({ connectionString: withSessionSettings(withSessionSettings(url.href)) })
+    try {
+      await admin.query(`create database ${admin.escapeIdentifier(name)} template template0`)
+      await client.connect()
+      expect((await client.query('select current_database() as name')).rows).toEqual([{ name }])
+    } finally {
+      await client.end()
+      await admin.query(`drop database if exists ${admin.escapeIdentifier(name)} with (force)`)
+      await admin.end()
+      await database.drop()
+    }
+  },
+)
+
 const house = await houseForFile()
 const [row] = await house.query('select current_database() as name')
 await setUnusual((sql) => house.query(sql), `database ${row?.name}`)

@@ -116,6 +116,15 @@ describe('a password in a URL', () => {
   )
 })
 
+test.each(['a%3Fb', 'a%23b', 'a#b'])('a database name that the driver cannot read is refused: %s', (name) => {
+  const url = `postgres://user:s%3Fs%23@db/${name}?application_name=x`
+  expect(() => parseConfig({ DATABASE_URL: url })).toThrow(
+    'DATABASE_URL: a URL of a database whose name contains neither ? nor #',
+  )
+  const readable = 'postgres://user:s%3Fs%23@db/a%2Fb?application_name=a%23b'
+  expect(parseConfig({ DATABASE_URL: readable }).DATABASE_URL).toBe(readable)
+})
+
 test.each(['DATABASE_URL', 'DATABASE_MIGRATION_URL'])('%s has one host', (name) => {
   for (const hosts of ['one,two', 'one:5432,two:5433'])
     expect(() =>
