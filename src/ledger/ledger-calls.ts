@@ -1,4 +1,5 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import { digestAfter } from '../event-log/hash-chain.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { pagesOf } from '../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
@@ -89,7 +90,7 @@ export const walkLedger = async (
       fold(account, event, recorded.revision)
       account.revision = recorded.revision
     }
-    if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
+    if (last !== undefined) account.digest = digestAfter(last)
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
     // If the range ends here, the last call is skipped, because the next event can be its charge.
     if (events < page.length) return account
