@@ -9,7 +9,7 @@ import {
   revokeOperatorTokens,
   userOfToken,
 } from '../../src/administration/users/operator-tokens.ts'
-import { putUser, userRow } from '../../src/administration/users/users.ts'
+import { insertUser, setPassword, userRow } from '../../src/administration/users/users.ts'
 import { operatorOf } from '../../src/cli/run.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -31,7 +31,8 @@ const parts = () => ({ pool, eventLog, secrets })
 beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'correct horse battery staple' })
+  for (const name of ['ada', 'bob'])
+    await insertUser(pool, { name, password: 'correct horse battery staple', role: 'admin' })
 })
 afterAll(async () => {
   await pool.end()
@@ -116,13 +117,13 @@ describe('a token', () => {
   })
 
   test('does not pass to a later user of the same name', async () => {
-    await putUser(pool, { name: 'eve', password: 'one' })
+    await insertUser(pool, { name: 'eve', password: 'one', role: 'admin' })
     const { token } = await issue('eve')
-    await putUser(pool, { name: 'eve', password: 'two' })
+    await setPassword(pool, { name: 'eve', password: 'two' })
     expect(await refusal(token)).toBe('works for eve')
     await pool.query("delete from users where name = 'eve'")
     expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
-    await putUser(pool, { name: 'eve', password: 'three' })
+    await insertUser(pool, { name: 'eve', password: 'three', role: 'admin' })
     expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
   })
 

@@ -11,7 +11,7 @@ import {
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
 import { createUser, listUsers } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
@@ -216,7 +216,7 @@ describe('the row alone neither grants nor removes a factor', () => {
 
   test('the row of a user who was deleted and created again by hand is still refused', async () => {
     await pool.query('delete from users')
-    await putUser(pool, { name: 'ada', password: 'x', role: 'admin' })
+    await insertUser(pool, { name: 'ada', password: 'x', role: 'admin' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).not.toBeNull()
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
   })

@@ -18,7 +18,7 @@ import {
   setDisabled,
 } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
-import { passwordIsRight, putUser } from '../../src/administration/users/users.ts'
+import { insertUser, passwordIsRight } from '../../src/administration/users/users.ts'
 import { requirePermission } from '../../src/cli/run.ts'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -249,7 +249,12 @@ describe('a disabled user', () => {
     await disable('bob')
     await pool.query(`delete from users where name = 'bob'`)
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'missing' })
-    await putUser(pool, { name: 'bob', password: 'x', role: 'admin', createdAt: '2026-01-01T00:00:00.000Z' })
+    await insertUser(pool, {
+      name: 'bob',
+      password: 'x',
+      role: 'admin',
+      createdAt: '2026-01-01T00:00:00.000Z',
+    })
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'another' })
     await expect(enable('bob')).rejects.toThrow('is not the user in the event log')
   })
@@ -328,7 +333,7 @@ describe('the last admin', () => {
 
 describe('a user whose row is not in the event log', () => {
   test('is in the event log after the first change', async () => {
-    for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'x' })
+    for (const name of ['ada', 'bob']) await insertUser(pool, { name, password: 'x', role: 'admin' })
     expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
     await disable('bob')
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
 import {
@@ -27,7 +27,7 @@ beforeAll(async () => {
   const reach = { trusts: trustedProxies([proxy, '127.9.0.1']) }
   room = await openDashboardHost({ reach })
   insecure = await openDashboardHost({ reach, insecureCookies: true, beside: room })
-  await putUser(room.foundation.pool, ada)
+  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
 })
 afterAll(async () => {
   await insecure?.close()
@@ -160,7 +160,7 @@ describe('over plain HTTP', () => {
 
   test('a session at one port of a host does not affect a dashboard at another port', async () => {
     const carol = { name: 'carol', password: 'carol has a password' }
-    await putUser(room.foundation.pool, carol)
+    await insertUser(room.foundation.pool, { ...carol, role: 'admin' })
     const browser = openBrowser(room.host, '127.0.0.1')
     const at = async (port: number): Promise<string | undefined> =>
       (await browser.get('/', { host: `localhost:${port}` })).headers.location
@@ -203,7 +203,7 @@ describe('over plain HTTP', () => {
 
 test('the sign-in limit applies to the caller, not to the proxy', async () => {
   const bob = { name: 'bob', password: 'bob has a password' }
-  await putUser(room.foundation.pool, bob)
+  await insertUser(room.foundation.pool, { ...bob, role: 'admin' })
   const stranger = proxied('https')
   for (let i = 0; i < 10; i++)
     expect((await stranger.submit('/login', { name: `guess-${i}`, password: 'x' })).statusCode).toBe(401)
@@ -228,7 +228,7 @@ describe('pages and calls on one host', () => {
   // The attempts of the other user are counted by now.
   const vera = { name: 'vera', password: 'correct horse battery staple' }
   beforeAll(async () => {
-    await putUser(room.foundation.pool, vera)
+    await insertUser(room.foundation.pool, { ...vera, role: 'admin' })
     const actor = 'cli'
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Acme',

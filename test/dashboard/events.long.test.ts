@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { changeEvent, recordedEvents } from '../support/segments.ts'
@@ -20,7 +20,7 @@ beforeAll(async () => {
   owner = new pg.Client({ connectionString: room.url })
   await owner.connect()
   const user = { name: 'ada', password: 'correct horse battery staple' }
-  await putUser(room.foundation.pool, user)
+  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs: Date.now(), days: 8 })
 })

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
 import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -43,7 +43,7 @@ const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) 
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  await putUser(room.foundation.pool, user)
+  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs, days })
   base = `/organizations/${scene.organizationId}`

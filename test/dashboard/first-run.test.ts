@@ -9,7 +9,7 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Demo, seedDemo, writeDemo } from '../../src/administration/seed.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import { isLocalDemo } from '../../src/dashboard/given-password.ts'
 import {
@@ -93,7 +93,7 @@ describe('the printed password', () => {
       await browser.submit('/login', { name: demo.dashboard_user, password: demo.dashboard_password })
       expect((await browser.get('/')).headers.location).toBe('/me')
       const eve = { name: 'mallory', password: 'correct horse battery staple' }
-      await putUser(room.foundation.pool, eve)
+      await insertUser(room.foundation.pool, { ...eve, role: 'admin' })
       const other = openBrowser(proxied.host, undefined, headers)
       await other.submit('/login', eve)
       const { statusCode, body } = await other.get('/')

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import { promisify } from 'node:util'
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { credits } from '../../src/dashboard/format.ts'
 import { takeForm } from '../../src/dashboard/once.ts'
@@ -21,7 +21,7 @@ const user = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  await putUser(room.foundation.pool, user)
+  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs: Date.now(), days: 3 })
   base = `/organizations/${scene.organizationId}`

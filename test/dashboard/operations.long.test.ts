@@ -6,7 +6,7 @@ import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { sourceJson } from '../../src/administration/sources/queries.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { type DataSource, isTooOld, recordImport } from '../../src/call/data-source.ts'
 import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
 import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/geo-database.ts'
@@ -23,7 +23,7 @@ beforeAll(async () => {
     environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
   })
   const user = { name: 'ada', password: 'correct horse battery staple' }
-  await putUser(room.foundation.pool, user)
+  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
   ada = await signedIn(room, user)
   const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
   const create = (n: number) => createOrganization(room.foundation, organization(n))

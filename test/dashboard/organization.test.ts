@@ -6,7 +6,7 @@ import { grant } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { decodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
@@ -32,7 +32,7 @@ const actor = 'cli'
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  await putUser(room.foundation.pool, ada)
+  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
   browser = await signedIn(room, ada)
 })
 afterAll(() => room?.close())

@@ -11,7 +11,7 @@ import {
   setDisabled,
 } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser, setPassword } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import { until } from '../support/house.ts'
 import {
@@ -36,7 +36,7 @@ beforeAll(async () => {
 })
 beforeEach(async () => {
   ada = { ...ada, name: `ada-${++people}` }
-  await putUser(room.foundation.pool, ada)
+  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
 })
 afterAll(() => room?.close())
 
@@ -157,7 +157,7 @@ describe('signing in', () => {
 
     test("an invented cookie, one for another account, or a modified one counts as a stranger's", async () => {
       const eve = { name: `eve-${ada.name}`, password: 'eve has a password' }
-      await putUser(room.foundation.pool, eve)
+      await insertUser(room.foundation.pool, { ...eve, role: 'admin' })
       const device = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
       await besiege(ada.name)
       const own = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
@@ -277,10 +277,10 @@ describe('a session', () => {
 
   test("a new password ends all of a user's sessions; so does deleting the user", async () => {
     const eve = { name: 'eve', password: 'first password' }
-    await putUser(room.foundation.pool, eve)
+    await insertUser(room.foundation.pool, { ...eve, role: 'admin' })
     const browser = await signedIn(room, eve)
     expect(await opens(browser.cookies)).toBe(true)
-    await putUser(room.foundation.pool, { ...eve, password: 'second password' })
+    await setPassword(room.foundation.pool, { ...eve, password: 'second password' })
     expect(await opens(browser.cookies)).toBe(false)
     const again = await signedIn(room, { ...eve, password: 'second password' })
     await room.foundation.pool.query('delete from users where name = $1', [eve.name])

@@ -5,7 +5,7 @@ import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { linePlaces } from '../../src/administration/ledgers/line-places.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import {
   type CallFilters,
@@ -49,7 +49,7 @@ const nowMs = Date.now()
 
 beforeAll(async () => {
   room = await openDashboardHost({ findings: async () => found })
-  await putUser(room.foundation.pool, user)
+  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs, days: 12 })
   other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { moved } from '../../src/dashboard/moved.ts'
 import type { DashboardHost } from '../dashboard/dashboard-host.ts'
@@ -37,7 +37,7 @@ beforeAll(async () => {
   const { lots: lot, rerates } = furnished.examples
   lotHref = `/organizations/${scene.organizationId}/credits/void?grant=${lot}`
   run = `${rerates}`
-  await putUser(room.foundation.pool, ada)
+  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
   chromium = await openChromium(baseUrl)
 })
 afterAll(async () => {

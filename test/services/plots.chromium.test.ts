@@ -1,6 +1,6 @@
 /** A plot of the overview in a real Chromium: its values at the cursor, its legend, and a range that is dragged over. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
 import { type Chromium, openChromium, signInAs } from './chromium/browser.ts'
 
@@ -10,7 +10,7 @@ const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   furnished = await openFurnished({ days: 10 })
-  await putUser(furnished.room.foundation.pool, ada)
+  await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
   chromium = await openChromium(furnished.baseUrl)
 })
 afterAll(async () => {

@@ -1,6 +1,6 @@
 /** Questions of dashboard users, each answered within two clicks from the overview, in a real Chromium. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users/users.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
 import {
   axeFindings,
@@ -20,7 +20,7 @@ const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   furnished = await openFurnished()
-  await putUser(furnished.room.foundation.pool, ada)
+  await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
   chromium = await openChromium(furnished.baseUrl)
   window = await chromium.open({ scheme: 'light', width: 1280 })
   await signInAs(window, ada)

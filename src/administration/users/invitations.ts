@@ -5,7 +5,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { provedOperator } from '../operator.ts'
 import { changeUsers, checkOrganization, checkRole, type Known, type Parts } from './change-users.ts'
 import { type LoggedInvitation, noOperators, operatorsSince } from './operators.ts'
-import { putUser } from './users.ts'
+import { insertUser } from './users.ts'
 
 /**
  * An invitation is a link that makes its holder a user, once, within 72 hours. The person chooses the password, so no one else
@@ -136,7 +136,7 @@ export const acceptInvitation = async (
         },
       ],
       writeRow: async (client) => {
-        await putUser(client, { name, password, role, organizationId, createdAt })
+        await insertUser(client, { name, password, role, organizationId, createdAt })
         return { user: name }
       },
     }

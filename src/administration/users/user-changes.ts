@@ -11,7 +11,7 @@ import {
   userRows,
 } from './change-users.ts'
 import { noOperators, operatorsSince } from './operators.ts'
-import { freshPassword, putUser, rightsOf, standingOf } from './users.ts'
+import { freshPassword, insertUser, rightsOf, setPassword, standingOf } from './users.ts'
 
 /**
  * Changes to users and their rights (see `change-users.ts`). A change that is interrupted after the event and before the row is
@@ -46,7 +46,7 @@ export const createUser = async (
       events: [{ type: 'UserCreated', data }],
       writeRow: async (client) => {
         const password = freshPassword()
-        await putUser(client, { name, password, given: true, role, organizationId, createdAt })
+        await insertUser(client, { name, password, given: true, role, organizationId, createdAt })
         return { password, role }
       },
     }
@@ -95,7 +95,7 @@ export const changePassword = (
       events: [{ type: 'UserPasswordChanged', data: named }],
       writeRow: async (client) => {
         const password = chosen ?? freshPassword()
-        return { password, ...(await putUser(client, { name, password, given: chosen === undefined })) }
+        return { password, ...(await setPassword(client, { name, password, given: chosen === undefined })) }
       },
     }
   })

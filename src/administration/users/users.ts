@@ -53,35 +53,43 @@ export type UserRow = {
 
 export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
 
-/**
- * Creates a user's row, or sets a new password in an existing row and ends the user's sessions. `given` means that the user must
- * replace the password.
- */
-export const putUser = async (
+/** Inserts a user's row. `given` means that the user must replace the password. */
+export const insertUser = async (
   pool: Pick<pg.Pool, 'query'>,
   {
     name,
     password,
     given = false,
-    role = 'admin',
+    role,
     organizationId = null,
     createdAt = new Date().toISOString(),
   }: {
     name: string
     password: string
     given?: boolean
-    role?: UserRole
+    role: UserRole
     organizationId?: string | null
     createdAt?: string
   },
-): Promise<{ mark: string }> => {
-  const passwordPhc = await hashPassword(password)
+): Promise<void> => {
   await pool.query(
     `insert into users (name, password_phc, role, organization_id, created_at, password_given)
-     values ($1, $2, $3, $4, $5, $6)
-     on conflict (name) do update set password_phc = excluded.password_phc, password_given = excluded.password_given`,
-    [name, passwordPhc, role, organizationId, createdAt, given],
+     values ($1, $2, $3, $4, $5, $6)`,
+    [name, await hashPassword(password), role, organizationId, createdAt, given],
   )
+}
+
+/** Sets a new password and ends the user's sessions. `given` means that the user must replace the password. */
+export const setPassword = async (
+  pool: Pick<pg.Pool, 'query'>,
+  { name, password, given = false }: { name: string; password: string; given?: boolean },
+): Promise<{ mark: string }> => {
+  const passwordPhc = await hashPassword(password)
+  const { rowCount } = await pool.query(
+    'update users set password_phc = $2, password_given = $3 where name = $1',
+    [name, passwordPhc, given],
+  )
+  if (rowCount !== 1) throw new Error(`the user "${name}" has no row`)
   return { mark: markOf(passwordPhc) }
 }
 
