@@ -147,14 +147,11 @@ export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
 
+/** The command was decided from an older state of the ledger. The caller must read the ledger again, and can then repeat the command. */
+export class LedgerChanged extends CommandRefused {}
+
 /**
  * The command key of the first refund and of the reversal of a call's charge, derived from the call's first event id. Because both have
  * the same key, only one of them can be written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
-
-/** The beginning of the message if a command is refused because the ledger was corrected and must be read again. */
-export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
-
-/** The beginning of the message if a closing is refused because there are too many later events. */
-export const movedOn = 'the ledger has moved on'

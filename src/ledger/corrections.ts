@@ -2,7 +2,7 @@ import { formatCredits, type MicroCredits, parseCredits } from '../billing/money
 import { closingGapMax } from '../billing/months.ts'
 import type { LotFill, MonthClosed } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, repaidBy } from './account.ts'
-import { adjustedMeanwhile, type Instruction, movedOn } from './command.ts'
+import type { Instruction } from './command.ts'
 import { type Decision, ifRegistered } from './decide.ts'
 
 /** Decides corrections of charges, balances and lots. Pure. */
@@ -23,7 +23,10 @@ export const adjustCredits = (account: Account, adjustment: Adjustment): Decisio
     [account.reratedRevision, adjustment.unlessReratedAfter],
   ] as const)
     if (after !== undefined && corrected > after)
-      return { refused: `${adjustedMeanwhile}: read it again from revision ${after + 1}` }
+      return {
+        refused: `the ledger was corrected meanwhile: read it again from revision ${after + 1}`,
+        changed: true,
+      }
   const available = availableOf(account, atMs)
   const amount =
     adjustment.upToAvailable === true ? noMoreThan(available, adjustment.amount) : adjustment.amount
@@ -135,5 +138,5 @@ const instant = (ms: number): string => new Date(ms).toISOString()
  */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
   account.revision - closed.through_revision >= closingGapMax
-    ? { refused: `${movedOn} since revision ${closed.through_revision}` }
+    ? { refused: `the ledger has moved on since revision ${closed.through_revision}`, changed: true }
     : ifRegistered(account, () => ({ type: 'MonthClosed', data: closed }))

@@ -8,8 +8,8 @@ import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from 
 import type { Affordability, CallToRecord, Instruction, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
 
-/** The reason why the ledger's rules do not allow a command, for the operator who sent it. */
-type LedgerRefusal = { readonly refused: string }
+/** The reason why the ledger's rules do not allow a command, for the operator who sent it. `changed` means `LedgerChanged`. */
+type LedgerRefusal = { readonly refused: string; readonly changed?: true }
 /** The events to write, or the reason why the command is refused. */
 export type Decision = readonly LedgerEvent[] | LedgerRefusal
 

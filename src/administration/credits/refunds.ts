@@ -6,7 +6,7 @@ import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/store
 import type { CreditAdjusted, ReferenceReserved } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
-import { adjustedMeanwhile, refundKeyOf } from '../../ledger/command.ts'
+import { LedgerChanged, refundKeyOf } from '../../ledger/command.ts'
 import { type CallCost, costsOf } from '../../ledger/explain/call-costs.ts'
 import { lotPlacesIn, lotsDrawn } from '../../ledger/explain/lots-drawn.ts'
 import { firstInLedger, isOfRequest, ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
@@ -129,7 +129,7 @@ export const refundFound = async (
     } catch (error) {
       if (error instanceof LedgerUnavailable || error instanceof LedgerOutcomeUnknown)
         throw notConfirmed(error, asked.requestId)
-      if (!(error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile))) throw error
+      if (!(error instanceof LedgerChanged)) throw error
     }
   }
   throw new CorrectedMeanwhile(

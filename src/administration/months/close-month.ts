@@ -2,7 +2,7 @@ import { type Month, monthAfter, monthStart } from '../../billing/months.ts'
 import { closedTotals } from '../../billing/statement.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { movedOn } from '../../ledger/command.ts'
+import { LedgerChanged } from '../../ledger/command.ts'
 import { type Months, nextOf, readOn } from '../../ledger/months/months.ts'
 import type { MonthClosing } from '../../ledger/months/pages.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
@@ -176,7 +176,7 @@ const append = async (
     const written = event?.type === 'MonthClosed' ? event.data : closed
     return { closed: written, already: written.through_revision !== closed.through_revision }
   } catch (error) {
-    if (error instanceof CommandRefused && error.message.startsWith(movedOn)) return null
+    if (error instanceof LedgerChanged) return null
     throw error
   }
 }

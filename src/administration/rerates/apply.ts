@@ -7,7 +7,7 @@ import type { DomainEvent, LedgerEvent } from '../../events/catalogue.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { rerateStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { adjustedMeanwhile, type Committed } from '../../ledger/command.ts'
+import { type Committed, LedgerChanged } from '../../ledger/command.ts'
 import { firstInLedger } from '../../ledger/read-ledger.ts'
 import { collectedUntil } from '../../ledger/rerate/plan.ts'
 import { evolveRun, termsOf } from '../../ledger/rerate/run.ts'
@@ -205,8 +205,7 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
     try {
       return await appliedTo(foundation, one, await adjust(foundation, one, unlessAdjustedAfter))
     } catch (error) {
-      const meanwhile = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
-      if (!meanwhile || reread >= rereadsMax) throw error
+      if (!(error instanceof LedgerChanged) || reread >= rereadsMax) throw error
     }
     const since = await costsChangedSince(foundation, {
       organizationId,

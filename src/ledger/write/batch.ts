@@ -12,7 +12,7 @@ import {
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import { type Account, balanceOf, draftOf, evolve } from '../account.ts'
-import { CommandRefused, type Committed, type LedgerCommand } from '../command.ts'
+import { CommandRefused, type Committed, LedgerChanged, type LedgerCommand } from '../command.ts'
 import { type decideCommand, isRefusal } from '../decide.ts'
 import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { Queued } from './queue.ts'
@@ -132,7 +132,8 @@ const decideOne = (
   try {
     const events = decide(batch.draft, queued.command, queued.idOf, nowMs)
     if (isRefusal(events)) {
-      batch.refused.push({ queued, error: new CommandRefused(events.refused) })
+      const Refusal = events.changed === true ? LedgerChanged : CommandRefused
+      batch.refused.push({ queued, error: new Refusal(events.refused) })
       return null
     }
     if (events.length > appendEventsMax)

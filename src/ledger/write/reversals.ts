@@ -3,13 +3,7 @@ import { type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { LotFill } from '../../events/credits.ts'
-import {
-  adjustedMeanwhile,
-  CommandRefused,
-  type Committed,
-  type LedgerCommand,
-  refundKeyOf,
-} from '../command.ts'
+import { type Committed, LedgerChanged, type LedgerCommand, refundKeyOf } from '../command.ts'
 import { costAsOf } from '../explain/call-costs.ts'
 import { type LotPlaces, type LotsPaying, lotsDrawn } from '../explain/lots-drawn.ts'
 import { isUnrepeatable } from './batch.ts'
@@ -88,8 +82,7 @@ export class Reversals {
         // Less was reversed, because an operator had already refunded a part of the charge under the same key.
         left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
-        const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
-        if (!isCorrected) this.#trouble.failed(error)
+        if (!(error instanceof LedgerChanged)) this.#trouble.failed(error)
         else left = { ...((await this.#leftOf(charge)) ?? left), isRest: left.isRest }
       }
     }
