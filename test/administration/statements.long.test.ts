@@ -9,6 +9,7 @@ import { expiryOf } from '../../src/administration/input.ts'
 import { type ClosedMonth, closeMonth } from '../../src/administration/months/close-month.ts'
 import { monthStatement, type Reading } from '../../src/administration/months/statements.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { closingGapMax } from '../../src/billing/months.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
 import { chain, genesisDigest } from '../../src/event-log/hash-chain.ts'
@@ -727,3 +728,24 @@ const cellsOf = (row: string): string[] =>
   [...`,${row}`.matchAll(/,(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) =>
     quoted === undefined ? (plain ?? '') : quoted.replaceAll('""', '"'),
   )
+
+test('a month is closed although many events are recorded just before the closing', async () => {
+  await grant(ms('2026-01-11T00:00:00.000Z'), '10')
+  await call(ms('2026-01-12T00:00:00.000Z'))
+  nowMs = ms('2026-02-02T00:00:00.000Z')
+  let closings = 0
+  const busy: Ledger = {
+    ...ledger,
+    submit: async (organizationId, command) => {
+      if (command.kind === 'close_month' && ++closings === 1)
+        await Promise.all(Array.from({ length: closingGapMax }, () => call(nowMs, false)))
+      return ledger.submit(organizationId, command)
+    },
+  }
+  const done = await closeMonth(
+    { ledger: busy, eventLog },
+    { organizationId: org, month: '2026-01', actor: 'test', nowMs },
+  )
+  expect([closings, done?.already, done?.closed.totals.calls]).toEqual([2, false, 1])
+  expect(done?.closed.through_revision).toBeGreaterThanOrEqual(closingGapMax)
+})
