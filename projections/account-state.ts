@@ -164,7 +164,11 @@ const fill = (
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
     const part = microOf(amount)
     const lot = state.lots.get(grant_id) ?? {
-      ...{ grantId: grant_id, priority, revision, granted: microOf(granted), remaining: 0n },
+      grantId: grant_id,
+      priority,
+      revision,
+      granted: microOf(granted),
+      remaining: 0n,
       expiresAtMs: expires_at === null ? null : Date.parse(expires_at),
     }
     setLot(state, { ...lot, remaining: lot.remaining + part })

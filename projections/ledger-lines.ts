@@ -154,8 +154,15 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
       const free = { rule: free_by?.rule ?? null, rule_version: free_by?.rule_version ?? null }
       const event_id = idempotent || event.metadata.request_id === undefined ? event.id : null
       return {
-        ...{ ...blank('call'), event_id, key_id, capability, outcome, code },
-        ...{ calls: 1, ...free, idempotent },
+        ...blank('call'),
+        event_id,
+        key_id,
+        capability,
+        outcome,
+        code,
+        calls: 1,
+        ...free,
+        idempotent,
       }
     }
     case 'RateLimitExceeded': {

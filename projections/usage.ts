@@ -54,7 +54,10 @@ export const usageOf = (event: ProjectedEvent): UsageRow[] => {
       const { key_id, outcome, window, counts, free_by } = event.data
       const refused = { key_id, outcome, rule: free_by.rule, charged_micro: 0n }
       return counts.map(({ capability, count }) => ({
-        ...{ organization_id, day: window.slice(0, 10), ...refused, capability },
+        organization_id,
+        day: window.slice(0, 10),
+        ...refused,
+        capability,
         calls: count,
       }))
     }

@@ -100,7 +100,11 @@ export const adminApi =
       const { error: category, message, code, field } = refused
       const details = field === null ? {} : { field }
       return send(reply.code(refused.status), {
-        ...{ error: category, message, code, request_id: requestId, details },
+        error: category,
+        message,
+        code,
+        request_id: requestId,
+        details,
       })
     })
 
@@ -121,7 +125,9 @@ export const adminApi =
           `${user} has the role ${role}, but "${declared.name}" requires ${rolesThatMay(declared.action)}`,
         )
       return {
-        ...{ foundation, logger, twoPerson },
+        foundation,
+        logger,
+        twoPerson,
         requestedAt: new Date().toISOString(),
         operator: { ...provedOperator(user), role },
         outside: async () => outside,
@@ -160,7 +166,8 @@ export const adminApi =
       const path = adminPathOf(declared)
       const method = adminMethodOf(declared)
       host.route({
-        ...{ method, url: path },
+        method,
+        url: path,
         handler: async (request, reply) => {
           const context = await contextOf(request, declared)
           const { given, stretch } = givenIn(request, declared)

@@ -125,11 +125,17 @@ const pathOf = (declared: Declared): Json => {
       ...about,
       parameters: [
         changes !== 'nothing' && {
-          ...{ name: 'plan', in: 'query', required: false, schema: { type: 'boolean' } },
+          name: 'plan',
+          in: 'query',
+          required: false,
+          schema: { type: 'boolean' },
           description: 'true: returns the plan and changes nothing.',
         },
         {
-          ...{ name: 'Idempotency-Key', in: 'header', required: false, schema: { type: 'string' } },
+          name: 'Idempotency-Key',
+          in: 'header',
+          required: false,
+          schema: { type: 'string' },
           description:
             'Within a day, another request with the same key runs nothing and returns the same answer without its secrets.',
         },
@@ -148,7 +154,10 @@ const queryParameters = ({ columns }: Declared, schema: Json): Json[] => {
   const required = (schema.required ?? []) as readonly string[]
   return [
     ...Object.entries(properties).map(([name, { description, ...type }]) => ({
-      ...{ name, in: 'query', required: required.includes(name), schema: type },
+      name,
+      in: 'query',
+      required: required.includes(name),
+      schema: type,
       ...(description !== undefined && { description }),
     })),
     ...(columns === undefined

@@ -137,8 +137,11 @@ export const organizationHelp = 'organization id, such as org_01J…'
 
 export const organization = ({ label = 'Organization', help = organizationHelp }: Partial<FieldWords> = {}) =>
   text((typed) => typed.trim(), {
-    ...{ label, help, flag: 'org' },
-    ...{ control: 'organization', picks: 'organizations' },
+    label,
+    help,
+    flag: 'org',
+    control: 'organization',
+    picks: 'organizations',
   })
 
 /** Micro-credits above zero; `zero` also allows zero. */
@@ -251,7 +254,8 @@ export const apiKey = () =>
   text((typed) => keyIdOf('', typed), {
     label: 'Key',
     help: 'the whole key, or its id: the 16 characters after enl_live_ or enl_test_',
-    ...{ control: 'key', picks: 'keys' },
+    control: 'key',
+    picks: 'keys',
   })
 
 /** Several values, separated by commas or as a JSON array. `options` are the values offered by a form. */
@@ -274,8 +278,10 @@ const userNameMax = 64
 /** The name of an existing user. */
 export const user = () =>
   text((typed) => labelOf('', typed, userNameMax), {
-    ...{ label: 'User', help: 'user name, such as ada' },
-    ...{ control: 'id', picks: 'users' },
+    label: 'User',
+    help: 'user name, such as ada',
+    control: 'id',
+    picks: 'users',
   })
 
 /** A name for a new user. */
@@ -289,8 +295,11 @@ export const newUser = () =>
 /** The organization of a partner. Pages of an organization leave this field empty, because the command changes a user. */
 export const partnerOrganization = () =>
   text(organizationIdOf, {
-    ...{ label: 'Organization', help: 'only for a partner: its organization, such as org_01J…' },
-    ...{ control: 'text', flag: 'org', picks: 'organizations' },
+    label: 'Organization',
+    help: 'only for a partner: its organization, such as org_01J…',
+    control: 'text',
+    flag: 'org',
+    picks: 'organizations',
   })
 
 /** A version of the price book, or a proposal. */

@@ -45,20 +45,26 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   // The time decides whether a key has expired, so this comes before the key.
   if (dependencies.clocksDiffer?.() === true)
     return {
-      ...{ kind: 'turned_away', verdict: undefined, organizationId: null },
+      kind: 'turned_away',
+      verdict: undefined,
+      organizationId: null,
       result: { kind: 'failed', refusal: temporarilyUnavailable(wrongClockRetrySeconds) },
     }
   const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')
     return {
-      ...{ kind: 'turned_away', verdict: undefined, organizationId: null },
+      kind: 'turned_away',
+      verdict: undefined,
+      organizationId: null,
       result: notKnown(dependencies, call, key),
     }
   const { organizationId } = key
   if (dependencies.isFull?.() === true)
     return {
-      ...{ kind: 'turned_away', verdict: undefined, organizationId },
+      kind: 'turned_away',
+      verdict: undefined,
+      organizationId,
       result: withoutRoom(dependencies, key),
     }
   const forbidden = notPermitted(form, key, request)
@@ -67,7 +73,9 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
     : limiter.takeRefused(key))
   const admitted: AdmittedCall = { ...call, key, verdict }
   const turnedAway = (result: CallResult): Admission => ({
-    ...{ kind: 'turned_away', verdict, organizationId },
+    kind: 'turned_away',
+    verdict,
+    organizationId,
     result,
   })
   if (verdict.exceeded !== null)

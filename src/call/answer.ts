@@ -128,8 +128,12 @@ export const send = (
   if (logger.isLevelEnabled('debug'))
     logger.debug(
       {
-        ...{ method: form.method, route: form.path, status, request_id: requestId },
-        ...{ ms: Math.round(ms * 10) / 10, organization_id: organizationId },
+        method: form.method,
+        route: form.path,
+        status,
+        request_id: requestId,
+        ms: Math.round(ms * 10) / 10,
+        organization_id: organizationId,
         credits: formatCredits(result.credits?.charged ?? 0n),
       },
       'a call was answered',

@@ -101,7 +101,11 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
       const known = connections.get(socket)
       if (known === undefined) {
         const fresh: Connection = {
-          ...{ requests: new Set([request]), waiting: [], response, unread: null, hold: null },
+          requests: new Set([request]),
+          waiting: [],
+          response,
+          unread: null,
+          hold: null,
         }
         connections.set(socket, fresh)
         socket.once('close', () => connections.delete(socket))

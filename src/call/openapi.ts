@@ -89,12 +89,17 @@ const operationOf = (
   const parameters = Object.entries(properties).map(([name, { description: help, ...schema }]) => {
     const inPath = path.includes(`:${name}`)
     return {
-      ...{ name, in: inPath ? 'path' : 'query', required: inPath || required.includes(name) },
-      ...{ ...(help === undefined ? {} : { description: help }), schema },
+      name,
+      in: inPath ? 'path' : 'query',
+      required: inPath || required.includes(name),
+      ...(help === undefined ? {} : { description: help }),
+      schema,
     }
   })
   return {
-    ...{ operationId, summary, tags: [tag] },
+    operationId,
+    summary,
+    tags: [tag],
     description: permission === null ? about : `${about}\n\nThe key needs the permission \`${permission}\`.`,
     parameters: [
       ...(method === 'GET' ? parameters : []),

@@ -33,7 +33,9 @@ export const commandOf = (declared: Declared): Command => {
   const asJob = long !== undefined && changes !== 'nothing'
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
-    ...{ name, summary, action },
+    name,
+    summary,
+    action,
     parameters: [
       ...fields.map(parameterOf),
       ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
@@ -80,7 +82,8 @@ const fromWorker = async (
 ): Promise<Answer | null> => {
   const { answerFromWorker } = await import('./long-work.ts')
   return answerFromWorker(own, {
-    ...{ declared, given },
+    declared,
+    given,
     onBegun: (id) =>
       leaves(`The service continues the work: "jobs show ${id}" shows its progress and its answer.`),
   })
@@ -97,7 +100,9 @@ const contextIn = async (
     anyEventLog: anyEventLog?.(await givenIn(fields, given)) === true,
   })
   return {
-    ...{ foundation, operator, logger },
+    foundation,
+    operator,
+    logger,
     requestedAt: new Date().toISOString(),
     twoPerson: twoPersonOf(config),
     // Loaded on demand, because few commands need these modules.

@@ -22,7 +22,8 @@ const changeFlags = ['dry-run', 'yes'] as const
 export const optionsOf = ({ parameters, changes }: Command): string[] => [
   ...parameters.map(({ name }) => name),
   ...(changes === 'nothing' ? [] : changeFlags),
-  ...['as', ...commonFlags],
+  'as',
+  ...commonFlags,
 ]
 
 /** Hides a negative number from parseArgs, which would parse the number as an option. Typed text never contains U+0000. */

@@ -54,9 +54,13 @@ const filtersIn = async (
     (await organizationMeant(pool, 'organization', form.text('organization').trim()))
   const [owner] = keyId !== null && named === null ? await rowsOf(pool, organizationOfKey(keyId)) : []
   return {
-    ...{ fromMs: range.fromMs, untilMs: range.untilMs, keyId },
+    fromMs: range.fromMs,
+    untilMs: range.untilMs,
+    keyId,
     organizationId: named ?? owner?.organization_id ?? null,
-    ...{ capability: asked.capability ?? null, outcome: asked.outcome ?? null, code: asked.code ?? null },
+    capability: asked.capability ?? null,
+    outcome: asked.outcome ?? null,
+    code: asked.code ?? null,
     costMicro: cost,
   }
 }
@@ -126,8 +130,13 @@ async function* csvLines(context: Dashboard, filters: CallFilters): AsyncGenerat
       csvHead,
       calls.map((call) => [
         call.effective_at.toISOString(),
-        ...[call.organization_id, call.organization_name ?? '', call.request_id ?? '', call.key_id ?? ''],
-        ...[call.capability ?? 'any', call.outcome ?? '', call.code ?? ''],
+        call.organization_id,
+        call.organization_name ?? '',
+        call.request_id ?? '',
+        call.key_id ?? '',
+        call.capability ?? 'any',
+        call.outcome ?? '',
+        call.code ?? '',
         { number: call.calls ?? '1' },
         amount(-BigInt(call.amount_micro)),
       ]),

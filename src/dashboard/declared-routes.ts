@@ -399,7 +399,9 @@ const contextOf = (
   { viewer }: DeclaredView,
   request: FastifyRequest,
 ): Context => ({
-  ...{ foundation, logger, twoPerson },
+  foundation,
+  logger,
+  twoPerson,
   requestedAt: new Date().toISOString(),
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: async () => outside,

@@ -43,7 +43,9 @@ export const firstRunOf = async (context: Dashboard, request: FastifyRequest): P
   return {
     curl: first === undefined ? null : curlOf(first, `'x-api-key: ${known?.api_key ?? 'YOUR_KEY'}'`),
     sends: known !== null,
-    ...{ call, ownKey, organizationId: demo?.organization_id ?? null },
+    call,
+    ownKey,
+    organizationId: demo?.organization_id ?? null,
   }
 }
 
@@ -74,7 +76,8 @@ export const makeFirstCall = async (
     const answer = await fetch(url, {
       method: body === null ? 'GET' : 'POST',
       headers: {
-        ...{ 'x-api-key': demo.api_key, 'idempotency-key': once },
+        'x-api-key': demo.api_key,
+        'idempotency-key': once,
         ...(body === null ? {} : { 'content-type': 'application/json' }),
       },
       ...(body === null ? {} : { body: JSON.stringify(body) }),

@@ -40,7 +40,9 @@ export class NotChosen extends InputFault {
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault)
     return {
-      ...{ field: error.field, part: error.part, message: sentence(error.message) },
+      field: error.field,
+      part: error.part,
+      message: sentence(error.message),
       ...(error instanceof NotChosen && { choices: error.choices }),
     }
   if (error instanceof CommandRefused || error instanceof EventDataError)

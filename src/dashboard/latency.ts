@@ -58,7 +58,10 @@ export const latencyFromPrometheus = ({
     const answer = await fetchUpstream({
       url: address.href,
       accept: ['application/json'],
-      ...{ deadlineMs, redirectsMax: 0, wireBytesMax: bytesMax, decodedBytesMax: bytesMax },
+      deadlineMs,
+      redirectsMax: 0,
+      wireBytesMax: bytesMax,
+      decodedBytesMax: bytesMax,
     })
     const { value, values } = resultIn(answer)
     return values ?? (value === undefined ? [] : [value])

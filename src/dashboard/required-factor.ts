@@ -18,8 +18,12 @@ export class SecondFactorNotSet extends Error {
 const setUpPath = '/me/second-factor'
 /** A generated password must be replaced first, on the user's own page. */
 const opened = [
-  ...['GET /me', 'HEAD /me', 'POST /me/password'],
-  ...[`GET ${setUpPath}`, `HEAD ${setUpPath}`, `POST ${setUpPath}`],
+  'GET /me',
+  'HEAD /me',
+  'POST /me/password',
+  `GET ${setUpPath}`,
+  `HEAD ${setUpPath}`,
+  `POST ${setUpPath}`,
 ]
 
 export const factorIsRequired = (required: RequiredFactor, role: UserRole): boolean =>

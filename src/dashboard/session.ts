@@ -74,10 +74,7 @@ const put = async (
      insert into dashboard_sessions (id_hash, user_name, expires_at, idle_until, by_password)
      select $1, name, now() + $3 * interval '1 ms', now() + $4 * interval '1 minute', $5 from users
       where name = $2 and disabled_at is null and sha256(convert_to(password_phc, 'UTF8')) = $6 for share`,
-    [
-      ...[hashOf(sessionId), user, sessionLifetimeMs, idleMinutes, !byProvider],
-      Buffer.from(mark, 'base64url'),
-    ],
+    [hashOf(sessionId), user, sessionLifetimeMs, idleMinutes, !byProvider, Buffer.from(mark, 'base64url')],
   )
   if (rowCount === 0) throw new SignInOvertaken()
 }

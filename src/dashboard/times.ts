@@ -19,7 +19,11 @@ export const timesRoutes = (pages: FastifyInstance): void => {
     const times: Times = formOf(request.body).text('times') === 'local' ? 'local' : 'utc'
     return reply
       .setCookie(timesCookie, times, {
-        ...{ path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto', maxAge: keptSeconds },
+        path: '/',
+        httpOnly: true,
+        sameSite: 'strict',
+        secure: 'auto',
+        maxAge: keptSeconds,
       })
       .redirect('/me', 303)
   })

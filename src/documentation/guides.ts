@@ -19,7 +19,14 @@ export type Guide = {
 
 /** The guides for partners, in display order. */
 const names = [
-  ...['quick-start', 'partners', 'errors', 'idempotency', 'billing', 'webhooks', 'receipts', 'testing'],
+  'quick-start',
+  'partners',
+  'errors',
+  'idempotency',
+  'billing',
+  'webhooks',
+  'receipts',
+  'testing',
   'changelog',
 ] as const
 

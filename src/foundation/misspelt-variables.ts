@@ -27,8 +27,19 @@ const removed: Readonly<Record<string, string>> = {
 
 /** Variables of other programs with names that are similar to ours. */
 const others = new Set([
-  ...['HOME', 'PORT', 'PATH', 'PROFILE', 'API_HOSTNAME', 'DASHBOARD_HOSTNAME', 'DATABASE_PASSWORD'],
-  ...['EVENT_LOG_PASSWORD', 'REDIS_PASSWORD', 'SECRET_KEY_BASE', 'LOGLEVEL', 'HOSTNAME', 'HOSTTYPE'],
+  'HOME',
+  'PORT',
+  'PATH',
+  'PROFILE',
+  'API_HOSTNAME',
+  'DASHBOARD_HOSTNAME',
+  'DATABASE_PASSWORD',
+  'EVENT_LOG_PASSWORD',
+  'REDIS_PASSWORD',
+  'SECRET_KEY_BASE',
+  'LOGLEVEL',
+  'HOSTNAME',
+  'HOSTTYPE',
 ])
 /** Kubernetes sets variables with the name of each service in every container. */
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/

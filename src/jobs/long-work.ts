@@ -41,7 +41,8 @@ export const serveLongWork = async (
   await boss.work<Packed, Packed | undefined, WorkOptions & { readonly includeMetadata: true }>(
     longWorkQueue,
     {
-      ...{ pollingIntervalSeconds: pollingSeconds, notifyPollingIntervalSeconds: pollingSeconds },
+      pollingIntervalSeconds: pollingSeconds,
+      notifyPollingIntervalSeconds: pollingSeconds,
       localConcurrency: concurrencyMax,
       includeMetadata: true,
     },
@@ -74,7 +75,8 @@ const contextOf = (
 ): Context => {
   let storedAtMs = -progressPauseMs
   return {
-    ...{ foundation, ...asked },
+    foundation,
+    ...asked,
     progress: (line, figures) => {
       if (performance.now() - storedAtMs < progressPauseMs) return
       storedAtMs = performance.now()

@@ -90,7 +90,10 @@ export const startApp = (
             capabilities: open,
           })
     const metricsHost = createMetricsHost({
-      ...{ metrics, logger, health, unready: leaving.unready },
+      metrics,
+      logger,
+      health,
+      unready: leaving.unready,
       showsRows: has('projector') || has('dashboard'),
     })
     closing.add(() => closeHost(metricsHost))
@@ -132,7 +135,9 @@ const openJobs = async (
   closing.add(webhooks.close)
   const { meters } = metrics
   const started = await startJobs(foundation, logger, {
-    ...{ jobs: { ...jobs, ...webhooks.jobs }, stores, meters },
+    jobs: { ...jobs, ...webhooks.jobs },
+    stores,
+    meters,
     twoPerson: twoPersonOf(config),
   })
   closing.add(() => started.stop())

@@ -50,8 +50,12 @@ beforeAll(async () => {
   acme = (await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor: ada }))
     .organizationId
   await grant(foundation, {
-    ...{ organizationId: acme, amount: parseCredits('25'), priority: 100, expiresAt: null },
-    ...{ reason: 'invoice 7', actor: ada },
+    organizationId: acme,
+    amount: parseCredits('25'),
+    priority: 100,
+    expiresAt: null,
+    reason: 'invoice 7',
+    actor: ada,
   })
   await createUser(foundation, { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:root' })
   await createUser(foundation, { name: 'bob', role: 'viewer', organizationId: null, actor: ada })
@@ -97,7 +101,8 @@ describe('the audit', () => {
       encodeEvent(
         { type: 'JobRequested', data: { job: `job-${n}`, run_id: runId } },
         {
-          ...{ id: eventIdOf(operatorStream, `many/${n}`, 0), actor: 'user:many' },
+          id: eventIdOf(operatorStream, `many/${n}`, 0),
+          actor: 'user:many',
           effectiveAt: new Date().toISOString(),
         },
       ),
@@ -205,11 +210,14 @@ describe('each kind of change', () => {
 
 test('for a call, the fold only checks the type: it makes no row and no change', () => {
   const call = {
-    ...{ type: 'KeyUsed', id: 'x', position: 7n, stream: `ledger-${'x'}`, revision: 1, recordedAtMs: 0 },
-    ...{
-      data: {},
-      metadata: { schema_version: 1, actor: 'key:x', effective_at: '2026-01-01T00:00:00.000Z' },
-    },
+    type: 'KeyUsed',
+    id: 'x',
+    position: 7n,
+    stream: `ledger-${'x'}`,
+    revision: 1,
+    recordedAtMs: 0,
+    data: {},
+    metadata: { schema_version: 1, actor: 'key:x', effective_at: '2026-01-01T00:00:00.000Z' },
   } as unknown as ProjectedEvent
   const changes = audit.fold([call, call])
   expect(changes.flatMap(({ rows }) => rows)).toEqual([])

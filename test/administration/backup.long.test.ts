@@ -55,7 +55,8 @@ const file = (name: string): string => join(dir, name)
 
 const backUp = (name: string): Promise<MadeBackup> =>
   createBackup(house.foundation, {
-    ...{ path: file(name), actor: 'user:ann' },
+    path: file(name),
+    actor: 'user:ann',
     onProgress: () => undefined,
   })
 
@@ -90,16 +91,23 @@ const target = async (environment: Readonly<Record<string, string>> = {}): Promi
 }
 
 const restore = ({ config }: Target, name: string, keysLost = false) =>
-  restoreBackup(config, { ...{ path: file(name), keysLost, logger, waitMs: 0 }, onProgress: () => undefined })
+  restoreBackup(config, { path: file(name), keysLost, logger, waitMs: 0, onProgress: () => undefined })
 
 const openRestored = async ({ config }: Target): Promise<Foundation> => {
   const foundation = await openFoundation(config, {
-    ...{ logger, anyEventLog: true, anyHistory: true, anyMark: true },
+    logger,
+    anyEventLog: true,
+    anyHistory: true,
+    anyMark: true,
   })
   opened.push(foundation.close)
   await rebuild(foundation, {
-    ...{ projections, reason: 'restored', actor: 'user:ann', logger },
-    ...{ mayForget: async () => true, onProgress: () => undefined },
+    projections,
+    reason: 'restored',
+    actor: 'user:ann',
+    logger,
+    mayForget: async () => true,
+    onProgress: () => undefined,
   })
   await endRestore(foundation.pool)
   return foundation
@@ -333,7 +341,9 @@ test('next to a log that is not in the backup, webhooks whose secret was rotated
   const { foundation } = house
   const make = () =>
     createWebhook(foundation, {
-      ...{ organizationId: null, url: new URL('https://example.com/hooks'), actor: 'cli' },
+      organizationId: null,
+      url: new URL('https://example.com/hooks'),
+      actor: 'cli',
       events: ['checkpoint'],
     })
   const [rotated, deleted] = [await make(), await make()]
@@ -395,13 +405,14 @@ const profileOpened = async (foundation: Foundation, config: Config): Promise<nu
   const nothing = () => () => undefined
   const capability = await profile.open({
     ...foundation,
-    ...{ settings: config, answersCalls: true, embedded: false, logger: telling },
+    settings: config,
+    answersCalls: true,
+    embedded: false,
+    logger: telling,
     meters: { words: nothing, counter: nothing, histogram: nothing, total: nothing, gauge: nothing },
     // The capability does not use these parts before the first call.
-    ...{
-      queue: { send: async () => undefined },
-      outside: { fetchUpstream: async () => Promise.reject(new Error()) },
-    },
+    queue: { send: async () => undefined },
+    outside: { fetchUpstream: async () => Promise.reject(new Error()) },
   } as unknown as Parameters<typeof profile.open>[0])
   await capability.close?.()
   return told.reduce((sum, people) => sum + people, 0)

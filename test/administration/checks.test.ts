@@ -53,8 +53,10 @@ afterEach(() => void vi.useRealTimers())
 const all: readonly Check<never>[] = [
   ...hostChecks,
   ...startChecks,
-  ...[listsAge(), geoAge({})],
-  ...[databaseCheck, eventLogCheck],
+  listsAge(),
+  geoAge({}),
+  databaseCheck,
+  eventLogCheck,
   ...rowChecks,
   ...settingChecks,
   ...logChecks,
@@ -110,7 +112,10 @@ test('every command named in a remedy exists', async () => {
 describe('running checks', () => {
   test('a check that throws or hangs is a fault of its own, and the order stays the same', async () => {
     const checkOf = (name: string, look: Check<unknown>['look']): Check<unknown> => ({
-      ...{ name, look, severity: 'warning', advice: 'Look elsewhere.' },
+      name,
+      look,
+      severity: 'warning',
+      advice: 'Look elsewhere.',
       bound: { unit: 'seconds', warning: 10, fault: 20 },
     })
     const checks = [
@@ -164,7 +169,11 @@ describe('the environment', () => {
 
   test('invalid settings are left out, with a line for each, and the others still apply', () => {
     const { config, faults } = parseSoundConfig({
-      ...{ API_PORT: 'x', SMTP_PORT: '0', TLS_KEY: '/key', DATA_DIR: '/data', SECRET_KEY: 'short' },
+      API_PORT: 'x',
+      SMTP_PORT: '0',
+      TLS_KEY: '/key',
+      DATA_DIR: '/data',
+      SECRET_KEY: 'short',
     })
     expect([...faults.keys()].toSorted()).toEqual(['API_PORT', 'SECRET_KEY', 'SMTP_PORT', 'TLS_KEY'])
     expect([config.DATA_DIR, config.API_PORT, config.SECRET_KEY]).toEqual(['/data', 3000, undefined])
@@ -303,12 +312,13 @@ describe('proof and recovery of the log', () => {
 
   test('money figures that a rebuild changed are a fault for seven days', async () => {
     const ended = {
-      ...{
-        rebuild_id: '0190a8e0-0000-4000-8000-000000000000',
-        projections: ['accounts'],
-        result: 'switched',
-      },
-      ...{ events: 1, elapsed_ms: 1, differences: 2, named: [] },
+      rebuild_id: '0190a8e0-0000-4000-8000-000000000000',
+      projections: ['accounts'],
+      result: 'switched',
+      events: 1,
+      elapsed_ms: 1,
+      differences: 2,
+      named: [],
     }
     const ask = await scene({ type: 'RebuildEnded', data: ended, atMs: startMs })
     expect(await ask('rebuild', startMs + 6 * dayMs)).toEqual([
@@ -383,7 +393,12 @@ describe('rows', () => {
       { name: 'api_keys', state: 'live', error: null, parked: 2 },
     ]
     const lags = projections.map(({ name }) => ({
-      ...{ name, state: 'live', error: null, parked: 0, haltedStreams: [], behind: 0n },
+      name,
+      state: 'live',
+      error: null,
+      parked: 0,
+      haltedStreams: [],
+      behind: 0n,
       ...states.find((one) => one.name === name),
       seconds: name === 'accounts' ? 61 : 0,
     }))
@@ -401,8 +416,15 @@ describe('rows', () => {
       { id: eventIdOf(operatorStream, 'late', 0), type: 'Whatever', data: '{}', metadata: '{}' },
     ])
     const checkpoint = {
-      ...{ name: 'accounts', version: 1, generation: 0, position: '0', event_id: null, digest: null },
-      ...{ state: 'live', error: null, updated_at: new Date() },
+      name: 'accounts',
+      version: 1,
+      generation: 0,
+      position: '0',
+      event_id: null,
+      digest: null,
+      state: 'live',
+      error: null,
+      updated_at: new Date(),
     }
     const pool = databaseSaying([/from projection_checkpoints order/, [checkpoint]], [/./, []])
     const [lag] = await createProjectionLags({ pool, eventLog, headAgeMs: () => 300_000 })()

@@ -36,14 +36,23 @@ beforeEach(async () => {
   one = processOf('one')
   other = processOf('other')
   await one.ledger.submit(org, {
-    ...{ key: 'register', atMs: Date.now(), actor: 'test' },
-    ...{ kind: 'register', name: 'Acme', overdraftLimit: 0n },
+    key: 'register',
+    atMs: Date.now(),
+    actor: 'test',
+    kind: 'register',
+    name: 'Acme',
+    overdraftLimit: 0n,
   })
 })
 
 const grantOf = (amount: string, more: { expiresAt?: string | null; priority?: number } = {}) => ({
-  ...{ organizationId: org, amount: parseCredits(amount), priority: 100, expiresAt: null },
-  ...{ reason: 'plan', actor: 'user:anna', ...more },
+  organizationId: org,
+  amount: parseCredits(amount),
+  priority: 100,
+  expiresAt: null,
+  reason: 'plan',
+  actor: 'user:anna',
+  ...more,
 })
 const eventsOf = (type: string): RecordedEvent[] => log.eventsOf(stream).filter((one) => one.type === type)
 const balance = async (): Promise<string> =>
@@ -239,7 +248,10 @@ describe('a refund', () => {
     expect(await fills()).toEqual([[first.grant_id, '1.5']])
     expect(
       (await lotsLeft(one, org)).lots.map(({ grant_id, left, priority, expires_at }) => ({
-        ...{ grant_id, left, priority, expires_at },
+        grant_id,
+        left,
+        priority,
+        expires_at,
       })),
     ).toEqual([
       { grant_id: first.grant_id, left: '2', priority: 1, expires_at: '2999-01-01T00:00:00.000Z' },
@@ -312,9 +324,16 @@ describe('a refund', () => {
     await grant(one, grantOf('10'))
     const requestId = requestIdOf(1)
     await one.ledger.submit(org, {
-      ...{ key: 'broke', requestId, atMs: Date.now(), actor: 'key:Hq3Zk9Lw2Xc7Vb1N', kind: 'record' },
+      key: 'broke',
+      requestId,
+      atMs: Date.now(),
+      actor: 'key:Hq3Zk9Lw2Xc7Vb1N',
+      kind: 'record',
       call: {
-        ...{ keyId: 'Hq3Zk9Lw2Xc7Vb1N', capability: 'ip_lookup', outcome: 'failed', code: 'SYS_002' },
+        keyId: 'Hq3Zk9Lw2Xc7Vb1N',
+        capability: 'ip_lookup',
+        outcome: 'failed',
+        code: 'SYS_002',
         facts: { kind: 'refusal', code: 'SYS_002' },
       },
       book: priceBookOf(defaultPriceBook),
@@ -357,7 +376,10 @@ describe('a refund', () => {
       const { data } = decodeEvent(charged)
       const chargeId = 'charge_id' in data ? String(data.charge_id) : ''
       const due = {
-        ...{ chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision },
+        chargeId,
+        amount: parseCredits('4'),
+        firstEventId: used.id,
+        revision: charged.revision,
         calledMs: Date.now(),
         into: [],
       }
@@ -421,7 +443,8 @@ describe('a refund with a reference', () => {
     await refund(one, { ...asked, requestId })
     expect(await refund(other, { ...asked, requestId })).toMatchObject({ already: true })
     expect(await refund(other, { ...asked, requestId, amount: parseCredits('3') })).toMatchObject({
-      ...{ already: true, adjusted: { amount: '3' } },
+      already: true,
+      adjusted: { amount: '3' },
     })
     expect(await balance()).toBe('10')
   })
@@ -541,12 +564,10 @@ test("a lot that an adjustment or a refund opened has that operation's reference
   })
   expect((await lotsLeft(one, org)).lots).toMatchObject([{ left: '4', reference: 'G-1' }])
   await voidGrant(one, {
-    ...{
-      organizationId: org,
-      grantId: (await lotsLeft(one, org)).lots[0]?.grant_id ?? '',
-      reason: 'x',
-      ...who,
-    },
+    organizationId: org,
+    grantId: (await lotsLeft(one, org)).lots[0]?.grant_id ?? '',
+    reason: 'x',
+    ...who,
   })
   const expiresAt = new Date(Date.now() + 60_000).toISOString()
   await grant(one, grantOf('5', { expiresAt }))

@@ -29,7 +29,10 @@ beforeEach(() => {
   const check = (events: readonly RecordedEvent[]): void => {
     if (events.some(({ stream, revision }) => stream === damagedStream && revision === damaged))
       throw new EventsUnreadable({
-        ...{ stream: damagedStream, firstRevision: damaged, lastRevision: damaged, why: 'damaged' },
+        stream: damagedStream,
+        firstRevision: damaged,
+        lastRevision: damaged,
+        why: 'damaged',
       })
   }
   log = {
@@ -53,7 +56,11 @@ const acknowledge = (revision: number) =>
   acknowledgeFault(
     { eventLog: log },
     {
-      ...{ organizationId: org, revision, digest, reason: 'known', actor: 'cli' },
+      organizationId: org,
+      revision,
+      digest,
+      reason: 'known',
+      actor: 'cli',
     },
   )
 

@@ -89,7 +89,8 @@ test('missing settings and refusals are reported in one line, without a secret',
   const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
   expect(code).toBe(2)
   expect(JSON.parse(err)).toMatchObject({
-    ...{ code: 'configuration', field: 'EVENT_LOG_ADMIN_URL' },
+    code: 'configuration',
+    field: 'EVENT_LOG_ADMIN_URL',
     message: expect.stringMatching(
       /^EVENT_LOG_ADMIN_URL: EventStoreDB at .* refuses the user or the password \(16 UNAUTH[^\n]*$/,
     ),

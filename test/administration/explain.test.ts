@@ -24,8 +24,13 @@ describe('a call', () => {
     const by = { actor: 'cli', atMs: Date.now() }
     const ids = [await lookedUp(partner, places.london), await lookedUp(partner, places.unknown)]
     await house.foundation.ledger.submit(partner.organizationId, {
-      ...{ ...by, key: 'price', kind: 'override_price', sku: 'ip_lookup', amount: 1_250_000n },
-      ...{ effectiveFrom: '2026-01-01T00:00:00.000Z', reason: 'agreed' },
+      ...by,
+      key: 'price',
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: 1_250_000n,
+      effectiveFrom: '2026-01-01T00:00:00.000Z',
+      reason: 'agreed',
     } as const)
     ids.push(await lookedUp(partner, places.munich, { 'idempotency-key': 'k' }))
     ids.push(await lookedUp(partner, places.munich, { 'idempotency-key': 'k' }))
@@ -34,8 +39,14 @@ describe('a call', () => {
     )
     const adjusts = String(charges[1]?.data.charge_id)
     await house.foundation.ledger.submit(partner.organizationId, {
-      ...{ ...by, key: 'back', kind: 'adjust', adjusts, amount: 250_000n },
-      ...{ reason: 'a mistake', rerateRun: null, correction: 'refund' },
+      ...by,
+      key: 'back',
+      kind: 'adjust',
+      adjusts,
+      amount: 250_000n,
+      reason: 'a mistake',
+      rerateRun: null,
+      correction: 'refund',
     } as const)
     for (const requestId of ids) {
       const early = await explainCall(house.foundation, { requestId, organizationId: partner.organizationId })
@@ -57,8 +68,14 @@ describe('a call', () => {
     const requests: string[] = []
     for (let n = 1; n <= 5; n++) {
       await house.foundation.ledger.submit(partner.organizationId, {
-        ...{ actor: 'cli', atMs: Date.now(), key: `price ${n}`, kind: 'override_price', sku: 'ip_lookup' },
-        ...{ amount: BigInt(n) * 1_000_000n, effectiveFrom: '2026-01-01T00:00:00.000Z', reason: 'agreed' },
+        actor: 'cli',
+        atMs: Date.now(),
+        key: `price ${n}`,
+        kind: 'override_price',
+        sku: 'ip_lookup',
+        amount: BigInt(n) * 1_000_000n,
+        effectiveFrom: '2026-01-01T00:00:00.000Z',
+        reason: 'agreed',
       } as const)
       requests.push(await lookedUp(partner, places.london))
     }
@@ -145,8 +162,11 @@ describe('the subject of a call', () => {
         {
           type: 'ProfileMissed',
           data: {
-            ...{ subject_id: subject, provider: 'http', reason: 'not_found' },
-            ...{ observed_at: '2026-01-01T00:00:00.000Z', aliases: [{ kind: 'lid', hmac }] },
+            subject_id: subject,
+            provider: 'http',
+            reason: 'not_found',
+            observed_at: '2026-01-01T00:00:00.000Z',
+            aliases: [{ kind: 'lid', hmac }],
           },
         },
         { id: eventIdOf(subject, 'missed', 0), actor: 'system', effectiveAt: '2026-01-01T00:00:00.000Z' },

@@ -50,7 +50,9 @@ const processOf = (name: string): Foundation =>
 
 const contextOf = (foundation: Foundation): Context =>
   ({
-    ...{ foundation, operator: { actor, role: 'admin' }, logger: pino({ level: 'silent' }) },
+    foundation,
+    operator: { actor, role: 'admin' },
+    logger: pino({ level: 'silent' }),
     progress: () => undefined,
     requestedAt: at(0),
   }) as unknown as Context
@@ -79,19 +81,32 @@ type Answered = {
 
 const openLedger = async (organizationId: string, amount: string): Promise<void> => {
   await one.ledger.submit(organizationId, {
-    ...{ key: 'register', atMs: Date.now(), actor: 'test' },
-    ...{ kind: 'register', name: 'Acme', overdraftLimit: 0n },
+    key: 'register',
+    atMs: Date.now(),
+    actor: 'test',
+    kind: 'register',
+    name: 'Acme',
+    overdraftLimit: 0n,
   })
   await grant(one, {
-    ...{ organizationId, amount: parseCredits(amount), priority: 100, expiresAt: null },
-    ...{ reason: 'plan', actor },
+    organizationId,
+    amount: parseCredits(amount),
+    priority: 100,
+    expiresAt: null,
+    reason: 'plan',
+    actor,
   })
 }
 
 const issued = async (organizationId = org): Promise<string> => {
   const { keyId } = await issueKey(one, {
-    ...{ organizationId, name: 'production', permissions: ['ip_lookup'], limits: defaultKeyLimits, actor },
-    ...{ allowedCidrs: ['203.0.113.0/24'], expiresAt: null },
+    organizationId,
+    name: 'production',
+    permissions: ['ip_lookup'],
+    limits: defaultKeyLimits,
+    actor,
+    allowedCidrs: ['203.0.113.0/24'],
+    expiresAt: null,
   })
   return keyId
 }
@@ -140,7 +155,11 @@ const history = async (): Promise<void> => {
   await call('2')
   const partly = await call('3')
   await refund(one, {
-    ...{ requestId: partly, organizationId: org, amount: parseCredits('1'), reason: 'slow', actor },
+    requestId: partly,
+    organizationId: org,
+    amount: parseCredits('1'),
+    reason: 'slow',
+    actor,
     dryRun: false,
   })
 }
@@ -159,7 +178,10 @@ describe('a leaked key', () => {
     const { json, failed } = await run(one)
     expect(failed).toBeUndefined()
     expect(json).toMatchObject({
-      ...{ organization_id: org, replaces: key, name: 'production', allowed_cidrs: ['203.0.113.0/24'] },
+      organization_id: org,
+      replaces: key,
+      name: 'production',
+      allowed_cidrs: ['203.0.113.0/24'],
       refunds: { calls: 3, free: 1, refunded: 2, already_refunded: 0, credits: '4', not_refunded: [] },
     })
     expect(await balance()).toBe('82')
@@ -168,7 +190,10 @@ describe('a leaked key', () => {
     const [first] = log.eventsOf(keyStream(successor)).map(decodeEvent)
     const [old] = log.eventsOf(keyStream(key)).map(decodeEvent)
     expect(first?.data).toMatchObject({
-      ...{ permissions: ['ip_lookup'], limits: defaultKeyLimits, name: 'production', expires_at: null },
+      permissions: ['ip_lookup'],
+      limits: defaultKeyLimits,
+      name: 'production',
+      expires_at: null,
       secret_hmac: hmacOf(parseApiKey(json.api_key ?? '')?.secret ?? ''),
     })
     expect(first?.data).not.toMatchObject({
@@ -188,7 +213,8 @@ describe('a leaked key', () => {
     const before = await one.eventLog.head()
     const again = await run(processOf('other'))
     expect(again.json).toMatchObject({
-      ...{ api_key_id: first.json.api_key_id, api_key: null },
+      api_key_id: first.json.api_key_id,
+      api_key: null,
       refunds: { refunded: 0, already_refunded: 2, credits: '0', not_refunded: [] },
     })
     const planned = await replace.read(given()).plan(contextOf(one))
@@ -285,8 +311,11 @@ describe('the chosen calls', () => {
       org,
       reversalCommand(
         {
-          ...{ chargeId: 'charge_id' in data ? String(data.charge_id) : '', amount: parseCredits('3') },
-          ...{ firstEventId: used.id, revision: charged.revision, calledMs: Date.now() },
+          chargeId: 'charge_id' in data ? String(data.charge_id) : '',
+          amount: parseCredits('3'),
+          firstEventId: used.id,
+          revision: charged.revision,
+          calledMs: Date.now(),
           into: [],
         },
         Date.now(),

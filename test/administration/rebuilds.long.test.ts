@@ -39,8 +39,12 @@ const recorded = async (max: number) =>
 
 const asked = (projections: readonly Projection[], foundation: Foundation = house.foundation) =>
   rebuild(foundation, {
-    ...{ projections, reason: 'a rule changed', actor: 'user:ann', logger: pino({ level: 'silent' }) },
-    ...{ mayForget: async () => false, onProgress: () => undefined },
+    projections,
+    reason: 'a rule changed',
+    actor: 'user:ann',
+    logger: pino({ level: 'silent' }),
+    mayForget: async () => false,
+    onProgress: () => undefined,
   })
 
 test('a rebuild records its actor, reason and result; the differences are in its event, its row and its answer', async () => {
@@ -59,11 +63,14 @@ test('a rebuild records its actor, reason and result; the differences are in its
     data: { reason: 'a rule changed' },
   })
   expect(ended).toMatchObject({
-    ...{ type: 'RebuildEnded', actor: 'user:ann' },
+    type: 'RebuildEnded',
+    actor: 'user:ann',
     data: { rebuild_id: rebuildId, result: 'switched', differences: 1, named: differences },
   })
   expect((await rebuilds(house.foundation))[0]).toMatchObject({
-    ...{ rebuild_id: rebuildId, state: 'switched', differences },
+    rebuild_id: rebuildId,
+    state: 'switched',
+    differences,
   })
 })
 

@@ -45,7 +45,12 @@ test("the operators' stream contains one event of constant size, however many le
   const acts = log.eventsOf(operatorStream)
   expect(acts.map(({ data }) => JSON.parse(data))).toEqual([
     {
-      ...{ whole: false, ledgers: [], ledger_count: 2_500, calls: 2_501, differences: 1, signed: null },
+      whole: false,
+      ledgers: [],
+      ledger_count: 2_500,
+      calls: 2_501,
+      differences: 1,
+      signed: null,
       named: [`${organization(9_999)}: a difference`],
     },
   ])

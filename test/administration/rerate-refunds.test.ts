@@ -76,7 +76,9 @@ describe('a call that was refunded or reversed', () => {
     await open(scene, '1')
     await refund(scene, await call(scene), '1')
     expect((await plan(scene, prices('5'))).ledgers[0]).toMatchObject({
-      ...{ taken: '0', uncollected: '0', unaffordable: { calls: 0, first: [] } },
+      taken: '0',
+      uncollected: '0',
+      unaffordable: { calls: 0, first: [] },
     })
   })
 

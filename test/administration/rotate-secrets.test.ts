@@ -39,7 +39,9 @@ const starts = async (config: Config): Promise<string> => {
   return createSecrets(key).apiKeyHmac('a secret')
 }
 const rotating = (config: Config, client = 'cli') => ({
-  ...{ config, actor: 'user:ada', foundation: { eventLog: memory.client(client) } },
+  config,
+  actor: 'user:ada',
+  foundation: { eventLog: memory.client(client) },
 })
 const rotate = (config: Config, ...[step = 'add']: [Parameters<typeof rotateSecrets>[1]?]) =>
   rotateSecrets(rotating(config), step)
@@ -56,15 +58,21 @@ describe('SECRET_KEY in the environment', () => {
       after: [oldId, newId],
     })
     expect(await rotate(given(oldText, newText))).toEqual({
-      ...{ before: [oldId], after: [oldId, newId], changed: true },
+      before: [oldId],
+      after: [oldId, newId],
+      changed: true,
     })
     for (const config of [given(oldText), given(newText), given(oldText, newText), given(newText, oldText)])
       expect(await starts(config)).toBe(before)
     expect(await rotate(given(newText), 'finish')).toEqual({
-      ...{ before: [oldId, newId], after: [newId], changed: true },
+      before: [oldId, newId],
+      after: [newId],
+      changed: true,
     })
     expect(await rotate(given(newText), 'finish')).toEqual({
-      ...{ before: [newId], after: [newId], changed: false },
+      before: [newId],
+      after: [newId],
+      changed: false,
     })
     expect(await starts(given(newText))).toBe(before)
     expect(await starts(given(oldText, newText))).toBe(before)
@@ -152,7 +160,9 @@ describe('SECRET_KEY in DATA_DIR', () => {
     await rotateSecrets(rotating(given(made.trim())), 'finish')
     expect(await starts(generated())).toBe(before)
     expect(await rotate(generated(), 'finish')).toEqual({
-      ...{ before: after.slice(1), after: after.slice(1), changed: true },
+      before: after.slice(1),
+      after: after.slice(1),
+      changed: true,
     })
     expect(await keyFiles()).toEqual(['secret_key'])
     expect(await readFile(join(dir, 'secret_key'), 'utf8')).toBe(made)

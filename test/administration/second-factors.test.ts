@@ -146,7 +146,8 @@ describe('a recovery code', () => {
   test('works once, in any notation, and the event records which code was used', async () => {
     const [, second = ''] = codes
     expect(await check(` ${second.toLowerCase().replaceAll('-', ' ')}`)).toEqual({
-      ...{ kind: 'right', recoveryCodesLeft: 9 },
+      kind: 'right',
+      recoveryCodesLeft: 9,
     })
     expect(await check(second)).toEqual({ kind: 'used' })
     expect(events('RecoveryCodeUsed')).toMatchObject([{ user: 'ada', code: 2, by: actor }])
@@ -171,7 +172,8 @@ describe('a recovery code', () => {
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'wrong' })
     expect(await check(renewed.codes[0] ?? '')).toMatchObject({ kind: 'right' })
     await pool.query('update user_second_factors set codes_id = $1, sealed_codes = $2', [
-      ...[rows[0].codes_id, rows[0].sealed_codes],
+      rows[0].codes_id,
+      rows[0].sealed_codes,
     ])
     expect(await check(codes[1] ?? '')).toEqual({ kind: 'broken' })
     expect(await check(codeAt(nowMs))).toMatchObject({ kind: 'right' })

@@ -504,8 +504,13 @@ describe('a closed month', () => {
     await submit(ms(expiresAt), { kind: 'expire', grantId })
     const part = { grant_id: grantId, priority: 100, expires_at: expiresAt, revision: 1, granted: '10' }
     await submit(ms(expiresAt) - 1, {
-      ...{ kind: 'adjust', adjusts: charge?.id ?? '', amount: parseCredits('1'), reason: 'late' },
-      ...{ rerateRun: null, correction: 'refund', into: [{ ...part, amount: '1' }] },
+      kind: 'adjust',
+      adjusts: charge?.id ?? '',
+      amount: parseCredits('1'),
+      reason: 'late',
+      rerateRun: null,
+      correction: 'refund',
+      into: [{ ...part, amount: '1' }],
     })
     nowMs = ms('2026-02-03T00:00:00.000Z')
     expect(await close('2026-01')).toMatchObject({
@@ -556,8 +561,11 @@ describe('a closed month', () => {
       const back = { kind: 'adjust', correction: 'refund', amount: 500_000n, reason: 'wrong' } as const
       for (const day of ['01-20', '02-01'])
         await submit(ms('2026-02-03T00:00:00.000Z'), {
-          ...{ ...back, adjusts: '00000000-0000-5000-8000-000000000000', rerateRun: null },
-          ...{ reference: `CRN ${day}`, chargedAt: `2026-${day}T12:00:00.000Z` },
+          ...back,
+          adjusts: '00000000-0000-5000-8000-000000000000',
+          rerateRun: null,
+          reference: `CRN ${day}`,
+          chargedAt: `2026-${day}T12:00:00.000Z`,
         })
       const { text, summary } = await statement('2026-02')
       const refunds = linesOf(text).filter(({ kind }) => kind === 'refund')
@@ -671,7 +679,9 @@ describe('a file', () => {
     const own = (effectiveFrom: string) =>
       submit(ms(effectiveFrom), {
         kind: 'override_price',
-        ...{ sku: 'ip_lookup', amount: parseCredits('1'), effectiveFrom },
+        sku: 'ip_lookup',
+        amount: parseCredits('1'),
+        effectiveFrom,
       })
     await call(ms('2026-01-12T00:00:00.000Z'))
     await own('2026-01-13T00:00:00.000Z')
@@ -680,14 +690,20 @@ describe('a file', () => {
     await call(ms('2026-01-16T00:00:00.000Z'))
     await submit(ms('2026-01-17T00:00:00.000Z'), {
       kind: 'withdraw_override',
-      ...{ overrideId: randomUUID(), overrideRevision: 7, sku: 'ip_lookup', reason: 'test' },
+      overrideId: randomUUID(),
+      overrideRevision: 7,
+      sku: 'ip_lookup',
+      reason: 'test',
     })
     await call(ms('2026-01-18T00:00:00.000Z'))
     const set = log.eventsOf(stream).filter(({ type }) => type === 'PriceOverrideSet')
     const { text, summary } = await statement('2026-01')
     const named = linesOf(text).filter(({ kind }) => kind === 'charge')
     expect(named.map((line) => Reflect.get(line, 'override'))).toEqual([
-      ...[undefined, set[0]?.id, set[1]?.id, set[0]?.id],
+      undefined,
+      set[0]?.id,
+      set[1]?.id,
+      set[0]?.id,
     ])
     expect(summary.charges.map(({ override, count }) => [override, count])).toEqual([
       [false, 1],

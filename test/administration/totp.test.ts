@@ -39,7 +39,11 @@ test('a secret has 160 bits, is different every time, and can be read by an app'
   expect([address.protocol, address.host]).toEqual(['otpauth:', 'totp'])
   expect(decodeURIComponent(address.pathname)).toBe('/Enrichment ledger:ada & co?')
   expect(Object.fromEntries(address.searchParams)).toEqual({
-    ...{ issuer: 'Enrichment ledger', secret: one, algorithm: 'SHA1', digits: '6', period: '30' },
+    issuer: 'Enrichment ledger',
+    secret: one,
+    algorithm: 'SHA1',
+    digits: '6',
+    period: '30',
   })
   const app = new TOTP({ secret: Secret.fromBase32(one) })
   const nowMs = Date.UTC(2026, 11, 31, 23, 59, 59)

@@ -168,7 +168,10 @@ describe('a user', () => {
     await make('ada')
     await make('pam', 'partner', org)
     expect(await standing('pam')).toEqual({
-      ...{ kind: 'acts', user: 'pam', role: 'partner', organizationId: org },
+      kind: 'acts',
+      user: 'pam',
+      role: 'partner',
+      organizationId: org,
       passwordGiven: true,
     })
     await expect(make('pat', 'partner')).rejects.toThrow('a partner needs an organization: give its id')

@@ -65,12 +65,18 @@ export const dashboardPages = async ({ events, rounds, seconds, report }: BenchO
           (
             await load.run({
               ...onOne({ port, apiKey }),
-              ...{ connections: 8, seconds, rate: callsPerSecond, seed },
+              connections: 8,
+              seconds,
+              rate: callsPerSecond,
+              seed,
             })
           ).p99Ms
         rows.push(
           await slowdown({
-            ...{ where, rounds, report, calls },
+            where,
+            rounds,
+            report,
+            calls,
             url: dashboard.dashboardUrl,
             sessions: await signInAll(dashboard.dashboardUrl),
             paths: Object.values(await pathsOf(foundation, ids[0] ?? '')),
@@ -127,7 +133,10 @@ const slowdown = async ({
     )
   }
   return ratioRow(`p99 of calls while ${people} people use the dashboard ${where}`, {
-    ...{ measured: median(beside), against: median(alone), unit: 'ms', bound: { most: slowdownMost } },
+    measured: median(beside),
+    against: median(alone),
+    unit: 'ms',
+    bound: { most: slowdownMost },
   })
 }
 

@@ -43,7 +43,11 @@ export const startMeasured = async ({ roles }: { readonly roles: string }): Prom
   if (status !== 200) throw new Error(`the first call was answered with ${status}`)
   const pid = service.child.pid ?? 0
   return {
-    ...{ pid, store, foundation, organizationId, apiKey },
+    pid,
+    store,
+    foundation,
+    organizationId,
+    apiKey,
     port: Number(new URL(service.apiUrl).port),
     processorMs: () => ({ service: processorMsOf(pid), postgres: processorMsOfTree(store.postgresPid) }),
     stop: async () => {

@@ -106,9 +106,15 @@ const book = priceBookOf(defaultPriceBook)
 /** A call that costs one credit. */
 export const commitCall = (ledger: Ledger, organizationId: string) =>
   ledger.submit(organizationId, {
-    ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
+    key: randomUUID(),
+    atMs: Date.now(),
+    actor: 'system',
+    kind: 'record',
+    book,
     call: {
-      ...{ keyId: 'key_bench', capability: 'ip_lookup', outcome: 'answered' },
+      keyId: 'key_bench',
+      capability: 'ip_lookup',
+      outcome: 'answered',
       facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
     },
   })

@@ -436,11 +436,16 @@ describe('if rows are lost', () => {
     const { organizationId } = partner
     const { pool, eventLog, secrets, epochKeys } = house.foundation
     const idempotency = createIdempotency({
-      ...{ pool, eventLog, secrets, sealer: epochKeys.sealer('idempotent-answer') },
+      pool,
+      eventLog,
+      secrets,
+      sealer: epochKeys.sealer('idempotent-answer'),
       keyedEvents: createKeyedEvents(eventLog),
     })
     const [own, later] = [places.london, places.munich].map((ip) => ({
-      ...{ organizationId, key, fingerprint: fingerprintFor(partner, ip) },
+      organizationId,
+      key,
+      fingerprint: fingerprintFor(partner, ip),
     }))
     if (own === undefined || later === undefined) throw new Error('there are no claims')
     expect(await idempotency.claim(own)).toMatchObject({ kind: 'first' })
@@ -529,7 +534,9 @@ describe('a call that was refunded', () => {
       reverseCalls(house.foundation, { requestIds, dryRun, actor: 'cli:test', onProgress: () => undefined })
     const expected = { total: parseCredits('1'), reversed: [true, false, false], pending: 1 }
     const seen = ({ calls, total, pending }: Awaited<ReturnType<typeof reverse>>) => ({
-      ...{ total, reversed: calls.map(({ reversed }) => reversed), pending },
+      total,
+      reversed: calls.map(({ reversed }) => reversed),
+      pending,
     })
     for (const dryRun of [true, false]) {
       const done = await reverse(dryRun)

@@ -85,7 +85,10 @@ describe('the document', () => {
 
   test('describes every call that is answered, and no other', async () => {
     const open = await openCapabilities(capabilities, {
-      ...{ foundation: house.foundation, config: house.config, logger, metrics: createMetrics() },
+      foundation: house.foundation,
+      config: house.config,
+      logger,
+      metrics: createMetrics(),
     })
     const answered = open.formsOn('api')
     await open.close()

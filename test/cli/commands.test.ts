@@ -118,7 +118,11 @@ describe('text from outside cannot control the terminal', () => {
 
   test('in the own lines of an answer', async () => {
     const declared = {
-      ...{ name: 'event-log show', summary: '', fields: [], action: 'system.read', changes: 'nothing' },
+      name: 'event-log show',
+      summary: '',
+      fields: [],
+      action: 'system.read',
+      changes: 'nothing',
       read: () => ({ run: async () => ({ json: [], lines: [text] }) }),
     } as unknown as Declared
     const context = {

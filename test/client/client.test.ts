@@ -55,8 +55,15 @@ test('the program gets its answers', async () => {
   const { program } = await import(pathToFileURL(join(folder, 'program.ts')).href)
   const answers = () => program(house.apiUrl, tester.apiKey)
   await expect.poll(answers, { timeout: 60_000, interval: 500 }).toMatchObject({
-    ...{ status: 'unknown', retryAfter: 300, code: 'IP_001', job: 'Example Works' },
-    ...{ charged: '2', keyId: tester.keyId },
-    ...{ nowhere: 404, misspelt: 400, absent: undefined, neverAnswered: false },
+    status: 'unknown',
+    retryAfter: 300,
+    code: 'IP_001',
+    job: 'Example Works',
+    charged: '2',
+    keyId: tester.keyId,
+    nowhere: 404,
+    misspelt: 400,
+    absent: undefined,
+    neverAnswered: false,
   })
 })

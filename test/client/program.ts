@@ -34,7 +34,15 @@ export const program = async (baseUrl: string, apiKey: string) => {
   const neverAnswered = code === 'PROFNET_001'
 
   return {
-    ...{ status, retryAfter, code, job, keyId, charged: call.data?.result.cost.charged },
-    ...{ nowhere: nowhere.response.status, misspelt: misspelt.response.status, absent, neverAnswered },
+    status,
+    retryAfter,
+    code,
+    job,
+    keyId,
+    charged: call.data?.result.cost.charged,
+    nowhere: nowhere.response.status,
+    misspelt: misspelt.response.status,
+    absent,
+    neverAnswered,
   }
 }

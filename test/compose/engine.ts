@@ -130,8 +130,13 @@ const makeImages = async (work: string, checkout: string): Promise<void> => {
 /** Compose requires all secrets even to build an image. */
 const throwAway = Object.fromEntries(
   [
-    ...['POSTGRES_PASSWORD', 'DATABASE_PASSWORD', 'REDIS_PASSWORD', 'EVENTSTORE_ADMIN_PASSWORD'],
-    ...['EVENTSTORE_OPS_PASSWORD', 'EVENT_LOG_PASSWORD', 'SECRET_KEY'],
+    'POSTGRES_PASSWORD',
+    'DATABASE_PASSWORD',
+    'REDIS_PASSWORD',
+    'EVENTSTORE_ADMIN_PASSWORD',
+    'EVENTSTORE_OPS_PASSWORD',
+    'EVENT_LOG_PASSWORD',
+    'SECRET_KEY',
   ].map((name) => [name, 'of the build alone']),
 )
 

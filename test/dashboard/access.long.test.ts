@@ -167,7 +167,10 @@ describe.each(tried)('%s', (role) => {
 
 test('a partner finds and changes nothing with any id of another organization', async () => {
   const contoso = await userWhoChose(room, {
-    ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
+    name: 'contoso',
+    role: 'partner',
+    organizationId: other.organizationId,
+    actor: 'cli:setup',
   })
   const browser = await signedIn(room, contoso)
   const page = await browser.get(`/organizations/${other.organizationId}`)
@@ -212,28 +215,45 @@ test('a partner sees only published prices, and its pages do not name operators'
   const propose = (amount: string, reason: string) =>
     proposePriceBook(foundation, {
       rulesOver: (rules) => rules.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
-      ...{ effectiveFrom: tomorrow, reason, ...by },
+      effectiveFrom: tomorrow,
+      reason,
+      ...by,
     })
   const { proposal } = await propose('1.5', 'the reason of a published book')
   await approvePriceBook(foundation, { proposal, twoPerson: false, ...by })
   const open = await propose('7.25', 'the reason of an open proposal')
   await setPriceOverride(foundation, {
-    ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: tomorrow },
-    ...{ reason: 'as in contract 17', ...by },
+    organizationId,
+    sku: 'ip_lookup',
+    amount: 500_000n,
+    effectiveFrom: tomorrow,
+    reason: 'as in contract 17',
+    ...by,
   })
   await grant(foundation, {
-    ...{ organizationId, priority: 1, expiresAt: null, reason: 'goodwill', amount: 1_000_000n, ...by },
+    organizationId,
+    priority: 1,
+    expiresAt: null,
+    reason: 'goodwill',
+    amount: 1_000_000n,
+    ...by,
   })
   const base = `/organizations/${organizationId}`
   await olga.submit(`${base}/pixel/limit`, {
-    ...{ domain: 'shop.example.com', number: '5', period: 'day', confirmed: 'yes' },
+    domain: 'shop.example.com',
+    number: '5',
+    period: 'day',
+    confirmed: 'yes',
   })
   await room.caughtUp()
   expect((await olga.get('/commands/price/show')).body).toContain('the reason of an open proposal')
   expect((await olga.get(`${base}/pixel/rules`)).body).toContain(`user:${operator}`)
 
   const partner = await userWhoChose(room, {
-    ...{ name: 'pia', role: 'partner', organizationId, actor: 'cli:setup' },
+    name: 'pia',
+    role: 'partner',
+    organizationId,
+    actor: 'cli:setup',
   })
   const browser = await signedIn(room, partner)
   const seen: string[] = []

@@ -108,7 +108,9 @@ describe('the month of all organizations', () => {
 
   test('lists organizations by name, regardless of case, on every page', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
-      ...{ name: 'nabokov', overdraftLimit: 0n, actor },
+      name: 'nabokov',
+      overdraftLimit: 0n,
+      actor,
     })
     await room.caughtUp()
     const names = async (query: string) =>

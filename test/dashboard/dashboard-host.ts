@@ -135,9 +135,14 @@ export const openDashboardHost = async ({
   host.register(
     dashboard(foundation, logger, {
       health: findings === undefined ? health : { ...health, findings },
-      ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
+      insecureCookies,
+      twoPerson: twoPersonOf(config),
+      outside,
+      provider,
       settings: localDemoIn === null ? config : parseConfig({ DATA_DIR: localDemoIn }),
-      ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
+      lateAfterMs,
+      apiUrl,
+      requiredFactor: config.DASHBOARD_SECOND_FACTOR,
     }),
   )
   host.register(

@@ -135,8 +135,11 @@ describe('one event', () => {
 describe('any content in the log', () => {
   const envelope = (version: unknown): string =>
     JSON.stringify({
-      ...{ schema_version: version, actor: 'cli', effective_at: '2026-01-01T00:00:00.000Z' },
-      ...{ recorded_at: '2026-01-01T00:00:00.000Z', digest: 'D'.repeat(43) },
+      schema_version: version,
+      actor: 'cli',
+      effective_at: '2026-01-01T00:00:00.000Z',
+      recorded_at: '2026-01-01T00:00:00.000Z',
+      digest: 'D'.repeat(43),
     })
   let made = 0
   const written = async (type: string, data: string, metadata: string): Promise<string> => {
@@ -223,7 +226,11 @@ describe('a broken chain', () => {
     // The events are appended one after the other, so that each is in a separate row.
     for (const reason of ['before', 'damaged', 'after'])
       await grant(room.foundation, {
-        ...{ organizationId, reason, priority: 1, expiresAt: null, actor: 'cli:setup' },
+        organizationId,
+        reason,
+        priority: 1,
+        expiresAt: null,
+        actor: 'cli:setup',
         amount: parseCredits('1'),
       })
     const [{ position } = { position: 0n }] = await room.foundation.eventLog.read(own, { from: bad, max: 1 })
@@ -250,7 +257,10 @@ describe('a broken chain', () => {
 
 test('a partner is refused, and its own pages have no link to the event log', async () => {
   const { password } = await createUser(room.foundation, {
-    ...{ name: 'partner', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
+    name: 'partner',
+    role: 'partner',
+    organizationId: scene.organizationId,
+    actor: 'cli:setup',
   })
   const partner = await signedIn(room, { name: 'partner', password })
   for (const path of [list({}), list({ stream: stream() }), at(0), '/events/at/1'])

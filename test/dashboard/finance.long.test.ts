@@ -100,7 +100,10 @@ describe('months', () => {
     expect(file.headers['content-disposition']).toContain(`${scene.organizationId}-${month}.jsonl`)
     expect(createHash('sha256').update(file.body).digest('base64url')).toBe(digest)
     const again = await closeMonth(room.foundation, {
-      ...{ organizationId: scene.organizationId, month, actor: 'cli', nowMs: Date.now() },
+      organizationId: scene.organizationId,
+      month,
+      actor: 'cli',
+      nowMs: Date.now(),
     })
     expect(again).toMatchObject({ already: true, closed: { digest } })
     const event = (
@@ -145,7 +148,10 @@ describe('months', () => {
 
   test('are shown to every role that can open the organization, and their files only to some', async () => {
     const operations = await userWhoChose(room, {
-      ...{ name: 'opal', role: 'operations', organizationId: null, actor: 'cli:setup' },
+      name: 'opal',
+      role: 'operations',
+      organizationId: null,
+      actor: 'cli:setup',
     })
     const opal = await signedIn(room, operations)
     const page = await opal.get(`${base}/ledger/totals?month=${monthOf(0)}`)
@@ -387,7 +393,8 @@ describe('prices', () => {
   const proposed = async (amount: string): Promise<string> => {
     const { proposal } = await proposePriceBook(room.foundation, {
       rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
-      ...{ effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(), reason: '<b>contract</b>' },
+      effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(),
+      reason: '<b>contract</b>',
       actor: 'user:ada',
     })
     return `p${proposal}`
@@ -502,8 +509,10 @@ describe('the form for new prices', () => {
     expect(plan.body).toContain('ip_lookup.located: 3.5 credits (ip_lookup, version 1) → 0.1 credits')
 
     await withdrawPrices(room.foundation, {
-      ...{ name: { kind: 'book', number: 2 }, reason: 'test' },
-      ...{ actor: 'user:ada', twoPerson: true },
+      name: { kind: 'book', number: 2 },
+      reason: 'test',
+      actor: 'user:ada',
+      twoPerson: true,
     })
     const before = await room.foundation.eventLog.head()
     const late = await ada.post(path, encoded(hiddenIn(plan.body)))

@@ -51,16 +51,24 @@ beforeAll(async () => {
   token = (await issueOperatorToken(room.foundation, { user: 'the.finance', actor })).token
   for (const [i, status] of (['invalid', 'valid'] as const).entries())
     about.email[i] = await recorded({
-      ...{ keyId: scene.keyId, capability: 'email_validation', outcome: 'answered' },
+      keyId: scene.keyId,
+      capability: 'email_validation',
+      outcome: 'answered',
       facts: {
-        ...{ kind: 'email_validation', status, sub_status: 'accepted', decision_row: 17 },
-        ...{ company_status: 'not_requested', domain: 'example.com' },
+        kind: 'email_validation',
+        status,
+        sub_status: 'accepted',
+        decision_row: 17,
+        company_status: 'not_requested',
+        domain: 'example.com',
         address_hmac: room.foundation.secrets.addressHmac(email.toLowerCase()),
       },
     })
   await personKnownAs('ada-lovelace')
   about.profile = await recorded({
-    ...{ keyId: scene.keyId, capability: 'profile', outcome: 'answered' },
+    keyId: scene.keyId,
+    capability: 'profile',
+    outcome: 'answered',
     facts: { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject },
   })
   await room.caughtUp()
@@ -72,7 +80,12 @@ const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
 const recorded = async (call: CallToRecord): Promise<string> => {
   const [requestId, atMs] = [ulid(), Date.now()]
   await room.foundation.ledger.submit(scene.organizationId, {
-    ...{ key: requestId, atMs, requestId, actor: `key:${call.keyId}`, kind: 'record', call },
+    key: requestId,
+    atMs,
+    requestId,
+    actor: `key:${call.keyId}`,
+    kind: 'record',
+    call,
     book: room.prices.at(atMs),
   })
   return requestId
@@ -98,7 +111,8 @@ const as = (role: string): Browser => {
 
 const overApi = async (given: object, headers: Readonly<Record<string, string>> = {}) => {
   const answer = await room.host.inject({
-    ...{ method: 'POST', url: '/admin/v1/ledger/find-calls' },
+    method: 'POST',
+    url: '/admin/v1/ledger/find-calls',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', ...headers },
     payload: JSON.stringify({ organization: scene.organizationId, ...given }),
   })
@@ -260,7 +274,8 @@ test('a long ledger is searched in parts, each with the place to continue, and n
   for (let before: number | null = null; ; ) {
     const range = { organizationId: org, from, to, before }
     const part = await callsAbout({ eventLog }, range, async () => ({ verdict: 'yes' }), {
-      ...{ actor: 'cli', role: null },
+      actor: 'cli',
+      role: null,
     })
     expect(part.calls.filter(({ charged }) => charged !== '1')).toEqual([])
     found.push(...part.calls.map(({ request_id }) => request_id))

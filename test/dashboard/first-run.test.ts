@@ -85,7 +85,9 @@ describe('the printed password', () => {
 
   test('must be replaced first over HTTPS with a host name of another machine, and the key is not shown', async () => {
     const proxied = await openDashboardHost({
-      ...{ beside: room, localDemoIn: dataDir, reach: { trusts: () => true } },
+      beside: room,
+      localDemoIn: dataDir,
+      reach: { trusts: () => true },
     })
     try {
       const headers = { host: 'staff.example.com', 'x-forwarded-proto': 'https' }

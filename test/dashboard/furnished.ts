@@ -23,12 +23,10 @@ const actor = 'user:bob'
 /** The actor that changes users. An actor that is not a user is not allowed to. */
 const setUp = 'cli:setup'
 const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
-  ...{
-    level,
-    about: `thing ${i}`,
-    remedy: level === 'ok' ? null : 'Let NTP set the clock on every host.',
-    figures: {},
-  },
+  level,
+  about: `thing ${i}`,
+  remedy: level === 'ok' ? null : 'Let NTP set the clock on every host.',
+  figures: {},
   says: '/var/lib/enrichment/a-directory-with-a-very-long-name-indeed is not as it has to be',
 }))
 const dayMs = 86_400_000
@@ -62,7 +60,8 @@ const furnish = async (
   await proposePriceBook(foundation, {
     rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount: '0.75' } : rule)),
     effectiveFrom: at(1),
-    ...{ reason: 'the contract of next year', actor },
+    reason: 'the contract of next year',
+    actor,
   })
   const [from, to] = [at(-20), at(-1)]
   const book = await pricesNamed(foundation, { kind: 'proposal', number: 1 }, { from })
@@ -72,11 +71,18 @@ const furnish = async (
     () => undefined,
   )
   await setPriceOverride(foundation, {
-    ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
-    ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor },
+    organizationId,
+    sku: 'ip_lookup',
+    amount: 500_000n,
+    reason: 'contract',
+    effectiveFrom: new Date(Date.now() + 60_000).toISOString(),
+    actor,
   })
   const { webhookId } = await createWebhook(foundation, {
-    ...{ organizationId, url: new URL('https://hooks.example.com/ledger'), events: ['balance.low'], actor },
+    organizationId,
+    url: new URL('https://hooks.example.com/ledger'),
+    events: ['balance.low'],
+    actor,
   })
   await createUser(foundation, { name: 'grace', role: 'partner', organizationId, actor: setUp })
   await inviteUser(foundation, { name: 'heidi', role: 'viewer', organizationId: null, actor: setUp })

@@ -96,7 +96,10 @@ describe('the link', () => {
 
   test("ends another person's session in the same browser, so that the invited person has to sign in", async () => {
     const { password } = await createUser(room.foundation, {
-      ...{ name: `other-${people}`, role: 'viewer', organizationId: null, actor },
+      name: `other-${people}`,
+      role: 'viewer',
+      organizationId: null,
+      actor,
     })
     const browser = await signedIn(room, { name: `other-${people}`, password })
     expect((await choose(await invite(), browser)).headers.location).toBe('/login?invited=yes')
@@ -222,7 +225,9 @@ describe('an invitation', () => {
       'there is no organization',
     )
     const { organizationId } = await createOrganization(room.foundation, {
-      ...{ name: 'Acme', overdraftLimit: 0n, actor },
+      name: 'Acme',
+      overdraftLimit: 0n,
+      actor,
     })
     await expect(make('viewer', organizationId)).rejects.toThrow('only a partner has an organization')
     await make('partner', organizationId)

@@ -211,7 +211,9 @@ describe('work that takes longer than a page', () => {
     const start = (key: string, organizationId: string | null, user = 'ada') =>
       works.soon(
         {
-          ...{ ...asked, asker: { user, organizationId }, run: endless },
+          ...asked,
+          asker: { user, organizationId },
+          run: endless,
           key: `${organizationId} ${user} ${key}`,
         },
         1,

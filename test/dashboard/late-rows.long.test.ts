@@ -77,7 +77,11 @@ describe('a page', () => {
     // The projector waits for this lock; readers do not.
     await owner.query('select from projection_checkpoints for update')
     await grant(room.foundation, {
-      ...{ organizationId: scene.organizationId, priority: 1, expiresAt: null, reason: 'late', actor: 'cli' },
+      organizationId: scene.organizationId,
+      priority: 1,
+      expiresAt: null,
+      reason: 'late',
+      actor: 'cli',
       amount: parseCredits('1'),
     })
     try {

@@ -122,8 +122,15 @@ describe('data sources', () => {
 test('a source older than its limit is marked, and the page says what to do', () => {
   const nowMs = Date.parse('2026-11-23T12:00:00.000Z')
   const source = (ageDays: number): DataSource => ({
-    ...{ name: 'N', from: 'f', version: null, holds: 'h', imported: null, place: 'host' },
-    ...{ asOf: new Date(nowMs - ageDays * 86_400_000), ageDaysMax: 90, remedy: 'Refresh <it>.' },
+    name: 'N',
+    from: 'f',
+    version: null,
+    holds: 'h',
+    imported: null,
+    place: 'host',
+    asOf: new Date(nowMs - ageDays * 86_400_000),
+    ageDaysMax: 90,
+    remedy: 'Refresh <it>.',
   })
   expect([isTooOld(source(90), nowMs), isTooOld(source(91), nowMs)]).toEqual([false, true])
   const told = (ageDays: number) => sourceJson(source(ageDays), null, nowMs)

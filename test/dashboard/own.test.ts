@@ -23,7 +23,10 @@ const actor = 'cli:setup'
 beforeAll(async () => {
   room = await openDashboardHost()
   ;({ password } = await userWhoChose(room, {
-    ...{ name: 'ada', role: 'viewer', organizationId: null, actor: 'system' },
+    name: 'ada',
+    role: 'viewer',
+    organizationId: null,
+    actor: 'system',
   }))
   ada = await signedIn(room, { name: 'ada', password })
 })
@@ -110,7 +113,9 @@ describe('changes to an account', () => {
 
   test('name no operator', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
-      ...{ name: 'Ours', overdraftLimit: 0n, actor },
+      name: 'Ours',
+      overdraftLimit: 0n,
+      actor,
     })
     const pia = await userWhoChose(room, { name: 'pia', role: 'partner', organizationId, actor })
     await userWhoChose(room, { name: 'olga.operator', role: 'admin', organizationId: null, actor })
@@ -131,7 +136,10 @@ describe('with a generated password', () => {
   beforeEach(async () => {
     const name = `eve-${++made}`
     const { password } = await createUser(room.foundation, {
-      ...{ name, role: 'admin', organizationId: null, actor: 'cli:setup' },
+      name,
+      role: 'admin',
+      organizationId: null,
+      actor: 'cli:setup',
     })
     eve = { name, password }
     browser = await withPassword(eve.password)

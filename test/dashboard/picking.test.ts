@@ -29,8 +29,13 @@ const organization = async (name: string) =>
 const key = async (organizationId: string, name: string) =>
   (
     await issueKey(room.foundation, {
-      ...{ organizationId, name, actor, permissions: ['ip_lookup'], limits: defaultKeyLimits },
-      ...{ allowedCidrs: [], expiresAt: null },
+      organizationId,
+      name,
+      actor,
+      permissions: ['ip_lookup'],
+      limits: defaultKeyLimits,
+      allowedCidrs: [],
+      expiresAt: null,
     })
   ).keyId
 

@@ -48,10 +48,16 @@ const recorded = async (organizationId = ours) =>
 const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), organizationId = ours) => {
   const requestId = ulid(atMs)
   await room.foundation.ledger.submit(organizationId, {
-    ...{ key: requestId, atMs, requestId, actor: `key:${keyId}`, kind: 'record' },
+    key: requestId,
+    atMs,
+    requestId,
+    actor: `key:${keyId}`,
+    kind: 'record',
     book: room.prices.at(atMs),
     call: {
-      ...{ keyId, capability: 'pixel', outcome: 'answered' },
+      keyId,
+      capability: 'pixel',
+      outcome: 'answered',
       facts: { kind: 'pixel', action: 'decided', domain, fire },
     },
   })
@@ -87,7 +93,10 @@ describe('the rules', () => {
       expect(matchRules(known, 'www.bad.example.org', atMs).blockedBy).toBe('bad.example.org')
       for (let i = 0; i < 3; i++)
         await counters.take({
-          ...{ organizationId: ours, host: 'shop.example.com', hitId: null, atMs },
+          organizationId: ours,
+          host: 'shop.example.com',
+          hitId: null,
+          atMs,
           rules: matchRules(known, 'shop.example.com', atMs),
         })
       const { body } = await partner.get(rulesPage)

@@ -176,12 +176,10 @@ describe("the provider's answer", () => {
     const { headers } = await browser.get('/login/provider')
     const state = new URL(String(headers.location)).searchParams.get('state')
     const query = new URLSearchParams({
-      ...{
-        error: 'access_denied',
-        error_description: '<b>hello',
-        iss: provider.issuer,
-        state: String(state),
-      },
+      error: 'access_denied',
+      error_description: '<b>hello',
+      iss: provider.issuer,
+      state: String(state),
     })
     const answer = await browser.get(`/login/provider/callback?${query}`)
     expect(answer.statusCode).toBe(401)
@@ -268,7 +266,8 @@ describe('while the provider is down', () => {
     await closed(server)
     expect(await errorAt(issuer)).toBeInstanceOf(ProviderAway)
     const own = await openDashboardHost({
-      ...{ beside: room, provider: { issuer, ...client, nameClaim: 'email' } },
+      beside: room,
+      provider: { issuer, ...client, nameClaim: 'email' },
     })
     try {
       const user = await person()

@@ -51,14 +51,13 @@ const signIns = async () => {
 describe("the limits of a partner's keys", () => {
   const keyOf = (limits: Partial<KeyLimits>) =>
     issueKey(room.foundation, {
-      ...{
-        organizationId: ours,
-        name: 'a key',
-        permissions: ['ip_lookup'],
-        allowedCidrs: [],
-        expiresAt: null,
-      },
-      ...{ limits: { ...defaultKeyLimits, ...limits }, actor },
+      organizationId: ours,
+      name: 'a key',
+      permissions: ['ip_lookup'],
+      allowedCidrs: [],
+      expiresAt: null,
+      limits: { ...defaultKeyLimits, ...limits },
+      actor,
     })
   const limitsOf = async (keyId: string) => (await keyToChange(room.foundation, { keyId }, 'limits'))?.limits
   const fieldsOf = (limits: KeyLimits): Record<string, string> => ({
@@ -128,7 +127,9 @@ test("a partner cannot allow its keys to export the ledger, which names the oper
 test('a partner cannot issue a key with 100 live keys, or rotate one with 200, and an operator can', async () => {
   const issued = { limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor: 'cli' } as const
   const { organizationId } = await createOrganization(room.foundation, {
-    ...{ name: 'Many keys', overdraftLimit: 0n, actor: 'cli' },
+    name: 'Many keys',
+    overdraftLimit: 0n,
+    actor: 'cli',
   })
   const keys = await Promise.all(
     Array.from({ length: 200 }, (_, n) =>

@@ -41,14 +41,23 @@ export const openScene = async (
   await Promise.all(
     lots.map(([amount, priority, expiresAt, reason]) =>
       grant(foundation, {
-        ...{ organizationId, priority, expiresAt, reason, actor },
+        organizationId,
+        priority,
+        expiresAt,
+        reason,
+        actor,
         amount: parseCredits(amount),
       }),
     ),
   )
   const keyOf = (called: string) =>
     issueKey(foundation, {
-      ...{ organizationId, name: called, limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor },
+      organizationId,
+      name: called,
+      limits: defaultKeyLimits,
+      allowedCidrs: [],
+      expiresAt: null,
+      actor,
       permissions: ['ip_lookup', 'email_validation', 'profnet_scraping'],
     })
   const [{ keyId }, { keyId: other }] = [await keyOf('production'), await keyOf('nightly import')]
@@ -56,7 +65,12 @@ export const openScene = async (
   const record = async (call: CallToRecord, atMs: number): Promise<string> => {
     const requestId = ulid(atMs)
     await foundation.ledger.submit(organizationId, {
-      ...{ key: requestId, atMs, requestId, actor: `key:${call.keyId}`, kind: 'record', call },
+      key: requestId,
+      atMs,
+      requestId,
+      actor: `key:${call.keyId}`,
+      kind: 'record',
+      call,
       book: prices.at(atMs),
     })
     return requestId
@@ -82,7 +96,10 @@ export const openScene = async (
       batch.push(
         record(
           {
-            ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'IP_001' },
+            keyId,
+            capability: 'ip_lookup',
+            outcome: 'refused',
+            code: 'IP_001',
             facts: { kind: 'refusal', code: 'IP_001' },
           },
           nowMs - day * dayMs,
@@ -94,12 +111,18 @@ export const openScene = async (
   const minute = new Date(Math.floor(nowMs / 60_000) * 60_000).toISOString()
   recorded.push(
     foundation.ledger.submit(organizationId, {
-      ...{ key: `limited/${minute}`, atMs: nowMs, actor: `key:${keyId}`, kind: 'count_rate_limited' },
+      key: `limited/${minute}`,
+      atMs: nowMs,
+      actor: `key:${keyId}`,
+      kind: 'count_rate_limited',
       exceeded: { key_id: keyId, policy: 'minute', window: minute, count: 17 },
     }),
     record(
       {
-        ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'CREDIT_001' },
+        keyId,
+        capability: 'ip_lookup',
+        outcome: 'refused',
+        code: 'CREDIT_001',
         facts: { kind: 'refusal', code: 'CREDIT_001' },
       },
       nowMs,

@@ -201,8 +201,13 @@ describe('a partner', () => {
       actor,
     })
     const { keyId } = await issueKey(room.foundation, {
-      ...{ organizationId, name: 'rehearsal', actor, permissions: ['ip_lookup'], limits: defaultKeyLimits },
-      ...{ allowedCidrs: [], expiresAt: null },
+      organizationId,
+      name: 'rehearsal',
+      actor,
+      permissions: ['ip_lookup'],
+      limits: defaultKeyLimits,
+      allowedCidrs: [],
+      expiresAt: null,
     })
     await room.caughtUp()
     const path = `/organizations/${organizationId}/keys/${keyId}`

@@ -531,7 +531,9 @@ describe('changes while something is in progress:', () => {
     const disabled = setDisabled(room.foundation, { name: eve.name, disabled: true, reason: 'left', actor })
     await until('it waits', async () => (await waiting()) === 1)
     const promoted = browser.submit('/commands/user/role', {
-      ...{ name: bob.name, role: 'admin', confirmed: 'yes' },
+      name: bob.name,
+      role: 'admin',
+      confirmed: 'yes',
     })
     const invited = browser.submit('/commands/user/invite', { name: 'mallory', role: 'admin' })
     await until('they wait', async () => (await waiting()) === 3)

@@ -80,8 +80,14 @@ const asSums = ({
 })
 
 const any: CallFilters = {
-  ...{ fromMs: 0, untilMs: nowMs + 60_000, organizationId: null, keyId: null, capability: null },
-  ...{ outcome: null, code: null, costMicro: null },
+  fromMs: 0,
+  untilMs: nowMs + 60_000,
+  organizationId: null,
+  keyId: null,
+  capability: null,
+  outcome: null,
+  code: null,
+  costMicro: null,
 }
 
 const everyPage = async (filters: CallFilters, max: number): Promise<CallRow[]> => {
@@ -216,7 +222,10 @@ describe('the page', () => {
     const partner = await signedIn(
       room,
       await userWhoChose(room, {
-        ...{ name: 'pat', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
+        name: 'pat',
+        role: 'partner',
+        organizationId: scene.organizationId,
+        actor: 'cli:setup',
       }),
     )
     const own = `/organizations/${scene.organizationId}/calls`
@@ -287,18 +296,20 @@ test('calls with test keys do not count in the totals, which are about paying or
   })
   const requestId = ulid(nowMs)
   await ledger.submit(organizationId, {
-    ...{
-      key: requestId,
-      atMs: nowMs,
-      requestId,
-      actor: 'key:test',
-      kind: 'record',
-      book: room.prices.at(nowMs),
-    },
+    key: requestId,
+    atMs: nowMs,
+    requestId,
+    actor: 'key:test',
+    kind: 'record',
+    book: room.prices.at(nowMs),
     call: {
-      ...{ keyId: 'abcdefghijklmnop', capability: 'ip_lookup', outcome: 'answered' },
+      keyId: 'abcdefghijklmnop',
+      capability: 'ip_lookup',
+      outcome: 'answered',
       facts: {
-        ...{ kind: 'ip_lookup', success: true, country_code: 'US' },
+        kind: 'ip_lookup',
+        success: true,
+        country_code: 'US',
         address_hmac: secrets.addressHmac('8.8.8.8'),
       },
     },

@@ -219,7 +219,10 @@ describe('addresses exempted by EGRESS_ALLOW', () => {
 test("a partner's forms are limited, so that the operators' stream does not grow without bound, and another user is not affected", async () => {
   const { eventLog } = room.foundation
   const { webhookId } = await createWebhook(room.foundation, {
-    ...{ organizationId: ours, url: new URL(hooks), events: ['balance.low'], actor },
+    organizationId: ours,
+    url: new URL(hooks),
+    events: ['balance.low'],
+    actor,
   })
   const busy = await signedIn(room, await userWhoChose(room, { ...pia, name: 'pia-busy' }))
   const revision = async () => (await eventLog.lastRevision(operatorStream)) ?? -1

@@ -78,7 +78,9 @@ beforeAll(async () => {
   room = await openDashboardHost({ environment })
   still = await wholeScene()
   ;({ organizationId } = await createOrganization(room.foundation, {
-    ...{ name: 'Granted', overdraftLimit: 0n, actor },
+    name: 'Granted',
+    overdraftLimit: 0n,
+    actor,
   }))
   for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
 })
@@ -106,7 +108,10 @@ const wholeScene = async (): Promise<Things> => {
   const { organizationId } = scene
   const webhook = () =>
     createWebhook(room.foundation, {
-      ...{ organizationId, url: new URL('https://[::1]/inside'), events: ['checkpoint'], actor },
+      organizationId,
+      url: new URL('https://[::1]/inside'),
+      events: ['checkpoint'],
+      actor,
     })
   const [{ webhookId }, { webhookId: pausedWebhookId }] = [await webhook(), await webhook()]
   await setPaused(room.foundation, { webhookId: pausedWebhookId, paused: true, actor })
@@ -525,7 +530,10 @@ test('a second click while a secret is being made shows the same secret; a later
   const { body } = await browser.get(path)
   const form = encoded({
     ...hiddenIn(body),
-    ...{ _csrf: tokenIn(body), name: 'slow', permissions: 'ip_lookup', confirmed: 'yes' },
+    _csrf: tokenIn(body),
+    name: 'slow',
+    permissions: 'ip_lookup',
+    confirmed: 'yes',
   })
   try {
     const clicks = [browser.post(path, form), browser.post(path, form)]
@@ -580,7 +588,8 @@ describe('the admin API', () => {
     async (query) => {
       const events = await added(async () => {
         const answer = await room.host.inject({
-          ...{ method: 'POST', url: `${url}?${query}` },
+          method: 'POST',
+          url: `${url}?${query}`,
           headers: { authorization: `Bearer ${as('admin').token}` },
           payload: { organization: organizationId, amount: '5', reason: 'x' },
         })
@@ -621,7 +630,9 @@ describe('the admin API', () => {
         Buffer.from(body('"reason":"\u00ff"'), 'latin1'),
       ]) {
         const answer = await room.host.inject({
-          ...{ method: 'POST', url, payload },
+          method: 'POST',
+          url,
+          payload,
           headers: { authorization: `Bearer ${as('admin').token}`, 'content-type': 'application/json' },
         })
         expect([answer.statusCode, answer.json().code]).toEqual([400, 'body'])

@@ -54,7 +54,9 @@ export const onCommandLine = async (
   let text = ''
   const { json, written } = await command.run(
     {
-      ...{ config, logger: pino({ level: 'silent' }), json: true },
+      config,
+      logger: pino({ level: 'silent' }),
+      json: true,
       foundation: async () => ({ ...foundation, operator: { actor: `user:${user}`, role } }),
       progress: () => undefined,
       write: async (more) => {
@@ -115,7 +117,9 @@ export const onApi = async (
   const authorization = { authorization: `Bearer ${token}` }
   if (adminMethodOf(declared) === 'POST') {
     return host.inject({
-      ...{ method: 'POST', url, query },
+      method: 'POST',
+      url,
+      query,
       headers: { ...authorization, 'content-type': 'application/json', ...headers },
       payload: JSON.stringify(given),
     })

@@ -74,7 +74,11 @@ const planned = async (
     foundation,
     {
       book: await pricesNamed(foundation, { kind: 'rules', document: rules }, range),
-      ...{ organizationId, organizations: [organizationId], reason: 'too cheap', ...range, ...other },
+      organizationId,
+      organizations: [organizationId],
+      reason: 'too cheap',
+      ...range,
+      ...other,
     },
     () => undefined,
   )
@@ -93,7 +97,9 @@ const proposed = async (foundation: Foundation): Promise<string> => {
   await withdrawn(foundation)
   const { proposal } = await proposePriceBook(foundation, {
     rulesOver: (base) => priceRulesOf(rules, { field: 'file', base }),
-    ...{ effectiveFrom: from, reason: 'contract <b>', ...other },
+    effectiveFrom: from,
+    reason: 'contract <b>',
+    ...other,
   })
   return `p${proposal}`
 }
@@ -177,7 +183,10 @@ const samples: Readonly<Record<string, Sample>> = {
     reference: 'refund 1',
   }),
   'credits refund-calls': ({ keyId }) => ({
-    ...{ key: keyId, from: lastDays().from, reason: 'not made by them', reference: 'SEC-17' },
+    key: keyId,
+    from: lastDays().from,
+    reason: 'not made by them',
+    reference: 'SEC-17',
   }),
   'credits threshold': () => ({ amount: '100' }),
   'credits balance': () => ({}),
@@ -192,7 +201,10 @@ const samples: Readonly<Record<string, Sample>> = {
   'key rotate': ({ keyId }) => ({ key: keyId, grace: '1h' }),
   'key revoke': ({ keyId }) => ({ key: keyId, reason: 'leaked <b>' }),
   'key replace-leaked': ({ keyId }) => ({
-    ...{ key: keyId, from: lastDays().from, reason: 'leaked <b>', reference: 'SEC-18' },
+    key: keyId,
+    from: lastDays().from,
+    reason: 'leaked <b>',
+    reference: 'SEC-18',
   }),
   'key limits': ({ keyId }) => ({ key: keyId, requests_per_minute: '7' }),
   'key list': () => ({}),
@@ -211,7 +223,9 @@ const samples: Readonly<Record<string, Sample>> = {
   'webhook rotate-secret': ({ webhookId }) => ({ webhook: webhookId, grace: '1h' }),
   'user create': () => ({ name: freshName(), role: 'finance' }),
   'user invite': ({ organizationId }) => ({
-    ...{ name: freshName(), role: 'partner', organization: organizationId },
+    name: freshName(),
+    role: 'partner',
+    organization: organizationId,
   }),
   'user role': async (scene) => ({ name: await sampleUser(scene), role: 'operations' }),
   'user password': async (scene) => ({ name: await sampleUser(scene) }),
@@ -268,8 +282,12 @@ const samples: Readonly<Record<string, Sample>> = {
   'price overrides': async ({ organizationId, foundation }) => {
     if ((await priceOverrides(foundation, organizationId)).length === 0)
       await setPriceOverride(foundation, {
-        ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: from },
-        ...{ reason: 'contract 17', ...other },
+        organizationId,
+        sku: 'ip_lookup',
+        amount: 500_000n,
+        effectiveFrom: from,
+        reason: 'contract 17',
+        ...other,
       })
     return {}
   },

@@ -86,16 +86,21 @@ describe('refused, with a suggested address', () => {
   test.each(
     named(
       [
-        ...['', ' ', '@', 'mailto:', 'x@', '@acme.com', 'john doe@gmail.com'],
-        ...[
-          'a@b.com, c@d.com',
-          'a@b@c.com',
-          'http://ada:password@acme.com',
-          'mailto:a%0D%0Ab@acme.com',
-          'a@b.com;c@d.com',
-          'a\u202Eb@c.com',
-          'x@-acme.com',
-        ],
+        '',
+        ' ',
+        '@',
+        'mailto:',
+        'x@',
+        '@acme.com',
+        'john doe@gmail.com',
+
+        'a@b.com, c@d.com',
+        'a@b@c.com',
+        'http://ada:password@acme.com',
+        'mailto:a%0D%0Ab@acme.com',
+        'a@b.com;c@d.com',
+        'a\u202Eb@c.com',
+        'x@-acme.com',
         `${'a'.repeat(500)}@@gmail.com`,
       ].map((text) => [text, null] as const),
     ),

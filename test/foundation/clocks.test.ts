@@ -31,8 +31,14 @@ beforeEach(() => {
 const withLot = async (expiresInMs: number): Promise<string> => {
   const { organizationId } = await house.partner({ credits: '0' })
   await house.foundation.ledger.submit(organizationId, {
-    ...{ key: 'grant/expiring', atMs: Date.now(), actor: 'cli', kind: 'grant', amount: parseCredits('2') },
-    ...{ priority: 1, expiresAt: new Date(Date.now() + expiresInMs).toISOString(), reason: 'plan' },
+    key: 'grant/expiring',
+    atMs: Date.now(),
+    actor: 'cli',
+    kind: 'grant',
+    amount: parseCredits('2'),
+    priority: 1,
+    expiresAt: new Date(Date.now() + expiresInMs).toISOString(),
+    reason: 'plan',
   })
   await house.projected()
   return organizationId

@@ -18,8 +18,14 @@ const house = await houseForFile()
 const withLot = async (expiresAt: string): Promise<string> => {
   const { organizationId } = await house.partner({ credits: '0' })
   await house.foundation.ledger.submit(organizationId, {
-    ...{ key: 'grant/expiring', atMs: Date.parse('2026-01-01T00:00:00.000Z'), actor: 'cli' },
-    ...{ kind: 'grant', amount: parseCredits('2'), priority: 1, expiresAt, reason: 'plan' },
+    key: 'grant/expiring',
+    atMs: Date.parse('2026-01-01T00:00:00.000Z'),
+    actor: 'cli',
+    kind: 'grant',
+    amount: parseCredits('2'),
+    priority: 1,
+    expiresAt,
+    reason: 'plan',
   })
   await house.projected()
   return organizationId
@@ -78,7 +84,9 @@ test('every list of organizations shows the balance that the ledger has at that 
     }
   }
   expect(await balancesAt(expiresAtMs - 1)).toEqual({
-    ...{ ledger: '2', rows: ['2000000', '2000000'], past: false },
+    ledger: '2',
+    rows: ['2000000', '2000000'],
+    past: false,
   })
   expect(await balancesAt(expiresAtMs)).toEqual({ ledger: '0', rows: ['0', '0'], past: true })
 })
@@ -121,8 +129,14 @@ test('an organization with more expired lots than a run checks, whose ledger can
   const { organizationId: broken } = await house.partner({ credits: '0' })
   const grants = Array.from({ length: 1_000 }, (_, n) =>
     ledger.submit(broken, {
-      ...{ key: `grant/${n}`, atMs: Date.parse('2026-01-01T00:00:00.000Z'), actor: 'cli' },
-      ...{ kind: 'grant', amount: 1n, priority: 1, expiresAt: '2026-01-02T00:00:00.000Z', reason: 'plan' },
+      key: `grant/${n}`,
+      atMs: Date.parse('2026-01-01T00:00:00.000Z'),
+      actor: 'cli',
+      kind: 'grant',
+      amount: 1n,
+      priority: 1,
+      expiresAt: '2026-01-02T00:00:00.000Z',
+      reason: 'plan',
     }),
   )
   await Promise.all(grants)

@@ -117,7 +117,9 @@ test('a command-line change is executed by the process that runs jobs, if there 
     const left: string[] = []
     const { json } = await command.run(
       {
-        ...{ config: parseConfig({}), logger, json: true },
+        config: parseConfig({}),
+        logger,
+        json: true,
         foundation: async () => ({ ...foundation, operator: label }),
         progress: () => undefined,
         write: async () => undefined,

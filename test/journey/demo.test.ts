@@ -52,7 +52,11 @@ test('without a terminal, not even the first start prints the key or password, b
 test('a first start on a terminal prints key and password once, and logs in a readable format', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'demo-terminal-'))
   const terminal = serviceOnTerminal({
-    ...{ DATA_DIR: directory, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0', LOG_LEVEL: 'info' },
+    DATA_DIR: directory,
+    API_PORT: '0',
+    DASHBOARD_PORT: '0',
+    METRICS_PORT: '0',
+    LOG_LEVEL: 'info',
   })
   try {
     const path = join(directory, 'demo.json')

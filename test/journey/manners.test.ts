@@ -50,7 +50,9 @@ const shell = async (
   const child = spawn('bash', ['--norc', '-o', 'pipefail', '-c', line], {
     cwd: dir,
     env: {
-      ...{ PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '', ...compileCache },
+      PATH: process.env.PATH ?? '',
+      HOME: process.env.HOME ?? '',
+      ...compileCache,
       ...environment,
       ...variables,
     },
@@ -179,7 +181,10 @@ describe('an interruption', () => {
         const { code, out, err } = await ended
         expect({ code, out }).toEqual({ code: 130, out: '' })
         expect(JSON.parse(err)).toEqual({
-          ...{ code: 'interrupted', message: 'Interrupted.', field: null, remedy: left },
+          code: 'interrupted',
+          message: 'Interrupted.',
+          field: null,
+          remedy: left,
         })
       },
       '--json',
@@ -222,9 +227,17 @@ describe('the log', () => {
       await expect.poll(lines).toHaveLength(2)
       const [first, second] = lines()
       expect(first).toEqual({
-        ...{ level: 20, time: expect.any(Number), pid: expect.any(Number), hostname: expect.any(String) },
-        ...{ method: 'POST', route: '/v1/ip/lookup', status: 200, request_id: answer.body.request_id },
-        ...{ ms: expect.any(Number), organization_id: partner.organizationId, credits: '1' },
+        level: 20,
+        time: expect.any(Number),
+        pid: expect.any(Number),
+        hostname: expect.any(String),
+        method: 'POST',
+        route: '/v1/ip/lookup',
+        status: 200,
+        request_id: answer.body.request_id,
+        ms: expect.any(Number),
+        organization_id: partner.organizationId,
+        credits: '1',
         msg: 'a call was answered',
       })
       expect(second).toMatchObject({ status: 401, organization_id: null, credits: '0' })
@@ -244,6 +257,8 @@ describe('the log', () => {
 test('--version prints the release', async () => {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   expect(await run('--version')).toEqual({
-    ...{ code: 0, err: '', out: `enrichment-ledger ${version}, Node.js ${process.versions.node}\n` },
+    code: 0,
+    err: '',
+    out: `enrichment-ledger ${version}, Node.js ${process.versions.node}\n`,
   })
 })

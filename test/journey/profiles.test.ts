@@ -41,9 +41,22 @@ const kept = {
 
 /** Texts that must not be found: in UTF-8, encoded for URLs, and as JSON with escapes for characters outside ASCII. */
 const marks = [
-  ...['Zörvina', 'zörvina', 'Quillfeather', 'quillfeather', 'Keeper of "small" lamps', 'Tallowmere'],
-  ...['Lampblackery', 'Wicksworth', 'Glimmerhurst', 'zorvina@glimmerhurst.example', '441132496321'],
-  ...['8172635445362718', 'Grackleton', 'grackleton.example', 'ottoline-grackle', '9182736455463728'],
+  'Zörvina',
+  'zörvina',
+  'Quillfeather',
+  'quillfeather',
+  'Keeper of "small" lamps',
+  'Tallowmere',
+  'Lampblackery',
+  'Wicksworth',
+  'Glimmerhurst',
+  'zorvina@glimmerhurst.example',
+  '441132496321',
+  '8172635445362718',
+  'Grackleton',
+  'grackleton.example',
+  'ottoline-grackle',
+  '9182736455463728',
 ].flatMap((mark) => [
   mark,
   encodeURIComponent(mark),

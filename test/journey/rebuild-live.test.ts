@@ -46,8 +46,9 @@ let partners: { readonly organizationId: string; readonly apiKey: string }[]
 beforeAll(async () => {
   database = await testDatabase()
   environment = {
-    ...{ DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' },
-    ...{ KEY_DIR: database.keyDir },
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    KEY_DIR: database.keyDir,
   }
   service = await startService(environment)
   foundation = await openFoundation(parseConfig(environment), { logger: pino({ level: 'silent' }) })

@@ -41,8 +41,11 @@ let calling = true
 let calls: Promise<void>
 
 const withKey = (SECRET_KEY: string, SECRET_KEY_NEW?: string): Record<string, string> => ({
-  ...{ DATABASE_URL: database.url, EVENT_LOG_URL: double.url, SECRET_KEY, ROLES: 'api,projector' },
-  ...{ KEY_DIR: join(dir, 'keys') },
+  DATABASE_URL: database.url,
+  EVENT_LOG_URL: double.url,
+  SECRET_KEY,
+  ROLES: 'api,projector',
+  KEY_DIR: join(dir, 'keys'),
   ...(SECRET_KEY_NEW === undefined ? {} : { SECRET_KEY_NEW }),
 })
 const call = async (service = services[0]) =>

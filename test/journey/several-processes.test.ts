@@ -90,13 +90,17 @@ const openPartners = async (): Promise<Partners> => {
     })
     await grantTo(organizationId, credits)
     const { apiKey } = await issueKey(foundation, {
-      ...{ organizationId, name: 'load', permissions: ['ip_lookup', 'profnet_scraping'], actor },
+      organizationId,
+      name: 'load',
+      permissions: ['ip_lookup', 'profnet_scraping'],
+      actor,
       limits: {
         requests_per_minute: 10_000_000,
         requests_per_day: 100_000_000,
         email_validations_per_second: 10,
       },
-      ...{ allowedCidrs: [], expiresAt: null },
+      allowedCidrs: [],
+      expiresAt: null,
     })
     return { organizationId, apiKey }
   }
@@ -114,8 +118,12 @@ const openPartners = async (): Promise<Partners> => {
 
 const grantTo = (organizationId: string, credits: string): ReturnType<typeof grant> =>
   grant(foundation, {
-    ...{ organizationId, amount: parseCredits(credits), priority: 100, expiresAt: null },
-    ...{ reason: 'test', actor: 'system' },
+    organizationId,
+    amount: parseCredits(credits),
+    priority: 100,
+    expiresAt: null,
+    reason: 'test',
+    actor: 'system',
   })
 
 type Granting = { readonly granted: string[]; readonly asked: () => number; stop(): Promise<void> }
@@ -169,8 +177,13 @@ const underLoad = async (name: string, disturb: (context: Disturbing) => Promise
   for (const { down } of installation.places) down.splice(0)
   const granting = startGranting(partners.few.organizationId)
   const load = startLoad({
-    ...{ places: installation.places, partners: partners.all, callersPerPlace, thinkMs },
-    ...{ profiles, seed: table.length + 1, name },
+    places: installation.places,
+    partners: partners.all,
+    callersPerPlace,
+    thinkMs,
+    profiles,
+    seed: table.length + 1,
+    name,
   })
   const fromMs = performance.now()
   const until = fromMs + runMs
@@ -323,8 +336,14 @@ const nothingStaysHeld = async ({ organizationId, apiKey }: CallingPartner): Pro
     await eventually(async () => {
       const { balance } = await readLedger(foundation, organizationId)
       await foundation.ledger.submit(organizationId, {
-        ...{ kind: 'adjust', adjusts: null, amount: profilePrice - balance, rerateRun: null },
-        ...{ key: uniqueCommandKey('test'), atMs: Date.now(), actor: 'system', reason: 'test' },
+        kind: 'adjust',
+        adjusts: null,
+        amount: profilePrice - balance,
+        rerateRun: null,
+        key: uniqueCommandKey('test'),
+        atMs: Date.now(),
+        actor: 'system',
+        reason: 'test',
       })
       const response = await fetch(`${url}/v1/profnet/profile`, {
         method: 'POST',

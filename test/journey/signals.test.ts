@@ -217,7 +217,8 @@ const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
   const ends = new Map<string, number>()
   const body = JSON.stringify({ ip: '10.0.0.1' })
   const headers = {
-    ...{ 'content-type': 'application/json', 'x-api-key': demo.api_key },
+    'content-type': 'application/json',
+    'x-api-key': demo.api_key,
     'content-length': body.length,
   }
   const ask = () =>

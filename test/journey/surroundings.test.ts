@@ -76,7 +76,9 @@ test('a process that may open only a few files is refused before anything is cre
 
 test('a misspelt variable is named next to the error, without its value', async () => {
   const started = startService({
-    ...{ DATA_DIR: join(dir, 'data'), API_PORT: 'abc', DATABSE_URL: `postgres://user:${password}@db/x` },
+    DATA_DIR: join(dir, 'data'),
+    API_PORT: 'abc',
+    DATABSE_URL: `postgres://user:${password}@db/x`,
   })
   const told = await started.then(
     () => 'it started',
@@ -116,8 +118,14 @@ test('a service whose output is closed starts and answers, with any locale, time
   const { child, ended, end } = startChild([...serviceCommand], {
     cwd: root,
     env: {
-      ...{ PATH: process.env.PATH, LANG: 'tr_TR.UTF-8', LC_ALL: 'tr_TR.UTF-8', TZ: 'Asia/Kathmandu' },
-      ...{ DATA_DIR: dataDir, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0' },
+      PATH: process.env.PATH,
+      LANG: 'tr_TR.UTF-8',
+      LC_ALL: 'tr_TR.UTF-8',
+      TZ: 'Asia/Kathmandu',
+      DATA_DIR: dataDir,
+      API_PORT: '0',
+      DASHBOARD_PORT: '0',
+      METRICS_PORT: '0',
     },
   })
   child.stdout?.destroy()

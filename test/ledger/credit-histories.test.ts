@@ -130,13 +130,20 @@ const decided = (ledger: TestLedger, instruction: Instruction, atMs: number): re
     const opened = grantedLotOf(event, revision)
     if (opened !== null) ledger.lots.set(opened.grant_id, opened)
     const metadata = {
-      ...{ schema_version: 1, actor: 'test' },
+      schema_version: 1,
+      actor: 'test',
       effective_at: new Date(atMs).toISOString(),
       recorded_at: new Date(account.recordedAtMs).toISOString(),
     }
     const recorded = {
-      ...{ id: idOf(revision), type: event.type, data: '', metadata: '' },
-      ...{ position: BigInt(revision + 1), stream: `ledger-${organizationId}`, revision, recordedAtMs: 0 },
+      id: idOf(revision),
+      type: event.type,
+      data: '',
+      metadata: '',
+      position: BigInt(revision + 1),
+      stream: `ledger-${organizationId}`,
+      revision,
+      recordedAtMs: 0,
     }
     events.push({ ...event, metadata, recorded } as Recorded)
     ledger.accounts.push(draftOf(account))
@@ -348,7 +355,11 @@ describe('any operations on credits', () => {
             reopened += event.data.fills.filter(({ grant_id }) => !state.lots.has(grant_id)).length
           const { type, data, metadata } = event
           evolveRow(state, {
-            ...{ type, data, metadata, revision, id: event.recorded.id },
+            type,
+            data,
+            metadata,
+            revision,
+            id: event.recorded.id,
             stream: event.recorded.stream,
           } as ProjectedEvent)
           const account = accounts[revision + 1]
@@ -375,7 +386,11 @@ const lotsOf = (
 ) =>
   lots
     .map(({ grantId, expiresAtMs, priority, revision, granted, remaining }) => ({
-      ...{ grantId, priority, revision, granted, remaining },
+      grantId,
+      priority,
+      revision,
+      granted,
+      remaining,
       expiresAtMs: expiresAtMs === Number.POSITIVE_INFINITY ? null : expiresAtMs,
     }))
     .sort((a, b) => (a.grantId < b.grantId ? -1 : 1))

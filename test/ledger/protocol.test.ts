@@ -343,7 +343,10 @@ describe('rule 2: batches', () => {
         Array.from({ length: 400 }, () => ({
           type: 'PriceOverrideSet' as const,
           data: {
-            ...{ sku: 'ip_lookup', amount: null, override_id: randomUUID(), reason: null },
+            sku: 'ip_lookup',
+            amount: null,
+            override_id: randomUUID(),
+            reason: null,
             effective_from: new Date(nowMs).toISOString(),
           },
         })),
@@ -741,7 +744,10 @@ describe('rule 3: unknown outcomes', () => {
       const { revision } = await operator.account(org)
       const refund = reversalCommand(
         {
-          ...{ firstEventId: eventIdOf(org, 'first', 0), chargeId, amount: parseCredits('0.25'), revision },
+          firstEventId: eventIdOf(org, 'first', 0),
+          chargeId,
+          amount: parseCredits('0.25'),
+          revision,
           calledMs: nowMs,
           into: [],
         },

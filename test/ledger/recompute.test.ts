@@ -54,20 +54,28 @@ const call = (success: boolean, book: PriceBook) =>
   submit({
     kind: 'record',
     call: {
-      ...{ keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered' },
+      keyId: 'K9abcdefghijklmn',
+      capability: 'ip_lookup',
+      outcome: 'answered',
       facts: lookup(success),
     },
     book,
   })
 await submit({ kind: 'register', name: 'Example', overdraftLimit: 0n })
 await submit({
-  ...{ kind: 'grant', amount: parseCredits('100'), priority: 1, expiresAt: null, reason: 'test' },
+  kind: 'grant',
+  amount: parseCredits('100'),
+  priority: 1,
+  expiresAt: null,
+  reason: 'test',
 })
 await call(false, first)
 await call(true, first)
 await call(true, dearer)
 await submit({
-  ...{ kind: 'override_price', sku: 'ip_lookup', amount: parseCredits('0.5') },
+  kind: 'override_price',
+  sku: 'ip_lookup',
+  amount: parseCredits('0.5'),
   effectiveFrom: new Date(nowMs).toISOString(),
 })
 await call(true, dearer)

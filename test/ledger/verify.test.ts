@@ -185,7 +185,8 @@ describe('a lot that was written off', () => {
   test('before it expired is a fault', async () => {
     const effectiveAt = '2026-03-01T23:59:59.999Z'
     expect(await faultWhere({ effectiveAt, recordedAt: '2026-03-03T00:00:00.000Z' })).toMatchObject({
-      ...{ revision: 6, type: 'CreditExpired' },
+      revision: 6,
+      type: 'CreditExpired',
       fault: `writes off lot ${lot} as of ${effectiveAt}, before it expired`,
     })
   })
@@ -193,7 +194,8 @@ describe('a lot that was written off', () => {
   test('with a recording time before its expiry is a fault', async () => {
     const recordedAt = '2026-03-01T23:59:59.999Z'
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt })).toMatchObject({
-      ...{ revision: 6, type: 'CreditExpired' },
+      revision: 6,
+      type: 'CreditExpired',
       fault: `writes off lot ${lot} as of ${expiresAt}, but was recorded before that, at ${recordedAt}`,
     })
   })

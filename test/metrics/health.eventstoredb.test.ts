@@ -45,7 +45,9 @@ afterEach(async () => {
 
 const healthNow = (): Health =>
   createHealth({
-    ...{ config: parseConfig({}), eventLog, pool },
+    config: parseConfig({}),
+    eventLog,
+    pool,
     ledger: { failure: () => null },
     diskSpace: { seen: () => null },
   })

@@ -54,7 +54,9 @@ afterEach(async () => {
 
 const healthOf = (options: Partial<HealthOptions> = {}): Health =>
   createHealth({
-    ...{ config: parseConfig({}), eventLog, pool },
+    config: parseConfig({}),
+    eventLog,
+    pool,
     ledger: { failure: () => null },
     diskSpace: { seen: () => null },
     ...options,
@@ -118,7 +120,9 @@ test('a process that ends is not ready', async () => {
   const host = fastify()
   await host.register(
     operations({
-      ...{ health: healthOf(), showsRows: false, unready: { asked: () => true } },
+      health: healthOf(),
+      showsRows: false,
+      unready: { asked: () => true },
     }),
   )
   const { statusCode, body } = await host.inject('/readyz')

@@ -65,11 +65,9 @@ describe('the queried series', () => {
     const environment = {
       DATA_DIR: dataDir,
       // No server listens there, so the call fails because of a dependency.
-      ...{
-        PROFILE_PROVIDER: 'http',
-        PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}',
-        EGRESS_ALLOW: '127.0.0.0/8',
-      },
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}',
+      EGRESS_ALLOW: '127.0.0.0/8',
     }
     service = await startService(environment)
     await daily(dataDir)
@@ -143,8 +141,12 @@ const daily = async (dataDir: string): Promise<void> => {
     expect(await verifyLogOnward(foundation, logger)).toBe(0)
     expect(await reconcileOnward(foundation, logger)).toBe(0)
     const { switched } = await rebuild(foundation, {
-      ...{ projections: [keyUsage], reason: 'to see its figures', actor: 'system', logger },
-      ...{ mayForget: async () => false, onProgress: () => undefined },
+      projections: [keyUsage],
+      reason: 'to see its figures',
+      actor: 'system',
+      logger,
+      mayForget: async () => false,
+      onProgress: () => undefined,
     })
     expect(switched).toBe(true)
   } finally {

@@ -4,8 +4,22 @@ export type Matcher = { readonly label: string; readonly operator: string; reado
 export type Selector = { readonly metric: string; readonly matchers: readonly Matcher[] }
 
 const words = new Set([
-  ...['sum', 'max', 'min', 'count', 'rate', 'increase', 'absent', 'histogram_quantile', 'predict_linear'],
-  ...['by', 'without', 'and', 'or', 'unless', 'on', 'ignoring'],
+  'sum',
+  'max',
+  'min',
+  'count',
+  'rate',
+  'increase',
+  'absent',
+  'histogram_quantile',
+  'predict_linear',
+  'by',
+  'without',
+  'and',
+  'or',
+  'unless',
+  'on',
+  'ignoring',
 ])
 
 /** The series in an expression. Throws for a word that is neither a metric nor part of the language known here. */

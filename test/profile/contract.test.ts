@@ -66,18 +66,21 @@ describe('4.3 the request', () => {
 describe('2.4 the result', () => {
   const ids = { lid: 'talvora', urn: '12' }
   const members = [
-    ...[
-      'firstname',
-      'lastname',
-      'numOfConnections',
-      'headline',
-      'url',
-      'lid',
-      'about',
-      'skills',
-      'languages',
-    ],
-    ...['address', 'educations', 'employment_history', 'emails', 'phone_numbers', 'deleted'],
+    'firstname',
+    'lastname',
+    'numOfConnections',
+    'headline',
+    'url',
+    'lid',
+    'about',
+    'skills',
+    'languages',
+    'address',
+    'educations',
+    'employment_history',
+    'emails',
+    'phone_numbers',
+    'deleted',
   ]
 
   test('has every member of the specification, in its order, even if no value is known', () => {

@@ -7,14 +7,23 @@ import type { PixelFacts } from '../../src/events/pixel.ts'
 const organization = 'org_01JAAAAAAAAAAAAAAAAAAAAAAA'
 
 const call = (at: string, facts: Partial<PixelFacts>, of = organization): ProjectedEvent => ({
-  ...{ id: '', position: 1n, stream: `ledger-${of}`, revision: 1, recordedAtMs: 0 },
+  id: '',
+  position: 1n,
+  stream: `ledger-${of}`,
+  revision: 1,
+  recordedAtMs: 0,
   metadata: {
-    ...{ schema_version: 1, actor: 'key:0123456789abcdef', effective_at: at, recorded_at: at },
+    schema_version: 1,
+    actor: 'key:0123456789abcdef',
+    effective_at: at,
+    recorded_at: at,
     digest: 'D'.repeat(43),
   },
   type: 'KeyUsed',
   data: {
-    ...{ key_id: '0123456789abcdef', capability: 'pixel', outcome: 'answered' },
+    key_id: '0123456789abcdef',
+    capability: 'pixel',
+    outcome: 'answered',
     facts: { kind: 'pixel', action: 'decided', domain: null, fire: null, ...facts },
   },
 })

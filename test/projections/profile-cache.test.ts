@@ -67,8 +67,11 @@ const fold = async (events: readonly ProfileEvent[], table: TableName = live): P
       revision: n,
       recordedAtMs: 0,
       metadata: {
-        ...{ schema_version: 1, actor: 'system', effective_at: '2026-01-01T00:00:00.000Z' },
-        ...{ recorded_at: '2026-01-01T00:00:00.000Z', digest: 'D'.repeat(43) },
+        schema_version: 1,
+        actor: 'system',
+        effective_at: '2026-01-01T00:00:00.000Z',
+        recorded_at: '2026-01-01T00:00:00.000Z',
+        digest: 'D'.repeat(43),
       },
     }),
   )

@@ -647,14 +647,24 @@ describe('usage_buckets', () => {
 
   test('a call that arrives after its minute was removed is only in its hour, for any batches', async () => {
     const call = (at: string): ProjectedEvent => ({
-      ...{ id: '', position: 1n, stream: ledgerStream('org_late'), revision: 1, recordedAtMs: 0 },
+      id: '',
+      position: 1n,
+      stream: ledgerStream('org_late'),
+      revision: 1,
+      recordedAtMs: 0,
       metadata: {
-        ...{ schema_version: 1, actor: 'key:K9abcdefghijklma', effective_at: at, recorded_at: at },
+        schema_version: 1,
+        actor: 'key:K9abcdefghijklma',
+        effective_at: at,
+        recorded_at: at,
         digest: 'D'.repeat(43),
       },
       type: 'KeyUsed',
       data: {
-        ...{ key_id: 'K9abcdefghijklma', capability: 'ip_lookup', outcome: 'refused', code: 'REQ_001' },
+        key_id: 'K9abcdefghijklma',
+        capability: 'ip_lookup',
+        outcome: 'refused',
+        code: 'REQ_001',
         facts: { kind: 'refusal', code: 'REQ_001' },
       },
     })

@@ -63,8 +63,11 @@ describe('a switch', () => {
     expect(switched).toBe(true)
     expect(differences).toEqual([
       {
-        ...{ projection: 'ledger_lines', organization_id: org, figure: 'balance' },
-        ...{ live: expect.any(String), rebuilt: expect.any(String) },
+        projection: 'ledger_lines',
+        organization_id: org,
+        figure: 'balance',
+        live: expect.any(String),
+        rebuilt: expect.any(String),
       },
     ])
     const [{ live, rebuilt } = { live: null, rebuilt: null }] = differences
@@ -183,7 +186,10 @@ describe('a rebuild that ends before its switch', () => {
   test('of several projections is continued for each where its own rows end', async () => {
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     const { resumed, differences } = await rebuildProjections({
-      ...{ url: house.url, eventLog: house.eventLog, seal, projections: [accounts, ledgerLines] },
+      url: house.url,
+      eventLog: house.eventLog,
+      seal,
+      projections: [accounts, ledgerLines],
     })
     expect({ resumed, differences }).toEqual({ resumed: true, differences: [] })
     for (const projection of [accounts, ledgerLines])

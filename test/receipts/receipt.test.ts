@@ -37,7 +37,9 @@ const calls = async (): Promise<void> => {
     await submit(requestId, {
       kind: 'record',
       call: {
-        ...{ keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered' },
+        keyId: 'K9abcdefghijklmn',
+        capability: 'ip_lookup',
+        outcome: 'answered',
         facts: { kind: 'ip_lookup', success, country_code: null, address_hmac: 'A'.repeat(43) },
       },
       book: priceBookOf(defaultPriceBook),

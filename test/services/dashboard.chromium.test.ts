@@ -175,7 +175,10 @@ test('clicks issue and copy a key, and the shown commands make calls with it', a
   await picture(page, 'key-shown-light-390')
   expect([await axeFindings(page), await overhang(page), window.complaints()]).toEqual([[], 0, []])
   const lines = firstCalls({
-    ...{ apiUrl: baseUrl, dashboardUrl: baseUrl, apiKey, permissions: [] },
+    apiUrl: baseUrl,
+    dashboardUrl: baseUrl,
+    apiKey,
+    permissions: [],
   })
   const run = promisify(execFile)
   const commands: Readonly<Record<string, [string, string[]]>> = {

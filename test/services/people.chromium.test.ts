@@ -33,7 +33,10 @@ afterAll(async () => {
 
 const invitation = async (name: string): Promise<string> => {
   const { secret } = await inviteUser(room.foundation, {
-    ...{ name, role: 'admin', organizationId: null, actor: 'cli:setup' },
+    name,
+    role: 'admin',
+    organizationId: null,
+    actor: 'cli:setup',
   })
   return `/invitations/${secret}`
 }

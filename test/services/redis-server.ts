@@ -33,7 +33,14 @@ export const startRedisServer = async (password?: string): Promise<RedisServer> 
     child = spawn(
       'redis-server',
       [
-        ...['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'],
+        '--port',
+        String(port),
+        '--bind',
+        '127.0.0.1',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
         ...(password === undefined ? [] : ['--requirepass', password]),
       ],
       { stdio: 'ignore' },

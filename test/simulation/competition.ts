@@ -71,7 +71,12 @@ export const simulateCompetition = async ({
   const call = (ledger: Ledger): Promise<unknown> => {
     const key = `call-${sequence++}`
     return ledger.submit(organizationId, {
-      ...{ key, requestId: key, atMs: time.nowMs, actor: 'key:K9abcdefghijklmn', kind: 'record', book },
+      key,
+      requestId: key,
+      atMs: time.nowMs,
+      actor: 'key:K9abcdefghijklmn',
+      kind: 'record',
+      book,
       call: { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts },
     })
   }
@@ -99,11 +104,21 @@ export const simulateCompetition = async ({
   const play = async (): Promise<void> => {
     const envelope = { atMs: time.nowMs, actor: 'cli' }
     await near.submit(organizationId, {
-      ...{ ...envelope, key: 'register', kind: 'register', name: 'Example', overdraftLimit: 0n },
+      ...envelope,
+      key: 'register',
+      kind: 'register',
+      name: 'Example',
+      overdraftLimit: 0n,
     })
     const amount = parseCredits('1000000')
     await near.submit(organizationId, {
-      ...{ ...envelope, key: 'grant', kind: 'grant', amount, priority: 1, expiresAt: null, reason: 'test' },
+      ...envelope,
+      key: 'grant',
+      kind: 'grant',
+      amount,
+      priority: 1,
+      expiresAt: null,
+      reason: 'test',
     })
     const callers = Promise.all(Array.from({ length: clientsNearby }, nearby))
     await afar()

@@ -225,7 +225,11 @@ describe('GET /v1/usage', () => {
     await house.lookup(stranger, { ip: places.london })
     await house.projected()
     const counts = (answered: number, refused: number, charged: string) => ({
-      ...{ calls: answered + refused, answered, refused, failed: 0, rate_limited: 0 },
+      calls: answered + refused,
+      answered,
+      refused,
+      failed: 0,
+      rate_limited: 0,
       charged,
     })
     const { answer, result } = await usage(partner, 'rule')
@@ -295,8 +299,13 @@ describe('GET /v1/calls/{request_id}', () => {
         free_by: null,
         lines: [
           {
-            ...{ sku: 'ip_lookup', amount: '1', book_amount: '1', override: null },
-            ...{ rule: 'ip_lookup.located', rule_version: 1, because: 'the address was located' },
+            sku: 'ip_lookup',
+            amount: '1',
+            book_amount: '1',
+            override: null,
+            rule: 'ip_lookup.located',
+            rule_version: 1,
+            because: 'the address was located',
           },
         ],
         price_book: { version: 1, digest: charged?.data.price_book_digest },
@@ -327,7 +336,11 @@ describe('GET /v1/calls/{request_id}', () => {
     const refused = await house.lookup(partner, { ip: 'nonsense' })
     expect(callOf(await look(partner, `/v1/calls/${idOf(free)}`))).toMatchObject({
       cost: {
-        ...{ charged: '0', now: '0', charge_id: null, lines: [], price_book: { version: 1 } },
+        charged: '0',
+        now: '0',
+        charge_id: null,
+        lines: [],
+        price_book: { version: 1 },
         free_by: { rule: 'ip_lookup.not_located', because: expect.stringContaining('costs nothing') },
       },
       balance: { before: '1000', after: '1000' },
@@ -385,15 +398,26 @@ describe('GET /v1/calls/{request_id}', () => {
     const { ledger } = house.foundation
     const by = { actor: 'cli', atMs: Date.now() }
     await ledger.submit(partner.organizationId, {
-      ...{ ...by, key: 'price', kind: 'override_price', sku: 'ip_lookup' },
-      ...{ amount: 500_000n, effectiveFrom: '2026-01-01T00:00:00.000Z', reason: 'agreed' },
+      ...by,
+      key: 'price',
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: 500_000n,
+      effectiveFrom: '2026-01-01T00:00:00.000Z',
+      reason: 'agreed',
     } as const)
     const paid = await house.lookup(partner, { ip: places.london })
     const chargeId = String(paid.events[1]?.data.charge_id)
     const back = (key: string, amount: bigint) =>
       ledger.submit(partner.organizationId, {
-        ...{ ...by, key, kind: 'adjust', adjusts: chargeId, amount, reason: key },
-        ...{ rerateRun: null, correction: 'refund' },
+        ...by,
+        key,
+        kind: 'adjust',
+        adjusts: chargeId,
+        amount,
+        reason: key,
+        rerateRun: null,
+        correction: 'refund',
       } as const)
     await back('a part', 200_000n)
     await house.projected()
@@ -441,7 +465,9 @@ describe('GET /v1/ledger/export', () => {
       permissions: ['ip_lookup', 'email_validation', 'profnet_scraping', 'pixel_control'],
     })
     const refusal = {
-      ...{ status: 403, error: 'forbidden', code: 'AUTH_002' },
+      status: 403,
+      error: 'forbidden',
+      code: 'AUTH_002',
       details: { required_permission: 'ledger_read' },
     }
     expectRefusedCall(await look(partner, '/v1/ledger/export'), partner, refusal, 'ledger_export')
@@ -467,7 +493,13 @@ describe('GET /v1/ledger/export', () => {
     })
     expect(lines.slice(0, -1)).toEqual(
       recorded.map(({ revision, id, type, metadata, data }) => ({
-        ...{ kind: 'event', stream, revision, event_id: id, type, metadata, data },
+        kind: 'event',
+        stream,
+        revision,
+        event_id: id,
+        type,
+        metadata,
+        data,
       })),
     )
     expect(lines.at(-1)).toMatchObject({
@@ -508,15 +540,25 @@ describe('GET /v1/ledger/export', () => {
     await lookup(places.unknown)
     await lookup('nonsense')
     await ledger.submit(partner.organizationId, {
-      ...{ ...by, key: 'price', kind: 'override_price', sku: 'ip_lookup', amount: 750_000n },
+      ...by,
+      key: 'price',
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: 750_000n,
       effectiveFrom: '2026-01-01T00:00:00.000Z',
     } as const)
     for (const ip of [places.munich, places.london, places.munich, places.london]) await lookup(ip)
     await buy(house, partner, '5')
     const paid = await lookup(places.london)
     await ledger.submit(partner.organizationId, {
-      ...{ ...by, key: 'back', kind: 'adjust', adjusts: String(paid.events[1]?.data.charge_id) },
-      ...{ amount: 750_000n, reason: 'refund', rerateRun: null, correction: 'refund' },
+      ...by,
+      key: 'back',
+      kind: 'adjust',
+      adjusts: String(paid.events[1]?.data.charge_id),
+      amount: 750_000n,
+      reason: 'refund',
+      rerateRun: null,
+      correction: 'refund',
     } as const)
     const pages = await pagesOf(partner, 5)
     expect(pages.length).toBeGreaterThan(3)

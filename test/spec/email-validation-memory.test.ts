@@ -48,7 +48,10 @@ const runJobs = async (what: string, condition: () => Promise<boolean>): Promise
   const { foundation } = house
   const config: Config = { ...house.config, ROLES: ['jobs'] }
   const opened = await openCapabilities([emailValidation], {
-    ...{ foundation, config, logger, metrics: createMetrics() },
+    foundation,
+    config,
+    logger,
+    metrics: createMetrics(),
   })
   const jobs = await startJobs(foundation, logger, { jobs: opened.jobs })
   try {

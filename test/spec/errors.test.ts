@@ -342,7 +342,9 @@ describe('REQ_005: a method that a route does not accept gets 405 with Allow, an
 
   test.each([
     // Node.js parses the first method although Fastify does not route it. It does not parse the others.
-    ...['QUERY', 'BREW', 'X-_~!'],
+    'QUERY',
+    'BREW',
+    'X-_~!',
   ])('%s is treated as a method too', async (method) => {
     const answer = only(
       await sendRaw(

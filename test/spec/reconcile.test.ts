@@ -174,8 +174,12 @@ describe('reconciling', () => {
       foundation,
       {
         book: await pricesNamed(foundation, { kind: 'rules', document: prices('0.5') }, { from: begun }),
-        ...{ from: begun, to: new Date().toISOString(), organizationId: null, organizations },
-        ...{ reason: 'a lower price', actor: 'user:ann' },
+        from: begun,
+        to: new Date().toISOString(),
+        organizationId: null,
+        organizations,
+        reason: 'a lower price',
+        actor: 'user:ann',
       },
       () => undefined,
     )

@@ -143,8 +143,10 @@ describe('the balance must cover the highest possible price of the call', () => 
     try {
       const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })
       expect(resultOf(answer)).toMatchObject({
-        ...{ status: 'unknown', sub_status: 'dns_error' },
-        ...{ company: null, company_status: 'not_applicable' },
+        status: 'unknown',
+        sub_status: 'dns_error',
+        company: null,
+        company_status: 'not_applicable',
       })
       expectCredits(answer, '0', '1')
     } finally {

@@ -90,12 +90,15 @@ test('a call is answered even if the client ends its side of the connection afte
   const head = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${apiKey}\r\nContent-Type: application/json`
   const answer = await new Promise<string>((resolve, reject) => {
     let text = ''
-    const socket = connect(
-      {
-        ...{ port: Number(new URL(house.apiUrl).port), ca: pinnedCertificate.cert },
-        ...{ servername: 'pinned.test', allowHalfOpen: true },
-      },
-      () => socket.end(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
+    // The types of `connect` lack `allowHalfOpen`.
+    const options = {
+      port: Number(new URL(house.apiUrl).port),
+      ca: pinnedCertificate.cert,
+      servername: 'pinned.test',
+      allowHalfOpen: true,
+    }
+    const socket = connect(options, () =>
+      socket.end(`${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
     )
     socket.on('data', (chunk) => {
       text += chunk

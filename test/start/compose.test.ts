@@ -323,12 +323,21 @@ describe('the configuration', () => {
   /** Variables that Compose replaces with its own setup. */
   const elsewhere = [
     // The ports inside the containers are fixed, and Caddy serves TLS.
-    ...['API_PORT', 'DASHBOARD_PORT', 'TLS_CERT', 'TLS_KEY'],
+    'API_PORT',
+    'DASHBOARD_PORT',
+    'TLS_CERT',
+    'TLS_KEY',
     // These files would have to be mounted.
-    ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
+    'GEOIP_CITY_DB',
+    'PROFILE_HTTP_MAPPING',
     // The operator sets these for commands.
-    ...['EVENT_LOG_FROM', 'EVENT_LOG_TO', 'EVENT_LOG_ADMIN_URL', 'EVENT_LOG_USER_PASSWORD'],
-    ...['DATABASE_MIGRATION_URL', 'OPERATOR_TOKEN', 'OPERATOR'],
+    'EVENT_LOG_FROM',
+    'EVENT_LOG_TO',
+    'EVENT_LOG_ADMIN_URL',
+    'EVENT_LOG_USER_PASSWORD',
+    'DATABASE_MIGRATION_URL',
+    'OPERATOR_TOKEN',
+    'OPERATOR',
   ]
 
   test('every variable reaches the service, or is listed as an exception', () => {

@@ -8,7 +8,9 @@ import { client, closed, listening, openTestProvider } from '../support/identity
 
 const of = (issuer: string, more: Record<string, string> = {}) =>
   parseConfig({
-    ...{ OIDC_ISSUER: issuer, OIDC_CLIENT_ID: client.clientId, OIDC_CLIENT_SECRET: client.clientSecret },
+    OIDC_ISSUER: issuer,
+    OIDC_CLIENT_ID: client.clientId,
+    OIDC_CLIENT_SECRET: client.clientSecret,
     ...more,
   })
 const provider = startChecks.filter(({ name }) => name === 'identity provider')

@@ -22,10 +22,12 @@ export const openForms = (url: string): Forms => {
       keep(form)
       const text = await form.text()
       const hidden = ['_csrf', 'once'].map((name) => [
-        ...[name, new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? ''],
+        name,
+        new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? '',
       ])
       const answer = await fetch(`${url}${path}`, {
-        ...{ method: 'POST', redirect: 'manual' },
+        method: 'POST',
+        redirect: 'manual',
         headers: { cookie: cookie(), 'content-type': 'application/x-www-form-urlencoded' },
         body: new URLSearchParams({ ...Object.fromEntries(hidden), ...fields }),
       })

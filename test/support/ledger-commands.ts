@@ -24,7 +24,10 @@ export const command = <Asked extends Instruction>(
   asked: Asked,
   more: Partial<Envelope> = {},
 ) => ({
-  ...{ key, atMs, actor: 'system', requestId: key.slice(0, 64) },
+  key,
+  atMs,
+  actor: 'system',
+  requestId: key.slice(0, 64),
   ...asked,
   ...more,
 })

@@ -29,7 +29,10 @@ export const memoryProcess = (
     logger,
     clock: { now: Date.now },
     limits: {
-      ...{ ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
+      ...ledgerLimits,
+      retryPauseMs: 1,
+      unknownRetryMs: 20,
+      unavailableRetryMs: 20,
       callerWaitMaxMs: faults === undefined ? ledgerLimits.callerWaitMaxMs : 200,
     },
   })
@@ -48,9 +51,15 @@ export const pricedCall = ({
   readonly keyId?: string
   readonly atMs?: number
 }): LedgerCommand => ({
-  ...{ key: requestId, requestId, atMs, actor: `key:${keyId}`, kind: 'record' },
+  key: requestId,
+  requestId,
+  atMs,
+  actor: `key:${keyId}`,
+  kind: 'record',
   call: {
-    ...{ keyId, capability: 'ip_lookup', outcome: 'answered' },
+    keyId,
+    capability: 'ip_lookup',
+    outcome: 'answered',
     facts: { kind: 'ip_lookup', success: true, country_code: 'GB', address_hmac: 'x'.repeat(43) },
   },
   book: priceBookOf({

@@ -58,10 +58,18 @@ export const make = async (hosts: Hosts, apiKey: string, call: Call): Promise<Ke
 }
 
 export const post = (path: string, body: object, idempotencyKey: string | null = null): Call => ({
-  ...{ method: 'POST', host: 'api', path, body, idempotencyKey },
+  method: 'POST',
+  host: 'api',
+  path,
+  body,
+  idempotencyKey,
 })
 export const get = (path: string, host: Call['host'] = 'api'): Call => ({
-  ...{ method: 'GET', host, path, body: null, idempotencyKey: null },
+  method: 'GET',
+  host,
+  path,
+  body: null,
+  idempotencyKey: null,
 })
 
 export const erasedPerson = 'zoervina-quillfeather-81'
@@ -71,12 +79,17 @@ const keptPerson = 'ottoline-grackle-82'
 export const people = (): string =>
   [
     {
-      ...{ lid: erasedPerson, urn: 'urn:profnet:person:8172635445362718' },
-      ...{ firstname: 'Zörvina', lastname: 'Quillfeather', headline: 'Keeper of "small" lamps' },
+      lid: erasedPerson,
+      urn: 'urn:profnet:person:8172635445362718',
+      firstname: 'Zörvina',
+      lastname: 'Quillfeather',
+      headline: 'Keeper of "small" lamps',
     },
     {
-      ...{ lid: keptPerson, urn: 'urn:profnet:person:9182736455463728' },
-      ...{ firstname: 'Ottoline', lastname: 'Grackleton' },
+      lid: keptPerson,
+      urn: 'urn:profnet:person:9182736455463728',
+      firstname: 'Ottoline',
+      lastname: 'Grackleton',
     },
   ]
     .map((person) => `${JSON.stringify(person)}\n`)
@@ -149,8 +162,15 @@ const money = async (
   await run('credits', 'refund', requestId, '--reason', 'the address was ours')
   await run('credits', 'threshold', organizationId, '999999')
   const override = await run<{ override_id: string }>(
-    ...['price', 'override', organizationId, '--sku', 'ip_lookup', '--amount', '0.5'],
-    ...['--effective-from', soon],
+    'price',
+    'override',
+    organizationId,
+    '--sku',
+    'ip_lookup',
+    '--amount',
+    '0.5',
+    '--effective-from',
+    soon,
   )
   await run('price', 'override', organizationId, '--withdraw', override.override_id)
   await run('price', 'override', organizationId, '--sku', 'email_validation', '--amount', '0.75')
@@ -215,26 +235,37 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
   const old = await run<{ token_id: string }>('user', 'token', 'ada')
   await run('user', 'token', 'ada', '--revoke', '--id', old.token_id)
   const webhook = await run<{ secret: string }>(
-    ...[
-      'webhook',
-      'create',
-      organizationId,
-      'https://hooks.example.invalid/hooks',
-      '--events',
-      'balance.low',
-    ],
+    'webhook',
+    'create',
+    organizationId,
+    'https://hooks.example.invalid/hooks',
+    '--events',
+    'balance.low',
   )
   const ended = await run<{ webhook_id: string }>(
-    ...['webhook', 'create', '--url', 'https://127.0.0.1:9/mine', '--events', 'checkpoint'],
+    'webhook',
+    'create',
+    '--url',
+    'https://127.0.0.1:9/mine',
+    '--events',
+    'checkpoint',
   )
   await run('webhook', 'delete', ended.webhook_id)
   await run('ledger', 'reconcile')
   await run('projection', 'rebuild', 'key_usage', '--reason', 'to have done it')
   await cli(['event-log', 'checkpoint'], variables)
   return {
-    ...{ organizationId, otherId, apiKey: key.api_key, rotatedKey: rotated.api_key },
-    ...{ revokedKey: revoked.api_key, limitedKey: limited.api_key, users: [{ name: 'ada', password }] },
-    ...{ operatorToken: token.token, webhookSecret: webhook.secret, erasedPerson, calls: answered },
+    organizationId,
+    otherId,
+    apiKey: key.api_key,
+    rotatedKey: rotated.api_key,
+    revokedKey: revoked.api_key,
+    limitedKey: limited.api_key,
+    users: [{ name: 'ada', password }],
+    operatorToken: token.token,
+    webhookSecret: webhook.secret,
+    erasedPerson,
+    calls: answered,
     months: [...new Set([began, monthNow()])],
     endedAt: new Date().toISOString(),
   }

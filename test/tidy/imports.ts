@@ -10,8 +10,18 @@ const belowFoundation = [...pure, ...engine, 'config']
 /** The folders that do not belong to a capability. */
 const outer = [
   ...belowFoundation,
-  ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
-  ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'start', 'webhooks'],
+  'call',
+  'capabilities',
+  'egress',
+  'foundation',
+  'administration',
+  'cli',
+  'dashboard',
+  'documentation',
+  'jobs',
+  'metrics',
+  'start',
+  'webhooks',
 ]
 
 /** An entry without a slash is a folder, the list of capabilities (`capabilities`), or `config`. An entry with a slash is a single file. */
@@ -33,7 +43,11 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   egress: [],
   // A capability answers calls, reads projections, follows the event log, hashes personal data, and sends requests to outside hosts.
   capability: [
-    ...['call', 'egress', 'events', 'projections', 'src/guard/secrets/secrets.ts'],
+    'call',
+    'egress',
+    'events',
+    'projections',
+    'src/guard/secrets/secrets.ts',
     ...[
       'port',
       'append-chained',
@@ -53,8 +67,15 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   foundation: belowFoundation,
   // A backup names the release in package.json.
   administration: [
-    ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
-    ...['src/call/capability.ts', 'src/call/data-source.ts', 'src/call/json-text.ts', 'package.json'],
+    ...belowFoundation,
+    'foundation',
+    'webhooks',
+    'src/egress/guard.ts',
+    'src/egress/post.ts',
+    'src/call/capability.ts',
+    'src/call/data-source.ts',
+    'src/call/json-text.ts',
+    'package.json',
   ],
   cli: [...outer, 'package.json'],
   // `start` opens the dashboard, which also works without the command line.

@@ -58,8 +58,17 @@ const forbiddenMembers = new Set([
   'crypto.getRandomValues',
 ])
 const forbiddenNames = new Set([
-  ...['process', 'globalThis', 'performance', 'crypto', 'console', 'fetch', 'Promise'],
-  ...['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask'],
+  'process',
+  'globalThis',
+  'performance',
+  'crypto',
+  'console',
+  'fetch',
+  'Promise',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'queueMicrotask',
 ])
 
 /** The reason why a node is impure; null for most nodes. */

@@ -25,7 +25,10 @@ afterAll(() => house?.close())
 const start = (endpoint: string, more: Readonly<Record<string, string>> = {}): Promise<Service> => {
   const { DATABASE_URL = '', SECRET_KEY = '', DATABASE_MIGRATION_URL = '' } = house.config
   return startService({
-    ...{ DATABASE_URL, DATABASE_MIGRATION_URL, SECRET_KEY, EMAIL_PROBE: 'off' },
+    DATABASE_URL,
+    DATABASE_MIGRATION_URL,
+    SECRET_KEY,
+    EMAIL_PROBE: 'off',
     KEY_DIR: join(house.config.DATA_DIR, 'keys'),
     OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
     ...more,

@@ -25,9 +25,14 @@ await writeFile(files.companies, companies())
 await writeFile(files.prices, prices())
 const postgres = await startEmbeddedPostgres({ dataDir: join(dir, 'postgres') })
 const environment = {
-  ...{ DATABASE_URL: postgres.url, DATA_DIR: join(dir, 'data'), KEY_DIR: join(dir, 'keys') },
-  ...{ SECRET_KEY: randomBytes(32).toString('base64url'), TWO_PERSON: 'off' },
-  ...{ EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9', EGRESS_ALLOW: '127.0.0.1' },
+  DATABASE_URL: postgres.url,
+  DATA_DIR: join(dir, 'data'),
+  KEY_DIR: join(dir, 'keys'),
+  SECRET_KEY: randomBytes(32).toString('base64url'),
+  TWO_PERSON: 'off',
+  EMAIL_PROBE: 'off',
+  DNS_SERVERS: '127.0.0.1:9',
+  EGRESS_ALLOW: '127.0.0.1',
 }
 const service = await startService(environment)
 // A failure must not leave the service running.
@@ -36,8 +41,11 @@ const use = await useInstallation(service, environment, files).finally(() => ser
 await cliJson(['projection', 'verify', '--all'], environment)
 const seen = await observe(environment, use)
 const kept = await keep(postgres.url, {
-  ...{ release: packaged.version, secretKey: environment.SECRET_KEY, keyDir: environment.KEY_DIR },
-  ...{ use, seen },
+  release: packaged.version,
+  secretKey: environment.SECRET_KEY,
+  keyDir: environment.KEY_DIR,
+  use,
+  seen,
 })
 await writeKept(kept)
 await postgres.stop()

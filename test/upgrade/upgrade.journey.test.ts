@@ -38,8 +38,13 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
     const { url, keyDir } = database
     await restoreKept(kept, { url, keyDir })
     const environment = {
-      ...{ DATABASE_URL: url, KEY_DIR: keyDir, SECRET_KEY: kept.secretKey, TWO_PERSON: 'off' },
-      ...{ EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9', EGRESS_ALLOW: '127.0.0.1' },
+      DATABASE_URL: url,
+      KEY_DIR: keyDir,
+      SECRET_KEY: kept.secretKey,
+      TWO_PERSON: 'off',
+      EMAIL_PROBE: 'off',
+      DNS_SERVERS: '127.0.0.1:9',
+      EGRESS_ALLOW: '127.0.0.1',
     }
     const before = await read(url, (client) => recordedEvents(client))
     // Jobs are off, because they would delete old data.

@@ -11,7 +11,10 @@ test('a webhook gets the events recorded after its creation, and a message that 
   const { foundation } = house
   const { organizationId } = await house.partner()
   const { webhookId } = await createWebhook(foundation, {
-    ...{ organizationId, url: new URL('https://example.com/hooks'), events: ['balance.low'], actor: 'cli' },
+    organizationId,
+    url: new URL('https://example.com/hooks'),
+    events: ['balance.low'],
+    actor: 'cli',
   })
   const recordedAtMs = Date.now()
   const notice = {

@@ -102,21 +102,27 @@ const threshold = (amount: number): DomainEvent => ({
 const moved = (by: number): DomainEvent => ({
   type: 'CreditAdjusted',
   data: {
-    ...{ adjustment_id: organization.uuid, adjusts: null, reason: 'r', rerate_run: null, allocations: [] },
-    ...{
-      overdraft_repaid: '0',
-      kind: 'adjustment',
-      fills: [],
-      reference: null,
-      charged_at: null,
-      amount: formatCredits(BigInt(by) * 1_000_000n),
-    },
+    adjustment_id: organization.uuid,
+    adjusts: null,
+    reason: 'r',
+    rerate_run: null,
+    allocations: [],
+    overdraft_repaid: '0',
+    kind: 'adjustment',
+    fills: [],
+    reference: null,
+    charged_at: null,
+    amount: formatCredits(BigInt(by) * 1_000_000n),
   },
 })
 
 const follow = (owner = 'one', eventLog = log) => {
   const follower = createWebhookFollower({
-    ...{ pool, eventLog, logger, owner, clock: { now: () => startMs } },
+    pool,
+    eventLog,
+    logger,
+    owner,
+    clock: { now: () => startMs },
     put: async () => undefined,
   })
   void follower.run()
@@ -237,8 +243,12 @@ const signersOf = ({ headers, body }: PostRequest, secrets: readonly string[]): 
   })
 
 const message = (n = 0, event: 'price.changed' | 'checkpoint' = 'price.changed') => ({
-  ...{ event, organizationId: null, source: `source ${n}`, at: new Date(startMs).toISOString() },
-  ...{ recordedAtMs: startMs, data: { n } },
+  event,
+  organizationId: null,
+  source: `source ${n}`,
+  at: new Date(startMs).toISOString(),
+  recordedAtMs: startMs,
+  data: { n },
 })
 
 const nextAttemptMs = async (): Promise<number> => {
@@ -493,7 +503,9 @@ describe('a webhook', () => {
 
 describe('a key that ends', () => {
   const key = (leftMs: number) => ({
-    ...{ key_id: 'AAAAAAAAAAAAAAAA', organization_id: organization.id, successor_id: null },
+    key_id: 'AAAAAAAAAAAAAAAA',
+    organization_id: organization.id,
+    successor_id: null,
     ends_at: new Date(startMs + leftMs),
   })
 

@@ -16,11 +16,20 @@ export const decoded = (
 ): DecodedEvent => ({
   ...event,
   recorded: {
-    ...{ id: uuidV5(`${n}`), type: event.type, data: JSON.stringify(event.data), metadata: '{}' },
-    ...{ position: BigInt(n + 1), stream, revision: n, recordedAtMs: 0 },
+    id: uuidV5(`${n}`),
+    type: event.type,
+    data: JSON.stringify(event.data),
+    metadata: '{}',
+    position: BigInt(n + 1),
+    stream,
+    revision: n,
+    recordedAtMs: 0,
   },
   metadata: {
-    ...{ schema_version: 1, actor: 'system', effective_at: '2026-11-01T00:00:00.000Z' },
-    ...{ recorded_at: '2026-11-01T00:00:00.000Z', digest: 'D'.repeat(43) },
+    schema_version: 1,
+    actor: 'system',
+    effective_at: '2026-11-01T00:00:00.000Z',
+    recorded_at: '2026-11-01T00:00:00.000Z',
+    digest: 'D'.repeat(43),
   },
 })

@@ -34,14 +34,16 @@ const eventOf = (step: Step, n: number) => {
     {
       type: 'CreditAdjusted',
       data: {
-        ...{
-          adjustment_id: organization.uuid,
-          adjusts: null,
-          reason: 'r',
-          rerate_run: null,
-          allocations: [],
-        },
-        ...{ overdraft_repaid: '0', kind: 'adjustment', fills: [], reference: null, charged_at: null },
+        adjustment_id: organization.uuid,
+        adjusts: null,
+        reason: 'r',
+        rerate_run: null,
+        allocations: [],
+        overdraft_repaid: '0',
+        kind: 'adjustment',
+        fills: [],
+        reference: null,
+        charged_at: null,
         amount: formatCredits(step.by * 1_000_000n),
       },
     },
@@ -97,8 +99,12 @@ describe('balance.low', () => {
 describe('price.changed', () => {
   test('a price book concerns everyone, and contains its effective date', () => {
     const book = {
-      ...{ version: 3, effective_from: '2026-12-01T00:00:00.000Z', rules: [], approver: 'ada' },
-      ...{ proposal: 1, digest: null },
+      version: 3,
+      effective_from: '2026-12-01T00:00:00.000Z',
+      rules: [],
+      approver: 'ada',
+      proposal: 1,
+      digest: null,
     }
     const event = decoded(
       { type: 'PriceBookPublished', data: { ...book, proposal: null, digest: null } },
@@ -122,8 +128,11 @@ describe('price.changed', () => {
 
   test('a price of one organization concerns only that one', () => {
     const data = {
-      ...{ sku: 'ip_lookup', amount: '0.5', effective_from: '2026-12-01T00:00:00.000Z' },
-      ...{ override_id: randomUUID(), reason: null },
+      sku: 'ip_lookup',
+      amount: '0.5',
+      effective_from: '2026-12-01T00:00:00.000Z',
+      override_id: randomUUID(),
+      reason: null,
     }
     expect(noticeOf(decoded({ type: 'PriceOverrideSet', data }, 0), new Map())).toMatchObject({
       event: 'price.changed',
@@ -148,8 +157,12 @@ describe('checkpoint', () => {
 
 describe('recipients', () => {
   const notice = {
-    ...{ event: 'price.changed' as const, organizationId: null, source: 'a', at: '2026-01-01T00:00:00.000Z' },
-    ...{ recordedAtMs: Date.parse('2026-01-01T00:00:00.000Z'), data: { change: 'price_book' } },
+    event: 'price.changed' as const,
+    organizationId: null,
+    source: 'a',
+    at: '2026-01-01T00:00:00.000Z',
+    recordedAtMs: Date.parse('2026-01-01T00:00:00.000Z'),
+    data: { change: 'price_book' },
   }
   const listener = (organizationId: string | null, createdAtMs = 0, events = ['price.changed' as const]) => ({
     webhook_id: `wh_${organizationId}`,

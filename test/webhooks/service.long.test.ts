@@ -93,7 +93,10 @@ describe('a webhook', { shuffle: false }, () => {
     const worker = await house.another({ config: { ROLES: ['jobs'] } })
     try {
       await foundation.ledger.submit(organizationId, {
-        ...{ key: 'threshold', atMs: Date.now(), actor: 'cli', kind: 'set_threshold' },
+        key: 'threshold',
+        atMs: Date.now(),
+        actor: 'cli',
+        kind: 'set_threshold',
         amount: parseCredits('100'),
       })
       await publish(24)
@@ -106,10 +109,14 @@ describe('a webhook', { shuffle: false }, () => {
         receivedSoon(({ type, data }) => type === 'checkpoint' && data.size === size),
       ])
       expect(changed.message.data).toMatchObject({
-        ...{ organization_id: organizationId, change: 'price_book', price_book_version: 2 },
+        organization_id: organizationId,
+        change: 'price_book',
+        price_book_version: 2,
       })
       expect(low.message.data).toEqual({
-        ...{ organization_id: organizationId, balance: '99', threshold: '100' },
+        organization_id: organizationId,
+        balance: '99',
+        threshold: '100',
       })
       // The message contains the checkpoint exactly as in the event log, so that it can be stored elsewhere.
       const checkpoints = await foundation.eventLog.read('checkpoint', { max: 100 })
@@ -148,7 +155,10 @@ describe('a webhook', { shuffle: false }, () => {
     ])
     expect(rows.map(({ payload }) => JSON.parse(String(payload)).data)).toEqual([
       {
-        ...{ organization_id: organizationId, api_key_id: keyId, expires_at: expiresAt, days_before: 7 },
+        organization_id: organizationId,
+        api_key_id: keyId,
+        expires_at: expiresAt,
+        days_before: 7,
         successor_api_key_id: null,
       },
     ])
@@ -225,7 +235,8 @@ describe('a webhook', { shuffle: false }, () => {
       `"webhook test ${webhookId}" succeeds`,
     )
     const tested = await testWebhook(foundation, {
-      ...{ webhookId, actor: 'cli' },
+      webhookId,
+      actor: 'cli',
       outside: openOutside(house.config),
     })
     expect(tested).toMatchObject({ delivered: true, enabled: true })

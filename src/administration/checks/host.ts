@@ -160,8 +160,23 @@ export const hostChecks: readonly Check<Host>[] = [
 ]
 
 const wellKnown = new Set([
-  ...['postgres', 'password', 'changeit', 'changeme', 'change-me', 'admin', 'root', 'secret', 'test'],
-  ...['enrichment', 'enrichment_service', 'eventstore', 'redis', '123456', '12345678', 'letmein', 'example'],
+  'postgres',
+  'password',
+  'changeit',
+  'changeme',
+  'change-me',
+  'admin',
+  'root',
+  'secret',
+  'test',
+  'enrichment',
+  'enrichment_service',
+  'eventstore',
+  'redis',
+  '123456',
+  '12345678',
+  'letmein',
+  'example',
 ])
 
 /** Whether the password in a URL is a well-known one, or the name of its user. */

@@ -93,7 +93,11 @@ const grantCredits = command({
     return {
       json: {
         organization_id: input.organization,
-        ...{ grant_id, amount, expires_at, priority, reason },
+        grant_id,
+        amount,
+        expires_at,
+        priority,
+        reason,
         reference: granted.reference,
         already_granted: already,
         balance: formatCredits(balance),
@@ -113,7 +117,9 @@ const lotOf = ({ organization, amount, expires_at, priority, reason, reference }
     expires_at === undefined || reference !== undefined
       ? (expires_at ?? null)
       : futureExpiryOf('expires-at', expires_at, Date.now()),
-  ...{ amount, priority, reason },
+  amount,
+  priority,
+  reason,
   ...(reference !== undefined && { reference }),
 })
 
@@ -259,7 +265,12 @@ const refunded = async (
   dryRun: boolean,
 ) => {
   const done = await refund(foundation, {
-    ...{ requestId: request, organizationId: organization, amount, reason, reference, dryRun },
+    requestId: request,
+    organizationId: organization,
+    amount,
+    reason,
+    reference,
+    dryRun,
     actor: operator.actor,
     onProgress: (events) => progress(`${events} events since the call`),
   })
@@ -286,7 +297,9 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
   return {
     dry_run: revision === null,
     adjustment_id: revision === null ? null : adjustment_id,
-    ...{ amount, reason, overdraft_repaid },
+    amount,
+    reason,
+    overdraft_repaid,
     into: fills.map(({ grant_id, amount, expires_at }) => ({ grant_id, amount, expires_at })),
     new_lot: rest > 0n ? formatCredits(rest) : null,
     from: allocations,
@@ -359,7 +372,11 @@ export const refundsSaid = ({ calls, free, refunds, credits, already, left }: Re
 const callsText = (calls: number): string => (calls === 1 ? '1 call' : `${calls} calls`)
 
 export const refundsJson = ({ calls, free, refunds, credits, already, left }: Refunds) => ({
-  ...{ calls, free, refunded: refunds, already_refunded: already, credits: formatCredits(credits) },
+  calls,
+  free,
+  refunded: refunds,
+  already_refunded: already,
+  credits: formatCredits(credits),
   not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
 })
 
@@ -410,7 +427,9 @@ export const refundCallsOfKey = command({
     const json = { ...of, ...refundsJson(would) }
     const nothing = would.refunds === 0 && chosen.unknown.length === 0
     return {
-      ...{ says: refundsSaid(would), json, sections: refundsSections(json) },
+      says: refundsSaid(would),
+      json,
+      sections: refundsSections(json),
       ...(nothing && ({ asks: 'never', nothing: true } as const)),
     }
   },
@@ -418,7 +437,10 @@ export const refundCallsOfKey = command({
     const { chosen, reference, of } = await chosenBy(context, input)
     const { foundation, operator, progress: onProgress } = context
     const done = await refundChosen(foundation, chosen, {
-      ...{ reference, reason: input.reason, actor: operator.actor, onProgress },
+      reference,
+      reason: input.reason,
+      actor: operator.actor,
+      onProgress,
     })
     const json = { ...of, ...refundsJson(done) }
     return { json, sections: refundsSections(json), failed: chosen.unknown.length > 0 }

@@ -113,7 +113,14 @@ const listLots = query({
     const { lots } = await lotsLeft(foundation, organizationId)
     return {
       json: lots.map(({ grant_id, left, granted, priority, expires_at, reason, reference, revision }) => ({
-        ...{ grant_id, left, granted, priority, expires_at, reason, reference, revision },
+        grant_id,
+        left,
+        granted,
+        priority,
+        expires_at,
+        reason,
+        reference,
+        revision,
       })),
     }
   },

@@ -114,7 +114,9 @@ export const chooseCalls = async (
     [...calls].flatMap(([requestId, call]) => (call === null ? [] : [[requestId, call]])),
   )
   return {
-    ...{ keyId, charged, corrections },
+    keyId,
+    charged,
+    corrections,
     free: calls.size - charged.size,
     unknown: [...listed].filter((requestId) => !calls.has(requestId)),
   }
@@ -165,7 +167,7 @@ const eachOf = async (
       left.push({ requestId, why: error.message })
     }
   }
-  return { calls: charged.size + free, ...{ free, refunds, credits, already, left } }
+  return { calls: charged.size + free, free, refunds, credits, already, left }
 }
 
 /** The result that `refundChosen` would return now. Writes nothing. */

@@ -144,7 +144,8 @@ export const eventPage = async (
   const preceding = revision === 0 ? null : await one(revision - 1)
   const next = await one(revision + 1)
   return {
-    ...{ event, preceding },
+    event,
+    preceding,
     link: linkOf(event, preceding),
     following: next === null ? null : { event: next, link: linkOf(next, event) },
     cause: await causeOf(eventLog, event),

@@ -139,7 +139,9 @@ const listEvents = pagedList({
     stream === undefined
       ? pageOfLog(eventLog, { before: cursor === null ? null : positionAt(cursor), type, max })
       : pageOfStream(eventLog, {
-          ...{ stream: streamOf(stream), type, max },
+          stream: streamOf(stream),
+          type,
+          max,
           before: cursor === null ? null : wholeNumber('cursor', cursor, revisions),
         }),
 })
@@ -147,8 +149,12 @@ const listEvents = pagedList({
 const revisions = { min: 0, max: Number.MAX_SAFE_INTEGER }
 
 const eventRow = ({ position, stream, revision, type, recordedAtMs, id }: RecordedEvent) => ({
-  ...{ position: String(position), stream, revision, type },
-  ...{ recorded_at: new Date(recordedAtMs).toISOString(), event_id: id },
+  position: String(position),
+  stream,
+  revision,
+  type,
+  recorded_at: new Date(recordedAtMs).toISOString(),
+  event_id: id,
 })
 
 const pageOfLog = async (...asked: Parameters<typeof newestEvents>): Promise<Page> => {

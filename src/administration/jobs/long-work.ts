@@ -86,7 +86,8 @@ export const requestLongWork = async (
   try {
     await boss.createQueue(longWorkQueue, longWorkOptions)
     await boss.send(longWorkQueue, { text: JSON.stringify(request) } satisfies Packed, {
-      ...{ id, retryLimit: long === 'repeatable' ? repetitionsMax : 0 },
+      id,
+      retryLimit: long === 'repeatable' ? repetitionsMax : 0,
     })
   } finally {
     await close()
@@ -187,7 +188,9 @@ const longWorkOf = (row: Row): LongWork => {
   const outcome = row.state === 'completed' ? (JSON.parse(row.outcome ?? 'null') as LongWorkOutcome) : null
   return {
     ...(JSON.parse(row.request) as LongWorkRequest),
-    ...{ id: row.id, state: stateOf(row.state, outcome), outcome },
+    id: row.id,
+    state: stateOf(row.state, outcome),
+    outcome,
     progress: row.line === null ? null : { line: row.line, figures: row.figures },
     requestedAt: row.created_on,
     startedAt: row.started_on,

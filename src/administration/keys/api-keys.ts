@@ -132,7 +132,12 @@ export const rotate = async (
 }
 
 const rightsOf = ({ organizationId, name, permissions, limits, allowedCidrs, expiresAt }: KeyState) => ({
-  ...{ organizationId, name, permissions, limits, allowedCidrs, expiresAt },
+  organizationId,
+  name,
+  permissions,
+  limits,
+  allowedCidrs,
+  expiresAt,
 })
 
 /** `apiKey` is null if the successor had already been issued. */

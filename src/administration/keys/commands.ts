@@ -94,7 +94,12 @@ const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
     checkPartnerPermissions(permissions)
   }
   return {
-    ...{ organizationId, name, permissions, limits, allowedCidrs: allow, actor: operator.actor },
+    organizationId,
+    name,
+    permissions,
+    limits,
+    allowedCidrs: allow,
+    actor: operator.actor,
     expiresAt: expires_at === undefined ? null : futureExpiryOf('expires-at', expires_at, Date.now()),
   }
 }
@@ -275,7 +280,10 @@ const replaceLeakedKey = command({
         ...(choice === null ? ['No calls were chosen: nothing is refunded.'] : refundsSaid(would)),
       ],
       json: {
-        ...{ organization_id: key.organizationId, replaces: keyId, api_key_id: key.successorId, reference },
+        organization_id: key.organizationId,
+        replaces: keyId,
+        api_key_id: key.successorId,
+        reference,
         refunds: refundsJson(would),
       },
       ...(key.revokedAt !== null &&
@@ -297,8 +305,13 @@ const replaceLeakedKey = command({
         organization_id: key.organizationId,
         api_key_id: successor?.keyId ?? null,
         api_key: successor?.apiKey ?? null,
-        ...{ replaces: keyId, name: key.name, permissions: key.permissions, rate_limits: key.limits },
-        ...{ allowed_cidrs: key.allowedCidrs, expires_at: key.expiresAt, reference: input.reference },
+        replaces: keyId,
+        name: key.name,
+        permissions: key.permissions,
+        rate_limits: key.limits,
+        allowed_cidrs: key.allowedCidrs,
+        expires_at: key.expiresAt,
+        reference: input.reference,
         refunds: refunds?.json ?? null,
       },
       ...(refunds?.failed === true && { failed: true }),
@@ -348,7 +361,9 @@ const refundsOf = async (
       await requestLongWork(
         foundation,
         {
-          ...{ id: jobId, declared: refundCallsOfKey, operator },
+          id: jobId,
+          declared: refundCallsOfKey,
+          operator,
           given: { key: calls.keyId, ...choice, reason, reference },
         },
         logger,
@@ -356,7 +371,10 @@ const refundsOf = async (
       return { json: { job_id: jobId, calls: chosen.charged.size }, failed: false, jobId }
     }
     const done = await refundChosen(foundation, chosen, {
-      ...{ reference, reason, actor: operator.actor, onProgress: progress },
+      reference,
+      reason,
+      actor: operator.actor,
+      onProgress: progress,
     })
     return { json: refundsJson(done), failed: chosen.unknown.length > 0, jobId: null }
   } catch (error) {

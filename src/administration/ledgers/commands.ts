@@ -250,7 +250,9 @@ const close = command({
     const { month: of, organizationId } = closingOf(input)
     const closeOne = async (id: string, { nth, of: all } = { nth: 1, of: 1 }) => {
       const closed = await closeMonth(foundation, {
-        ...{ organizationId: id, month: of, actor },
+        organizationId: id,
+        month: of,
+        actor,
         nowMs: await agreedNowMs(foundation.pool, 'no month is closed'),
         onProgress: (events) => progress(progressText({ organizationId: id, events, nth, of: all })),
       })
@@ -288,7 +290,12 @@ const sectionsOf = (outcomes: readonly Outcome[]): (string | object)[] => {
 }
 
 const notClosed = (state: string, reason: string | null) => ({
-  ...{ state, through_revision: null, closing: null, expired_lots: 0, digest: null, reason },
+  state,
+  through_revision: null,
+  closing: null,
+  expired_lots: 0,
+  digest: null,
+  reason,
 })
 
 const outcomeOf = (closed: ClosedMonth | null) => {

@@ -115,7 +115,10 @@ const read = (
   }: { file?: StatementFile | null; onLines?: (lines: readonly StatementLine[]) => void },
 ): Promise<MonthStatement> =>
   monthStatement(foundation, {
-    ...{ organizationId, month: of, file, onLines },
+    organizationId,
+    month: of,
+    file,
+    onLines,
     nowMs: Date.now(),
     onProgress: (events) => progress(`${organizationId}: ${events} events`),
   })

@@ -23,7 +23,7 @@ const input = z.object({
       label: 'Kind',
       help: 'only lines of this kind; lines that count several calls are "refused" or "rate_limited"',
     },
-    [...['call', 'refused', 'rate_limited', 'grant', 'expiry', 'adjustment']],
+    ['call', 'refused', 'rate_limited', 'grant', 'expiry', 'adjustment'],
   ).optional(),
   capability: choice(
     { label: 'Capability', help: 'only calls of this capability' },
@@ -72,8 +72,12 @@ const always = { from: '0001-01-01', to: '9999-12-31' }
 const lookedMax = 200_000n
 
 const noReason = {
-  ...{ correction: null, reason: null, reference: null },
-  ...{ actor: null, rerate_run: null, corrected_call: null },
+  correction: null,
+  reason: null,
+  reference: null,
+  actor: null,
+  rerate_run: null,
+  corrected_call: null,
 }
 
 type LineRow = {
@@ -111,8 +115,16 @@ export const statementLines = (
               and l.effective_at >= $8 and l.effective_at < $9
             order by l.revision desc limit $10`,
     values: [
-      ...[id, String(first), String(below), kind, key, of, outcome],
-      ...[new Date(from ?? always.from), new Date(to ?? always.to), max],
+      id,
+      String(first),
+      String(below),
+      kind,
+      key,
+      of,
+      outcome,
+      new Date(from ?? always.from),
+      new Date(to ?? always.to),
+      max,
     ],
   }
 }
@@ -142,8 +154,10 @@ const linesPage = async (
   const next = rows.length > max ? (shown.at(-1)?.revision ?? null) : above > first ? String(above) : null
   return {
     rows: shown.map(({ revision, calls, amount_micro, ...line }) => ({
-      ...{ organization_id: id, revision: Number(revision) },
-      ...{ ...line, calls: calls === null ? null : Number(calls) },
+      organization_id: id,
+      revision: Number(revision),
+      ...line,
+      calls: calls === null ? null : Number(calls),
       amount: formatCredits(BigInt(amount_micro)),
       ...(reasons?.get(revision) ?? noReason),
     })),

@@ -34,7 +34,9 @@ const explain = query({
   anyHistory: true,
   run: async ({ foundation, data, progress }, { request, organization: organizationId, input, whole }) => {
     const explanation = await explainCall(foundation, {
-      ...{ requestId: request, organizationId, whole },
+      requestId: request,
+      organizationId,
+      whole,
       onProgress: (of, events) => progress(`${of}: ${events} events`),
     })
     const verdict =
@@ -170,7 +172,8 @@ const findCalls = query({
     const found = await callsAbout(foundation, range, (await data()).recognizerOf(input), operator)
     const { calls, events_looked_at, cannot_be_told, next_before } = found
     const about = {
-      ...{ found: calls.length, events_looked_at },
+      found: calls.length,
+      events_looked_at,
       ...(cannot_be_told > 0 && { cannot_be_told }),
       ...(next_before !== null && { next_before }),
     }
@@ -181,7 +184,8 @@ const findCalls = query({
       ...(again !== null && {
         next: [
           {
-            ...{ name: 'ledger find-calls', label: 'Search earlier calls' },
+            name: 'ledger find-calls',
+            label: 'Search earlier calls',
             given: { organization: organizationId, input, ...again },
           },
         ],

@@ -67,7 +67,8 @@ export const listCharges = pagedList({
   empty: 'No organizations yet',
   nextOfRow: [
     {
-      ...{ name: 'ledger totals', label: 'Show' },
+      name: 'ledger totals',
+      label: 'Show',
       given: (row) => ({ organization: row.organization_id, month: row.month }),
     },
   ],
@@ -82,8 +83,10 @@ export const listCharges = pagedList({
       closedState(pool, of, nowMs),
     ])
     const rows = found.map(({ calls, calls_before, charged_micro, charged_before_micro, ...row }) => ({
-      ...{ month: of, ...row },
-      ...{ calls: Number(calls), calls_before: Number(calls_before) },
+      month: of,
+      ...row,
+      calls: Number(calls),
+      calls_before: Number(calls_before),
       charged: formatCredits(BigInt(charged_micro)),
       charged_before: formatCredits(BigInt(charged_before_micro)),
       difference: formatCredits(BigInt(charged_micro) - BigInt(charged_before_micro)),

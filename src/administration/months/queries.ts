@@ -31,7 +31,8 @@ const listMonths = query({
   empty: 'No credits or calls yet',
   nextOfRow: [
     {
-      ...{ name: 'ledger totals', label: 'Show' },
+      name: 'ledger totals',
+      label: 'Show',
       given: (row) => ({ organization: row.organization_id, month: row.month }),
     },
   ],
@@ -45,7 +46,8 @@ const listMonths = query({
     const rows = lines.map(({ totals, ...line }) => {
       const sums = line.state === 'open' ? (charged.get(line.month) ?? { charged: '0', calls: 0 }) : totals
       return {
-        ...{ organization_id: organizationId, ...line },
+        organization_id: organizationId,
+        ...line,
         charged: sums?.charged ?? null,
         calls: sums?.calls ?? null,
       }
@@ -96,7 +98,10 @@ const showTotals = query({
     const of = asked ?? new Date(nowMs).toISOString().slice(0, 7)
     const read = (one: Month) =>
       monthStatement(foundation, {
-        ...{ organizationId, month: one, nowMs, file: null },
+        organizationId,
+        month: one,
+        nowMs,
+        file: null,
         onProgress: (events) => progress(eventsRead(events)),
       })
     const found = await read(of)
@@ -110,26 +115,42 @@ const showTotals = query({
     const compared = comparedRows(totals, amountsOf(before.summary))
     const charges = groupRows(summary.charges, before.summary.charges).map(
       ({ name, count, amount, ...earlier }) => ({
-        ...{ sku: name, rule: earlier.rule, lines: count, lines_before: earlier.countBefore },
+        sku: name,
+        rule: earlier.rule,
+        lines: count,
+        lines_before: earlier.countBefore,
         charged: formatCredits(-amount),
         charged_before: formatCredits(-earlier.amountBefore),
       }),
     )
     const free_calls = groupRows(summary.freeCalls, before.summary.freeCalls).map(
       ({ name, rule, count, countBefore }) => ({
-        ...{ capability: name, rule, calls: count, calls_before: countBefore },
+        capability: name,
+        rule,
+        calls: count,
+        calls_before: countBefore,
       }),
     )
     const corrections = summary.corrections.map((one) => ({
-      ...{ month: one.month, lines: one.count, change: formatCredits(one.amount) },
+      month: one.month,
+      lines: one.count,
+      change: formatCredits(one.amount),
     }))
     return {
       json: {
-        ...{ organization_id: organizationId, name: head.name, month: of },
+        organization_id: organizationId,
+        name: head.name,
+        month: of,
         state: closing === null ? 'open' : 'closed',
         as_of_revision: closing === null ? through : closing.closed.through_revision,
-        ...{ digest, closable_from, ...totals, previous_month: monthBefore(of) },
-        ...{ compared, charges, free_calls, corrections },
+        digest,
+        closable_from,
+        ...totals,
+        previous_month: monthBefore(of),
+        compared,
+        charges,
+        free_calls,
+        corrections,
       },
       sections: [
         `${head.name} in ${of}`,
@@ -153,7 +174,8 @@ const nextOf = (organizationId: string, of: Month, isClosable: boolean): Next[] 
     { name: 'ledger statement', label: 'Download CSV', given: { ...given, csv: 'on' } },
     { name: 'ledger statement', label: 'Download JSON Lines', given: { ...given, jsonl: 'on' } },
     {
-      ...{ name: 'ledger lines', label: 'Statement lines' },
+      name: 'ledger lines',
+      label: 'Statement lines',
       given: { organization: organizationId, ...range },
     },
     ...(isClosable ? [{ name: 'ledger close', label: `Close ${of}`, given } as const] : []),

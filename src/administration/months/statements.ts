@@ -176,7 +176,9 @@ export const storeStatement = async (
   })
   await flush()
   await pool.query('delete from closed_months where organization_id = $1 and month = $2 and part >= $3', [
-    ...[organizationId, month, part],
+    organizationId,
+    month,
+    part,
   ])
 }
 

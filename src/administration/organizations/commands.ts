@@ -65,10 +65,13 @@ const listOrgs = pagedList({
       throw new InputFault('cursor', `"${cursor}" is not the id of an organization`)
     const rows = await organizationsAfter(foundation, { after: cursor ?? '', max: max + 1 })
     const shown = rows.map(({ organization_id, name, balance_micro, charged_micro, live_keys, ...row }) => ({
-      ...{ organization_id, name },
+      organization_id,
+      name,
       balance: formatCredits(BigInt(balance_micro)),
       charged: formatCredits(BigInt(charged_micro)),
-      ...{ created_at: row.registered_at, live_keys, last_call_at: row.last_call_at },
+      created_at: row.registered_at,
+      live_keys,
+      last_call_at: row.last_call_at,
     }))
     return pageUpTo(shown, { max, cursor: 'organization_id' })
   },

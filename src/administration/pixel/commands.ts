@@ -53,11 +53,13 @@ const rules = query({
       ],
       nextOfRow: [
         {
-          ...{ name: 'pixel unlimit', label: 'Remove' },
+          name: 'pixel unlimit',
+          label: 'Remove',
           given: ({ domain, period }) => (period === null ? null : { domain, period }),
         },
         {
-          ...{ name: 'pixel unblock', label: 'Unblock' },
+          name: 'pixel unblock',
+          label: 'Unblock',
           given: ({ domain, period }) => (period === null ? { domain } : null),
         },
       ],
@@ -202,7 +204,9 @@ const limit = command({
     ),
     period,
   }),
-  ...{ changes, plan: planned('limit'), run: changed('limit') },
+  changes,
+  plan: planned('limit'),
+  run: changed('limit'),
 })
 
 const unlimit = command({
@@ -210,7 +214,9 @@ const unlimit = command({
   action: 'pixel.change',
   summary: 'remove a limit of a pixel',
   input: z.object({ ...ofDomain, period }),
-  ...{ changes, plan: planned('unlimit'), run: changed('unlimit') },
+  changes,
+  plan: planned('unlimit'),
+  run: changed('unlimit'),
 })
 
 const block = command({
@@ -218,7 +224,9 @@ const block = command({
   action: 'pixel.change',
   summary: 'block a pixel on a domain and its subdomains, from the next hit on',
   input: z.object(ofDomain),
-  ...{ changes, plan: planned('block'), run: changed('block') },
+  changes,
+  plan: planned('block'),
+  run: changed('block'),
 })
 
 const unblock = command({
@@ -226,7 +234,9 @@ const unblock = command({
   action: 'pixel.change',
   summary: 'remove a block of a pixel',
   input: z.object(ofDomain),
-  ...{ changes, plan: planned('unblock'), run: changed('unblock') },
+  changes,
+  plan: planned('unblock'),
+  run: changed('unblock'),
 })
 
 const hits = query({

@@ -55,8 +55,10 @@ const propose = command({
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price show') },
   plan: async ({ foundation, operator }, { rules, from, reason: given }) => {
     const changes = await plannedChanges(foundation, {
-      ...{ rulesOver: rulesIn(rules, from), effectiveFrom: from },
-      ...{ reason: given ?? null, actor: operator.actor },
+      rulesOver: rulesIn(rules, from),
+      effectiveFrom: from,
+      reason: given ?? null,
+      actor: operator.actor,
     })
     return {
       says: [
@@ -68,8 +70,10 @@ const propose = command({
   },
   run: async ({ foundation, operator }, { rules, from, reason: given }) => {
     const proposed = await proposePriceBook(foundation, {
-      ...{ rulesOver: rulesIn(rules, from), effectiveFrom: from },
-      ...{ reason: given ?? null, actor: operator.actor },
+      rulesOver: rulesIn(rules, from),
+      effectiveFrom: from,
+      reason: given ?? null,
+      actor: operator.actor,
     })
     const { rules: _, ...rest } = proposed
     const { changes } = await proposalAt(foundation, proposed.proposal, Date.now())
@@ -168,7 +172,8 @@ const ownPriceOf = ({ sku, amount, effective_from, ...given }: z.output<typeof o
     organizationId: given.organization,
     effectiveFrom: effective_from ?? new Date().toISOString(),
     reason: given.reason ?? 'set by operator',
-    ...{ sku, amount },
+    sku,
+    amount,
   }
 }
 
@@ -218,7 +223,9 @@ const override = command({
     if (overrideId !== undefined) {
       const why = input.reason ?? 'withdrawn by operator'
       const withdrawn = await withdrawPriceOverride(foundation, {
-        ...{ organizationId, overrideId, actor },
+        organizationId,
+        overrideId,
+        actor,
         reason: why,
       })
       return { json: { ...overrideRow(withdrawn, context), withdrawn: true } }

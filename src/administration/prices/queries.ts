@@ -67,7 +67,10 @@ const seesProposals = ({ operator: { role } }: Context): boolean =>
   role === null || mayDo(role, 'finance.read')
 
 const publicBook = ({ version, effective_from, digest, rules }: PublishedBook) => ({
-  ...{ version, effective_from, digest, rules },
+  version,
+  effective_from,
+  digest,
+  rules,
 })
 
 const shownByName = async (context: Context, name: PriceName) => {
@@ -150,7 +153,9 @@ const diffPrices = query({
     const from = await rulesNamed(foundation, given.from, { field: 'from', over: null })
     const to = await rulesNamed(foundation, given.to, { field: 'to', over: from.rules })
     const { changes, organizations, sum } = await comparePrices(foundation, {
-      ...{ from, to, month: of },
+      from,
+      to,
+      month: of,
       organizations:
         organizationId === undefined ? payingOf(await organizationIds(foundation, logger)) : [organizationId],
       onProgress: (id, calls) => progress(`${id}: ${calls} calls`),

@@ -64,7 +64,8 @@ const listProjections = query({
   nextOfRow: [
     { name: 'projection rebuild', label: 'Rebuild', given: ({ name }) => ({ name }) },
     {
-      ...{ name: 'projection parked', label: 'Events set aside' },
+      name: 'projection parked',
+      label: 'Events set aside',
       given: ({ name, parked }) => (parked === 0 ? null : { name }),
     },
   ],
@@ -75,7 +76,9 @@ const listProjections = query({
       .map(({ haltedStreams, updatedAt, ...state }) => ({
         ...state,
         halted_streams: haltedStreams.map(({ stream, position: at, error }) => ({
-          ...{ stream, position: at.toString(), error },
+          stream,
+          position: at.toString(),
+          error,
         })),
         updated_at: updatedAt,
       }))
@@ -134,7 +137,11 @@ const rebuildProjection = command({
       json: {
         rebuild_id: rebuildId,
         projections: of.map(({ name, version }) => ({ name, version })),
-        ...{ events, seconds, events_per_second: rateOf(events, elapsedMs), resumed, differences },
+        events,
+        seconds,
+        events_per_second: rateOf(events, elapsedMs),
+        resumed,
+        differences,
       },
       lines: [
         `rebuilt ${namesOf(of)} from ${events} events in ${seconds} s${resumed ? ', continuing a killed rebuild' : ''}`,
@@ -229,7 +236,8 @@ const listRebuilds = query({
   ],
   nextOfRow: [
     {
-      ...{ name: 'projection cancel', label: 'Cancel' },
+      name: 'projection cancel',
+      label: 'Cancel',
       given: ({ state, projections }) =>
         state === 'running' && Array.isArray(projections) ? { name: String(projections[0]) } : null,
     },
@@ -255,7 +263,9 @@ const verifyProjection = query({
     const of = chosenOf(input)
     await catchUp(foundation, logger)
     const verdicts = await verifyProjections({
-      ...{ url: foundation.url, eventLog: foundation.eventLog, seal: foundation.secrets.rowSeal },
+      url: foundation.url,
+      eventLog: foundation.eventLog,
+      seal: foundation.secrets.rowSeal,
       projections: of,
       onProgress: reporter(of, context),
     })
@@ -305,11 +315,13 @@ const listParked = query({
   empty: 'No events are set aside',
   nextOfRow: [
     {
-      ...{ name: 'projection retry', label: 'Retry' },
+      name: 'projection retry',
+      label: 'Retry',
       given: ({ projection, state }) => (state === 'released' ? null : { name: projection }),
     },
     {
-      ...{ name: 'projection release', label: 'Skip' },
+      name: 'projection release',
+      label: 'Skip',
       given: ({ projection, position, state }) =>
         state === 'released' || !maySkip(String(projection)) ? null : { name: projection, position },
     },
@@ -351,7 +363,9 @@ const retryProjection = command({
     const isUnread = unreadable.length > 0
     return {
       json: {
-        ...{ name, retried: isUnread ? 0 : waiting.length, unreadable },
+        name,
+        retried: isUnread ? 0 : waiting.length,
+        unreadable,
         left: left.map(({ parked_at, ...one }) => ({ ...one, parked_at: parked_at.toISOString() })),
         ...(isUnread && { note: 'Nothing was changed: run a release that can read these events.' }),
       },
@@ -385,6 +399,12 @@ const releaseProjection = command({
 })
 
 export const declarations = [
-  ...[listProjections, rebuildProjection, cancelRebuild, listRebuilds, verifyProjection],
-  ...[listParked, retryProjection, releaseProjection],
+  listProjections,
+  rebuildProjection,
+  cancelRebuild,
+  listRebuilds,
+  verifyProjection,
+  listParked,
+  retryProjection,
+  releaseProjection,
 ]

@@ -20,7 +20,9 @@ export const reporter =
         projections: of.map(({ name }) => name),
         position: at.toString(),
         target: target.toString(),
-        ...{ events, events_per_second, seconds_left },
+        events,
+        events_per_second,
+        seconds_left,
       },
     )
   }

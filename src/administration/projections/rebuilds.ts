@@ -151,8 +151,13 @@ const beginRow = async (
         `update projection_rebuilds set state = $2, position = $3, target = $4, events = $5, elapsed_ms = $6, differences = $7,
                 error = $8, updated_at = now(), ended_at = now() where rebuild_id = $1`,
         [
-          ...[rebuildId, result, last.position.toString(), last.target.toString(), last.events],
-          ...[Math.round(last.elapsedMs), JSON.stringify(differences)],
+          rebuildId,
+          result,
+          last.position.toString(),
+          last.target.toString(),
+          last.events,
+          Math.round(last.elapsedMs),
+          JSON.stringify(differences),
           error === undefined ? null : String(error instanceof Error ? error.message : error).slice(0, 1_000),
         ],
       )

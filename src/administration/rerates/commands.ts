@@ -64,7 +64,10 @@ const plan = command({
         organizationId: organizationId ?? null,
         organizations:
           organizationId === undefined ? payingOf(await organizationsOf(foundation)) : [organizationId],
-        ...{ from, to, reason: why, actor: operator.actor },
+        from,
+        to,
+        reason: why,
+        actor: operator.actor,
       },
       (made) => progress(progressText(made)),
     )
@@ -127,7 +130,9 @@ const apply = command({
   run: async ({ foundation, operator, twoPerson, progress }, input) => {
     const { run } = await checkedRun(foundation, input)
     const found = await applyRerate(foundation, {
-      ...{ run, actor: operator.actor, twoPerson },
+      run,
+      actor: operator.actor,
+      twoPerson,
       onProgress: (done, of) => progress(`${done} of ${of} ledgers`),
     })
     return runAnswer(found)

@@ -103,11 +103,17 @@ export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun
   return [
     {
       run,
-      ...{ calls_from: from, calls_before: to },
+      calls_from: from,
+      calls_before: to,
       ...(organization_id !== null && { organization_id }),
       prices: book.version === null ? 'not published' : `price book ${book.version}`,
-      ...{ reason, calls, cost_something_else: calls_affected, given_back: given, taken },
-      ...{ difference: differenceOf(proposed), plan_digest: proposed.plan_digest },
+      reason,
+      calls,
+      cost_something_else: calls_affected,
+      given_back: given,
+      taken,
+      difference: differenceOf(proposed),
+      plan_digest: proposed.plan_digest,
       signed_by:
         proposed.signature.signed_by === 'hmac'
           ? "the installation's secret"
@@ -124,8 +130,12 @@ const ledgerRow = (ledger: RerateLedgerPlanned, done?: ProvedRun['done']) => {
   const { organization_id, calls, calls_affected, balance, uncollected, unaffordable } = ledger
   const outcome = done?.get(organization_id)
   return {
-    ...{ organization_id, calls, cost_something_else: calls_affected, difference: differenceOf(ledger) },
-    ...{ balance, cannot_be_collected: uncollected },
+    organization_id,
+    calls,
+    cost_something_else: calls_affected,
+    difference: differenceOf(ledger),
+    balance,
+    cannot_be_collected: uncollected,
     could_not_be_paid_then:
       unaffordable.calls === 0
         ? 0
@@ -143,7 +153,11 @@ const ledgerSections = ({ organization_id, differences, refunded }: RerateLedger
   ...titled(
     `Differences for ${organization_id}`,
     differences.map(({ sku, rule, calls, now, rerated }) => ({
-      ...{ sku, rule: rule ?? 'given back, or already re-rated', calls, now, rerated },
+      sku,
+      rule: rule ?? 'given back, or already re-rated',
+      calls,
+      now,
+      rerated,
       difference: formatCredits(parseCredits(rerated) - parseCredits(now)),
     })),
   ),
@@ -164,8 +178,11 @@ const runSections = (found: ProvedRun): Sections => {
       proposed_at: proposed.at,
       ...(approved !== null && { approved_by: approved.by, approved_at: approved.at }),
       ...(applied !== null && {
-        ...{ applied_by: applied.by, applied_at: applied.at, left_out: applied.left_out },
-        ...{ balances_changed_by: applied.amount, not_collected: applied.uncollected },
+        applied_by: applied.by,
+        applied_at: applied.at,
+        left_out: applied.left_out,
+        balances_changed_by: applied.amount,
+        not_collected: applied.uncollected,
       }),
       ...(abandoned !== null && { abandoned_by: abandoned.by, abandoned_because: abandoned.reason }),
     },

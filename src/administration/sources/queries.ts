@@ -26,7 +26,11 @@ export const sourceJson = (source: DataSource, last: LastImport | null, nowMs: n
   const { name, from, version, holds, asOf, ageDaysMax, place, remedy } = source
   const tooOld = isTooOld(source, nowMs)
   return {
-    ...{ name, from, version, holds, place },
+    name,
+    from,
+    version,
+    holds,
+    place,
     as_of: asOf?.toISOString() ?? null,
     age_days: asOf === null ? null : ageDaysOf(asOf, nowMs),
     age_days_max: ageDaysMax,

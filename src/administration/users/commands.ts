@@ -267,6 +267,12 @@ const tokensThatWork = async (
     .map(({ tokenId }) => tokenId)
 
 export const declarations = [
-  ...[create, invite, changeOfRole, password],
-  ...[disabling(true), disabling(false), secondFactor, token],
+  create,
+  invite,
+  changeOfRole,
+  password,
+  disabling(true),
+  disabling(false),
+  secondFactor,
+  token,
 ]

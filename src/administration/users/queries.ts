@@ -30,33 +30,39 @@ const list = query({
   ],
   nextOfRow: [
     {
-      ...{ name: 'user role', label: 'Change role' },
+      name: 'user role',
+      label: 'Change role',
       given: ({ user: name, role, organization_id: organization, state }) =>
         state === 'enabled' ? { name, role, ...(organization !== null && { organization }) } : null,
     },
     { name: 'user password', label: 'New password', given: (row) => nameIf(row, 'enabled') },
     {
-      ...{ name: 'user second-factor', label: 'Remove second factor' },
+      name: 'user second-factor',
+      label: 'Remove second factor',
       given: ({ user: name, second_factor }) => (second_factor === true ? { name, remove: true } : null),
     },
     {
-      ...{ name: 'user token', label: 'New token' },
+      name: 'user token',
+      label: 'New token',
       given: ({ user: name, role, state }) => (state === 'enabled' && role !== 'partner' ? { name } : null),
     },
     {
-      ...{ name: 'user tokens', label: 'Tokens' },
+      name: 'user tokens',
+      label: 'Tokens',
       given: ({ user: name, tokens }) => (tokens === 0 ? null : { name }),
     },
     { name: 'audit list', label: 'Audit', given: ({ user: about }) => ({ about }) },
     { name: 'user disable', label: 'Disable', given: (row) => nameIf(row, 'enabled') },
     { name: 'user enable', label: 'Enable', given: (row) => nameIf(row, 'disabled') },
     {
-      ...{ name: 'user invite', label: 'Invite again' },
+      name: 'user invite',
+      label: 'Invite again',
       given: ({ user: name, role, organization_id: organization, state }) =>
         isInvited(state) ? { name, role, ...(organization !== null && { organization }) } : null,
     },
     {
-      ...{ name: 'user invite', label: 'Withdraw' },
+      name: 'user invite',
+      label: 'Withdraw',
       given: ({ user: name, state }) => (isInvited(state) ? { name, withdraw: true } : null),
     },
   ],
@@ -87,7 +93,8 @@ const usersOf = async (foundation: Foundation) => {
       created_by: logged?.createdBy ?? null,
       last_sign_in_at: last.get(name) ?? null,
       second_factor: secondFactor !== null,
-      ...{ sessions, tokens },
+      sessions,
+      tokens,
       disabled_by: logged?.disabled?.by ?? null,
       reason: logged?.disabled?.reason ?? null,
     }),
@@ -103,8 +110,10 @@ const invited = (one: Awaited<ReturnType<typeof listInvitations>>[number]) => ({
   created_by: one.invitedBy,
   last_sign_in_at: null,
   second_factor: false,
-  ...{ sessions: 0, tokens: 0 },
-  ...{ disabled_by: null, reason: null },
+  sessions: 0,
+  tokens: 0,
+  disabled_by: null,
+  reason: null,
 })
 
 const tokens = query({
@@ -122,7 +131,8 @@ const tokens = query({
   ],
   nextOfRow: [
     {
-      ...{ name: 'user token', label: 'Revoke' },
+      name: 'user token',
+      label: 'Revoke',
       given: ({ user: name, token_id: id, revoked_at }) =>
         revoked_at === null ? { name, id, revoke: true } : null,
     },

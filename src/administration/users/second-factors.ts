@@ -79,8 +79,12 @@ export const setSecondFactor = async (
                   sealed_codes = excluded.sealed_codes, last_step = excluded.last_step,
                   wrong_on = null, wrong = 0, wrong_where_proved = 0`,
           [
-            ...[user, factorId, sealer.seal(secret, secretContext(factorId)), codesId],
-            ...[sealer.seal(hashesOf(codes, codesId), codesContext(factorId, codesId)), step],
+            user,
+            factorId,
+            sealer.seal(secret, secretContext(factorId)),
+            codesId,
+            sealer.seal(hashesOf(codes, codesId), codesContext(factorId, codesId)),
+            step,
           ],
         )
         return { codes, factorId }

@@ -73,7 +73,9 @@ export const changeRole = async (
       events: [{ type: 'UserRoleChanged', data }],
       writeRow: async (client) => {
         await client.query('update users set role = $2, organization_id = $3 where name = $1', [
-          ...[name, role, organizationId],
+          name,
+          role,
+          organizationId,
         ])
       },
     }
@@ -119,7 +121,8 @@ export const setDisabled = (
       events: [disabled ? { type: 'UserDisabled', data } : { type: 'UserEnabled', data }],
       writeRow: async (client) => {
         await client.query('update users set disabled_at = case when $2 then now() end where name = $1', [
-          ...[name, disabled],
+          name,
+          disabled,
         ])
       },
     }

@@ -90,7 +90,10 @@ const create = command({
     const { organizationId, url, events } = await wantedOf(context, input)
     const { actor } = context.operator
     const { webhookId, secret } = await createWebhook(context.foundation, {
-      ...{ organizationId, url, events, actor },
+      organizationId,
+      url,
+      events,
+      actor,
     })
     return {
       json: { webhook_id: webhookId, organization_id: organizationId, url: url.href, events, secret },
@@ -123,8 +126,10 @@ const listAll = query({
   run: async ({ foundation }, { organization: organizationId = null }) => ({
     json: (await listWebhooks(foundation, organizationId)).map((row) => ({
       ...webhookJson(row),
-      ...{ pending: row.pending, dead: row.dead },
-      ...{ last_attempt_at: row.last_attempt_at, last_result: row.last_result },
+      pending: row.pending,
+      dead: row.dead,
+      last_attempt_at: row.last_attempt_at,
+      last_result: row.last_result,
     })),
   }),
 })
@@ -198,7 +203,8 @@ const deliveries = query({
   ],
   nextOfRow: [
     {
-      ...{ name: 'webhook resend', label: 'Send again' },
+      name: 'webhook resend',
+      label: 'Send again',
       given: ({ state, delivery_id }) => (state === 'pending' ? null : { delivery: delivery_id }),
     },
   ],
@@ -336,13 +342,23 @@ const rotateSecret = command({
   run: async ({ foundation, operator }, { grace: graceMs, ...input }) => {
     const { actor } = operator
     const { secret, formerUntil } = await rotateWebhookSecret(foundation, {
-      ...{ ...namedIn(input), graceMs, actor },
+      ...namedIn(input),
+      graceMs,
+      actor,
     })
     return { json: { webhook_id: input.webhook, secret, former_until: formerUntil.toISOString() } }
   },
 })
 
 export const declarations = [
-  ...[create, listAll, show, deliveries, remove, test, resend],
-  ...[pausing(true), pausing(false), rotateSecret],
+  create,
+  listAll,
+  show,
+  deliveries,
+  remove,
+  test,
+  resend,
+  pausing(true),
+  pausing(false),
+  rotateSecret,
 ]

@@ -24,7 +24,7 @@ export const commandRoutes = (pages: FastifyInstance, context: Dashboard): void 
     const usable = declarations
       .filter(({ fields }) => fields.some(({ control }) => control === 'organization'))
       .map((declared) => ({
-        ...{ declared },
+        declared,
         href: hrefOf(declared, { ...viewer, organizationId: account.organization_id }),
       }))
       .filter(({ href }) => href !== null)
@@ -78,7 +78,8 @@ ${table({
   rows: ofNoun,
   columns: [
     {
-      ...{ head: 'Command', kind: 'name' },
+      head: 'Command',
+      kind: 'name',
       cell: ({ declared: { name, interfaces }, href }) =>
         href === null
           ? html`${name} <small>${interfaces.join(', ')}</small>`

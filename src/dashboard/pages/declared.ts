@@ -640,7 +640,8 @@ const list = (
     ) ??
     Object.entries(first).map(
       ([name, value]): Column => ({
-        ...{ name, label: labelOf(name) },
+        name,
+        label: labelOf(name),
         ...(isNumber(value) && ({ kind: isChange(name) ? 'change' : 'number' } as const)),
       }),
     )

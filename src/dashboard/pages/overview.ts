@@ -408,7 +408,10 @@ ${figures([
 ${usagePlot({ id: 'calls', title: 'Calls by outcome', of: 'calls', series: view.calls, range })}
 ${usagePlot({ id: 'credits', title: 'Credits by capability', of: 'credits', series: view.credits, range })}
 ${leadersTable('Organizations by credits', view.byCredits, {
-  ...{ id: 'by-credits', path: 'usage', range, head: 'Charged' },
+  id: 'by-credits',
+  path: 'usage',
+  range,
+  head: 'Charged',
   cell: ({ charged_micro }) => credits(charged_micro),
 })}`,
   })

@@ -148,7 +148,9 @@ const picked: Readonly<
     href: ({ id, organization_id }) => `/organizations/${organization_id}/keys/${id}`,
   },
   users: {
-    ...{ title: 'Users', by: 'the name of a user', route: 'GET /commands/user/list' },
+    title: 'Users',
+    by: 'the name of a user',
+    route: 'GET /commands/user/list',
     href: ({ id }) => `/commands/user/list?${new URLSearchParams({ name: id }).toString()}`,
   },
 }
@@ -179,7 +181,9 @@ const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
       : organizationMenu.map(({ path, name }) => ({ name, href: `/organizations/${organizationId}${path}` }))
   const all = [
     ...[...pages, { name: 'Your own account', href: '/me' }].map(({ name, href }) => ({
-      ...{ name, href, about: 'page' },
+      name,
+      href,
+      about: 'page',
     })),
     ...declarations.flatMap((declared) => {
       const href = hrefOf(declared, { role, organizationId })

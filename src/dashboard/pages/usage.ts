@@ -231,7 +231,9 @@ const shownParts = (view: UsageView, shown: NonNullable<UsageView['shown']>): Re
   const { series, by, query, range } = shown
   const csv = `/organizations/${view.account.organization_id}/usage.csv?${query}`
   const all = {
-    ...{ series, range, csvHref: `${csv}&table=steps` },
+    series,
+    range,
+    csvHref: `${csv}&table=steps`,
     nameOf: (name: string | null) => groupName(view, by, name),
   }
   return [

@@ -85,7 +85,9 @@ const readStream = async (
   const due = from ?? 0
   if (direction === 'forwards' && first !== undefined && first.revision > due)
     throw new EventsUnreadable({
-      ...{ stream, firstRevision: due, lastRevision: first.revision - 1 },
+      stream,
+      firstRevision: due,
+      lastRevision: first.revision - 1,
       why: 'the event store no longer returns them, so remove $tb, $maxCount and $maxAge from the metadata of the stream',
     })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
@@ -111,7 +113,9 @@ const readUndeleted = async (
     if (!(error instanceof StreamMissing) || !(await isDeleted(readPage, stream))) throw error
     throw new EventsUnreadable(
       {
-        ...{ stream, firstRevision: 0, lastRevision: 0 },
+        stream,
+        firstRevision: 0,
+        lastRevision: 0,
         why: 'the stream was deleted in the event store; until it is scavenged, the events return if $tb is removed from its metadata',
       },
       { cause: error },

@@ -179,8 +179,11 @@ const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<
       text: appendSql,
       values: [
         ...parameters(batch),
-        ...[seen?.position.toString(), seen?.hash],
-        ...[written?.stream, written?.revision, written?.hash],
+        seen?.position.toString(),
+        seen?.hash,
+        written?.stream,
+        written?.revision,
+        written?.hash,
       ],
     })
     if (rows.length === 0) {

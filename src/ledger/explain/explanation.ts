@@ -123,7 +123,11 @@ const pricesOf = (
       const priced = book?.rules.get(rule)
       const override = overrides.get(sku)
       return {
-        ...{ sku, amount, rule, rule_version, because: becauseOf(rule, rule_version) },
+        sku,
+        amount,
+        rule,
+        rule_version,
+        because: becauseOf(rule, rule_version),
         /** The price in the price book, or null if the book is unknown. */
         book_amount: priced === undefined ? null : formatCredits(priced.amount),
         /** The organization's own price, if it had one. */

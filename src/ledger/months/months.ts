@@ -91,7 +91,8 @@ export const readOn = async (
   { to, through, before, onPage, onProgress }: Reading,
 ): Promise<boolean> => {
   const { closings, pages } = readLedger(eventLog, organizationId, {
-    ...{ from: months.end, known: months.closings },
+    from: months.end,
+    known: months.closings,
     ...(to === undefined ? {} : { to }),
   })
   months.closings = closings

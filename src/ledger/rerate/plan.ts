@@ -136,7 +136,9 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
   if (type === 'PriceOverrideSet') {
     const { sku, amount, effective_from } = data
     tally.overrides.push({
-      ...{ sku, amount, effective_from },
+      sku,
+      amount,
+      effective_from,
       set_revision: revision,
       withdrawn_revision: null,
     })

@@ -31,7 +31,9 @@ export function openCompetition({
     },
     listen: (competed) => {
       listener ??= startListening({
-        ...{ url, channel, logger },
+        url,
+        channel,
+        logger,
         listening: () => undefined,
         notified: (organizationId) => competed(organizationId),
       })

@@ -45,7 +45,10 @@ export class Reversals {
       if (event.type === 'CreditCharged') {
         const { charge_id: chargeId, amount } = event.data
         void this.#giveBack(requestId, {
-          ...{ firstEventId, chargeId, amount: parseCredits(amount), revision },
+          firstEventId,
+          chargeId,
+          amount: parseCredits(amount),
+          revision,
           calledMs: command.atMs,
           cost: { charge: event.data, adjustments: [] },
         })

@@ -37,7 +37,9 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
   return {
     open: async ({ scheme, width, script = true }) => {
       const context = await browser.newContext({
-        ...{ baseURL, colorScheme: scheme, viewport: { width, height: 900 } },
+        baseURL,
+        colorScheme: scheme,
+        viewport: { width, height: 900 },
         javaScriptEnabled: script,
         locale: 'en-GB',
         timezoneId: 'Asia/Tokyo',

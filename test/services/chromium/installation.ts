@@ -39,7 +39,12 @@ export const openInstallation = async (): Promise<Installation> => {
   await writeHistory(database.url, [{ organizationId: `org_${ulid()}`, events: eventsElsewhere }])
   const service = await startService(variables)
   return {
-    ...{ service, scene, ada, bob, folder, databaseUrl: database.url },
+    service,
+    scene,
+    ada,
+    bob,
+    folder,
+    databaseUrl: database.url,
     close: async () => {
       await service.end('SIGTERM')
       await database.drop()

@@ -22,8 +22,11 @@ export const startPostgrey = async ({
         `--inet=${address}:${port}`,
         `--dbdir=${directory}`,
         `--delay=${delaySeconds}`,
-        ...['--user=root', '--group=root', '--hostname=mail.example.com'],
-        ...['--whitelist-clients=/dev/null', '--whitelist-recipients=/dev/null'],
+        '--user=root',
+        '--group=root',
+        '--hostname=mail.example.com',
+        '--whitelist-clients=/dev/null',
+        '--whitelist-recipients=/dev/null',
       ],
       ready: () => accepts(address, port),
     })

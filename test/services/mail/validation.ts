@@ -80,7 +80,10 @@ export const openValidation = async ({
   const dns = createDns({ servers: [resolver], clock: performance })
   const { find } = createMailExchangers({ dns, guard: createEgressGuard({ allow }), random: Math.random })
   const mailbox = createMailboxProbe({
-    ...{ port, helo, mailFrom, logger },
+    port,
+    helo,
+    mailFrom,
+    logger,
     clock: () => performance.now(),
     recipientOf: createRecipientOf({ hmac: secrets.recipientHmac, clock: Date }),
     bounds: patient ? patientBounds : {},
@@ -97,7 +100,13 @@ export const openValidation = async ({
     },
   }
   const form = emailValidationForm({
-    ...{ secrets, sealer, exchangers, mailbox, checks, clock: Date, logger },
+    secrets,
+    sealer,
+    exchangers,
+    mailbox,
+    checks,
+    clock: Date,
+    logger,
     companies: { find: async () => null },
     later: async (data) => void retries.push(data),
   })

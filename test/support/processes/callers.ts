@@ -194,10 +194,13 @@ const ask = (
 ): Promise<Try['end']> =>
   new Promise((resolve) => {
     const asked = request(`${url}${path}`, {
-      ...{ agent, method: 'POST' },
+      agent,
+      method: 'POST',
       headers: {
-        ...{ 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
-        ...{ 'x-api-key': apiKey, ...(key === null ? {} : { 'idempotency-key': key }) },
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+        'x-api-key': apiKey,
+        ...(key === null ? {} : { 'idempotency-key': key }),
       },
     })
     const late = setTimeout(() => {

@@ -26,7 +26,8 @@ export const runTyped = async (typed: Typed, deadlineMs: number): Promise<Ran> =
 const start = (): ChildProcess => {
   const child = fork(join(import.meta.dirname, 'command-line.ts'), {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    ...{ execArgv: [], cwd: join(import.meta.dirname, '../../..') },
+    execArgv: [],
+    cwd: join(import.meta.dirname, '../../..'),
   })
   child.once('exit', () => {
     const at = waiting.indexOf(child)

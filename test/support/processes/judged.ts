@@ -71,7 +71,7 @@ export const readLedger = async (
       if (balance < -limit) faults.push(`${at}: overdrawn to ${balance}`)
     }
   }
-  return { ...{ organizationId, calls, chargesOfRequest, chargesOfCall }, reversed, grants, balance, faults }
+  return { organizationId, calls, chargesOfRequest, chargesOfCall, reversed, grants, balance, faults }
 }
 
 const add = (to: Map<string, Charge[]>, key: string, charge: Charge): void => {

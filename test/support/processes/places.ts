@@ -94,7 +94,12 @@ export const openInstallation = async ({ count, databaseUrl, variables }: Option
   }
 
   return {
-    ...{ places, environment, network, dataDir, start, thaw },
+    places,
+    environment,
+    network,
+    dataDir,
+    start,
+    thaw,
     kill: async (place) => void (await end(place, 'SIGKILL')),
     drain: (place) => end(place, 'SIGTERM'),
     freeze: (place) => {

@@ -42,7 +42,10 @@ const importFile = command({
     const { file, source } = input
     const sourceUpdatedAt = await asOf(input)
     const report = await importCompanies({
-      ...{ pool, file, source, sourceUpdatedAt },
+      pool,
+      file,
+      source,
+      sourceUpdatedAt,
       onProgress: ({ read, imported, percent, rowsPerSecond }) =>
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })

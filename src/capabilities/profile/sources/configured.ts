@@ -40,7 +40,12 @@ export const openSource = async (
   const rewrite = mapping === undefined ? null : await readMapping(mapping)
   const source = naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
     createHttpProvider({
-      ...{ url, key, rewrite, identifiers, fetchPage, logger },
+      url,
+      key,
+      rewrite,
+      identifiers,
+      fetchPage,
+      logger,
       timeoutMs: settings.PROFILE_HTTP_TIMEOUT_MS,
       clock: { now: clock.now, epochMs },
     }),
