@@ -1,7 +1,6 @@
 import { declarationNamed } from '../../administration/declarations.ts'
 import {
   type Answer,
-  type Column,
   Folded,
   isPersonal,
   type Lists,
@@ -10,43 +9,36 @@ import {
   type Row,
   type Sections,
 } from '../../administration/declare.ts'
-import { type Field, organizationHelp } from '../../administration/fields.ts'
 import { requestIdPattern } from '../../administration/ledgers/explain.ts'
-import type { PriceTable } from '../../administration/prices/prices.ts'
-import { parseCredits } from '../../billing/money.ts'
-import { askedFields, hasCsv, hrefOf, inputNames, type Place, priceInputs, streamHref } from '../declared.ts'
+import { askedFields, hasCsv, hrefOf, inputNames, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
-import {
-  balance,
-  capitalized,
-  copyable,
-  correctionWords,
-  count,
-  decimal,
-  instant,
-  movement,
-  sentence,
-  utc,
-  words,
-} from '../format.ts'
+import { balance, capitalized, sentence } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import { keyIdPattern, organizationPattern } from '../page.ts'
 import type { AccountRow } from '../queries.ts'
-import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
+import { control, type FieldsView } from './fields.ts'
 import {
   crumbs,
-  described,
-  type FormFault,
   faultNotice,
   figures,
   formFields,
   layout,
   organizationHead,
   type Column as TableColumn,
-  table,
   type Viewer,
 } from './layout.ts'
+import {
+  isList,
+  isText,
+  labelOf,
+  list,
+  memberValue,
+  type Names,
+  noEntries,
+  organizationForm,
+  shownValue,
+} from './values.ts'
 
 /** The pages of commands (form, plan and answer) and of queries (filters and table). */
 
@@ -58,14 +50,7 @@ export type DeclaredView = {
   readonly about?: Row
 }
 
-type FormView = DeclaredView & {
-  readonly typed: Form
-  readonly fault: FormFault | null
-  /** The first choices for each field with choices by name. */
-  readonly choices: ReadonlyMap<string, Choices>
-  /** The prices for each field with a table of them. */
-  readonly prices?: ReadonlyMap<string, PriceTable>
-}
+type FormView = DeclaredView & FieldsView
 
 const addressOf = ({ place: { path }, account }: DeclaredView): string =>
   path.replace(':organization', account?.organization_id ?? '')
@@ -221,141 +206,6 @@ ${askedFields(place).map((field) => control(view, field))}
 <p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? verbOf(view, view.typed) : 'Preview'}</button> ${cancel(view)}</p>
 </form>`,
   )
-}
-
-const hintOf = ({ help, picks, control, byDefault }: Field): string =>
-  [
-    ...(help === organizationHelp ? [] : [capitalized(help)]),
-    ...(picks === undefined || picks === 'users' ? [] : ['Type part of the name, or the id']),
-    ...(control === 'instant' ? ['In UTC'] : []),
-    ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
-  ]
-    .map((one) => `${one}.`)
-    .join(' ')
-
-/** Browsers accept a time only without a zone. The zone is UTC. */
-const pickerValue = (value: string): string => value.replace(/^(\d{4}-\d\d-\d\dT[\d:.]+)Z$/i, '$1')
-
-/** A day with a time is entered as an instant. */
-const typeOf = ({ control }: Field, value: string): Renderable => {
-  if (control === 'month') return html` type="month"`
-  if (control === 'number') return html` inputmode="numeric"`
-  if (control === 'instant' || (control === 'day' && value.includes('T')))
-    return html` type="datetime-local" step="any" max="9999-12-31T23:59:59.999"`
-  return control === 'day' && html` type="date" max="9999-12-31"`
-}
-
-const control = (view: FormView, field: Field): Html => {
-  const { flag, options = [], required, picks } = field
-  const { typed, fault, place, account, choices } = view
-  const about = described(flag, fault, `${flag}-hint`)
-  const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
-  const value = typed.text(flag)
-  // The value comes from a link, for example on the page of a key, so people should not change it. A filter by key can be changed.
-  const isSet = field.control === 'id' || (field.control === 'key' && place.declared.changes !== 'nothing')
-  const fixed = isSet && value !== '' && fault === null
-  const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
-  switch (field.control) {
-    case 'flag':
-      return html`<p><label class="inline"><input type="checkbox" id="${flag}" name="${flag}" value="on"${value !== '' && html` checked`}${about}> ${label}</label>
-${hint}</p>`
-    case 'choice':
-      return html`<p><label for="${flag}">${label}</label>
-<select id="${flag}" name="${flag}"${required && html` required`}${about}>${!required && html`<option value=""></option>`}${options.map(
-        (one) => html`<option value="${one}"${one === value && html` selected`}>${labelOf(one)}</option>`,
-      )}</select>
-${hint}</p>`
-    case 'choices':
-      return html`<fieldset id="${flag}"${about}><legend>${label}</legend>
-${options.map(
-  (one) =>
-    html`<label class="inline"><input type="checkbox" name="${flag}" value="${one}"${
-      typed
-        .list(flag)
-        .flatMap((text) => text.split(','))
-        .includes(one) && html` checked`
-    }> ${labelOf(one)}</label> `,
-)}
-${hint}</fieldset>`
-    default: {
-      const prices = view.prices?.get(flag)
-      if (prices !== undefined) return priceField(view, field, prices)
-      // A document that can also be given by name needs only one line.
-      if (field.control === 'document' && field.named === undefined)
-        return documentInput(field, value, { label, about, required })
-      const within = askedFields(place).find(({ control }) => control === 'organization')?.flag ?? null
-      const picked =
-        picks !== undefined &&
-        !fixed &&
-        suggesting(flag, {
-          address: `${picks === 'keys' && account !== null ? `/organizations/${account.organization_id}` : ''}/pick/${picks}`,
-          within: picks === 'keys' ? within : null,
-        })
-      return html`<p><label for="${flag}">${label}</label>
-<input id="${flag}" name="${flag}" value="${pickerValue(value)}"${required && html` required`}${typeOf(field, value)}${fixed && html` readonly`}${picked} maxlength="2000" autocomplete="off"${about}>
-${hint}</p>
-${picked !== false && suggestions(flag, choices.get(flag) ?? { found: [], more: false })}
-${fault?.field === flag && fault.choices !== undefined && choiceList(flag, fault.choices)}`
-    }
-  }
-}
-
-const documentInput = (
-  field: Field,
-  value: string,
-  {
-    label,
-    about,
-    required,
-  }: { readonly label: Renderable; readonly about: Renderable; readonly required: boolean },
-): Html => html`<p><label for="${field.flag}">${label}</label>
-<textarea id="${field.flag}" name="${field.flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
-${value}</textarea>
-<small id="${field.flag}-hint">${hintOf(field)}</small></p>`
-
-const ruleName = (rule: string): string => labelOf(rule.replace(/\..*/, ''))
-
-/** A table with an input for the new price of each rule. The document below it is for all other changes. */
-const priceField = (view: FormView, field: Field, prices: PriceTable): Html => {
-  const { flag, label } = field
-  const { typed, fault } = view
-  const faulty = fault?.field === flag
-  const faultyRule = faulty && typed.text(flag).trim() === '' ? fault.part : undefined
-  const input = ({ rule, because }: PriceTable['priced'][number]): Html => {
-    const name = priceInputs.ofRule(flag, rule)
-    const wrong = faultyRule === rule
-    return html`<label class="unseen" for="${name}">New price in credits, ${ruleName(rule)}: ${because} (${rule})</label>
-<input id="${name}" name="${name}" value="${typed.text(name)}" inputmode="decimal" maxlength="40" autocomplete="off"${wrong && html` aria-invalid="true" aria-describedby="${name}-fault"`}>
-${wrong && html`<small class="bad" id="${name}-fault">${fault?.message}</small>`}`
-  }
-  const document = typed.text(flag)
-  return html`<fieldset id="${flag}-table"${faulty && html` aria-describedby="fault"`}><legend>${label}</legend>
-<p class="note">The current prices, in credits, are those of price book ${String(prices.version)}, in force from ${utc(new Date(prices.effectiveFrom))}. Leave a new price empty to keep the current one.</p>
-<input type="hidden" name="${priceInputs.ofVersion(flag)}" value="${String(prices.version)}">
-${table<PriceTable['priced'][number]>({
-  caption: `Prices of price book ${prices.version}`,
-  rows: prices.priced,
-  columns: [
-    {
-      head: 'Rule',
-      kind: 'name',
-      cell: ({ rule, because }) =>
-        html`${ruleName(rule)}${because !== '' && html`<span class="minor below">${because}</span>`}<span class="id below">${rule}</span>`,
-    },
-    { head: 'Current price', kind: 'number', cell: ({ amount }) => decimal(amount) },
-    { head: 'New price', cell: input },
-  ],
-})}
-<details${document !== '' && html` open`}><summary>Other changes</summary>
-<p class="note">Enter a JSON document, and leave the table empty, to change the SKU or the version of a rule, to add a rule, or to set a price for a free rule. For a free rule, give a SKU too.</p>
-${prices.free.length > 0 && html`<p class="label">Free rules</p><ul class="parts">${prices.free.map(({ rule, because }) => html`<li><span class="id">${rule}</span> ${because}</li>`)}</ul>`}
-${documentInput(field, document, {
-  label: `${label} as JSON`,
-  about: described(flag, faulty && document !== '' ? fault : null, `${flag}-hint`),
-  required: false,
-})}
-</details>
-</fieldset>`
 }
 
 export const planPage = (
@@ -611,99 +461,6 @@ const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): R
     return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view), callsOf })
   })
 
-type Listed = {
-  readonly caption: string
-  readonly columns?: readonly Column[] | undefined
-  readonly names?: Names
-  readonly more?: readonly TableColumn<Row>[]
-  readonly callsOf?: string | undefined
-  readonly empty?: Renderable
-}
-
-const noEntries = 'No entries'
-
-const list = (
-  rows: readonly Row[],
-  { caption, columns, names = new Map(), empty = `${noEntries}.`, more = [], callsOf }: Listed,
-): Html => {
-  const [first = {}] = rows
-  const belowOf = (column: string): readonly Column[] =>
-    columns?.filter(({ below }) => below === column) ?? []
-  const shown =
-    columns?.filter(
-      ({ name, sparse, below }) =>
-        below === undefined &&
-        !columns.some(({ named }) => named === name) &&
-        (sparse === true
-          ? rows.some((row) => [{ name }, ...belowOf(name)].some((one) => (row[one.name] ?? null) !== null))
-          : rows.some((row) => row[name] !== undefined)),
-    ) ??
-    Object.entries(first).map(
-      ([name, value]): Column => ({
-        name,
-        label: labelOf(name),
-        ...(isNumber(value) && ({ kind: isChange(name) ? 'change' : 'number' } as const)),
-      }),
-    )
-  if (rows.length === 0) return html`<p class="empty">${empty}</p>`
-  return table<Row>({
-    caption,
-    rows,
-    columns: [
-      ...shown.map((column, i) => ({
-        head: column.label,
-        cell: (row: Row) =>
-          column.name === 'request_id' && callsOf !== undefined
-            ? callLink(callsOf, String(row.request_id))
-            : column.limit === undefined
-              ? [cellOf(row, column, names), valuesBelow(row, belowOf(column.name), names)]
-              : meter(row, column),
-        ...(['credits', 'change', 'balance', 'number', 'position'].includes(column.kind ?? '') &&
-          ({ kind: 'number' } as const)),
-        ...((column.kind === 'name' || column.named !== undefined || (i === 0 && column.kind === 'id')) &&
-          ({ kind: 'name' } as const)),
-      })),
-      ...more,
-    ],
-  })
-}
-
-const valuesBelow = (row: Row, columns: readonly Column[], names: Names): Renderable =>
-  columns.map(
-    (column) =>
-      (row[column.name] ?? null) !== null &&
-      html`<span class="minor below">${column.label}: ${cellOf(row, column, names)}</span>`,
-  )
-
-const cellOf = (row: Row, { kind, name, label, named = '' }: Column, names: Names): Renderable => {
-  const value = row[name]
-  if (name === 'allowed_cidrs') return memberValue(name, value)
-  if (typeof value !== 'string') return shownValue(value)
-  if (kind === 'organization') return organizationLink(value, row[named] ?? names.get(value))
-  if (kind === 'change') return movement(String(parseCredits(value)))
-  if (kind === 'balance') return balance(String(parseCredits(value)))
-  if (kind === 'call') return callLink(String(row.organization_id), value)
-  if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
-  if (kind === 'stream') return html`<a class="id" href="${streamHref(value)}">${value}</a>`
-  if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
-  if (name === 'correction') return correctionWords(value)
-  if (['kind', 'capability', 'outcome'].includes(name)) return words(value)
-  return label.endsWith('(UTC)') && isoForm.test(value) ? instant(new Date(value)) : shownValue(value)
-}
-
-const meter = (row: Row, { name, label, limit = '' }: Column): Renderable => {
-  const [used, most] = [row[name], row[limit]]
-  if (typeof used !== 'number' || typeof most !== 'number') return used === null && most !== null && 'unknown'
-  return html`${count(used)}${used >= most && html` <span class="mark bad">used up</span>`}
-<meter min="0" max="${most}" value="${Math.min(used, most)}" aria-label="${label}: ${count(used)} of ${count(most)}">${count(used)} of ${count(most)}</meter>`
-}
-
-/** Whether a member is a change of credits, which is shown with a sign. */
-const isChange = (name: string): boolean => ['difference', 'change', 'adjusted'].includes(name)
-
-const isNumber = (value: unknown): boolean =>
-  typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
-
 /** Shows the members of an object as figures, and its lists as tables. Absent members are left out. */
 const members = (json: object, view: DeclaredView | null = null): Renderable => {
   const { lists = {}, changes } = view?.place.declared ?? {}
@@ -734,72 +491,4 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
         return html`<h2>${label}</h2>${list(rows, { caption: label, columns, more })}`
       }),
   ]
-}
-
-const memberValue = (name: string, value: unknown, of: Row = {}): Renderable => {
-  if (name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0) return 'any address'
-  if (name === 'request_id' && typeof of.organization_id === 'string')
-    return callLink(of.organization_id, String(value))
-  if (name === 'digest') return copyable(String(value))
-  if (typeof value === 'string' && decimalForm.test(value)) {
-    if (isChange(name)) return movement(String(parseCredits(value)))
-    if (name === 'opening' || name === 'closing') return balance(String(parseCredits(value)))
-  }
-  return typeof value === 'string' && /(_id|^run)$/.test(name)
-    ? html`<span data-copyable>${shownValue(value)}</span>`
-    : shownValue(value)
-}
-
-const callLink = (organizationId: string, requestId: string): Html =>
-  html`<a class="id whole" href="/organizations/${organizationId}/calls/${requestId}">${requestId}</a>`
-
-/** A note, or a text of several lines, which is shown below the figures. */
-const isText = (name: string, value: unknown): boolean =>
-  typeof value === 'string' && (name === 'note' || value.includes('\n'))
-
-const isList = (value: unknown): boolean =>
-  Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'
-
-const labelOf = (name: string): string =>
-  name === 'allowed_cidrs'
-    ? 'Allowed from'
-    : capitalized(words(name).replace(/\b(?:api|ip|sku|url)\b/, (word) => word.toUpperCase()))
-
-const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
-const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
-const organizationForm = /^org_\w+$/
-const idForm = /^(wh_|rr_|[0-9a-f]{8}-)/
-
-const plainText = (value: unknown): string => {
-  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(plainText).join('; ')
-  if (typeof value !== 'object' || value === null) return value === null ? 'none' : String(value)
-  return Object.entries(value)
-    .filter(([, member]) => member !== null)
-    .map(([name, member]) => `${words(name)} ${plainText(member)}`)
-    .join(', ')
-}
-
-const shownValue = (value: unknown): Renderable => {
-  if (value === null || value === undefined) return null
-  if (typeof value === 'boolean') return value ? 'yes' : 'no'
-  if (typeof value === 'number') return count(value)
-  if (typeof value === 'object') return sentence(plainText(value))
-  const text = String(value)
-  // A signed note must keep its line breaks.
-  if (text.includes('\n')) return html`<pre class="kept" tabindex="0">${text}</pre>`
-  if (isoForm.test(text)) return utc(new Date(text))
-  if (decimalForm.test(text)) return decimal(text)
-  if (organizationForm.test(text)) return html`<a class="id whole" href="/organizations/${text}">${text}</a>`
-  return idForm.test(text) ? html`<span class="id whole">${text}</span>` : sentence(text)
-}
-
-/** Names of organizations by id, for rows without the name. */
-type Names = ReadonlyMap<string, string>
-
-/** The name with the id below it; only the id if the name is unknown. */
-const organizationLink = (id: string, name: unknown): Html => {
-  const href = `/organizations/${id}`
-  return typeof name !== 'string'
-    ? html`<a href="${href}"><span class="id">${id}</span></a>`
-    : html`<a href="${href}">${name}</a> <span class="id below">${id}</span>`
 }
