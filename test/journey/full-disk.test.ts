@@ -160,13 +160,13 @@ test.for([
   { timeout: 120_000 },
   async ([size, remedy = ''], { skip }) => {
     if (!(await smallDisk(size))) skip('only root can mount a disk that is small enough to fill')
-    const told = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' }).then(
+    const printed = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' }).then(
       () => 'it started',
       (error: unknown) => (error instanceof Error ? error.message : ''),
     )
-    expect(told).toContain('the service ended with 1 before it answered:')
-    expect(told).toContain(remedy.replace('<dir>', dataDir))
-    expect(told).not.toMatch(/^ +at /m)
+    expect(printed).toContain('the service ended with 1 before it answered:')
+    expect(printed).toContain(remedy.replace('<dir>', dataDir))
+    expect(printed).not.toMatch(/^ +at /m)
 
     await run('mount', ['-o', 'remount,size=600m', dataDir])
     service = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' })

@@ -244,12 +244,10 @@ const nameOf = ({
 /** The maximum number of runs whose results are in memory. A run has a result for each of its ledgers. */
 const runsMax = 2
 
-type RerateResult = RerateRun['done'] extends ReadonlyMap<string, infer Result> ? Result : never
-
 /** Finds a run's result for a ledger. A run is read once for all its ledgers, and again only if it has a newer result. */
 const rerateResults = (eventLog: EventLog) => {
   const read = new LRUCache<string, RerateRun['done']>({ max: runsMax })
-  return async (run: string, organizationId: string): Promise<RerateResult | undefined> => {
+  return async (run: string, organizationId: string) => {
     const known = read.get(run)?.get(organizationId)
     if (known !== undefined) return known
     const { done } = await readRun(eventLog, run)
