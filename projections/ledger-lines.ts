@@ -49,6 +49,8 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
+    // For the refunds and corrections of all organizations in a time.
+    'create index on $table (effective_at) where calls is null',
     // For lists of the calls of all organizations by time, and of refused or failed calls.
     'create index on $table (effective_at, ledger, revision) where calls is not null',
     `create index on $table (effective_at, ledger, revision) where calls is not null and outcome <> 'answered'`,

@@ -56,6 +56,8 @@ export type Picks = 'organizations' | 'keys' | 'users'
 type Shown = FieldWords & {
   readonly control: Control
   readonly picks?: Picks
+  /** Whether a day with a time is accepted. */
+  readonly instants?: boolean
   /** The name on the command line, without dashes. Default: the field's name. */
   readonly flag?: string
   readonly options?: readonly string[]
@@ -91,9 +93,9 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
-/** The help for a typed value. For days, the help also mentions instants, which every interface except forms accepts. */
-export const typedHelp = ({ help, control }: Shown): string =>
-  control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
+/** The help for a typed value. For expiries, the help also mentions instants, which every interface except forms accepts. */
+export const typedHelp = ({ help, instants = false }: Shown): string =>
+  instants ? `${help}; an ISO 8601 instant is accepted too` : help
 
 /** The fields of an input, in the order in which they are declared. */
 export const fieldsIn = (input: z.ZodObject): Field[] =>
@@ -171,7 +173,18 @@ export const instant = (words: FieldWords) =>
 
 /** An instant in UTC. A day without a time means its last millisecond. Forms ask for a day. */
 export const expiry = (words: FieldWords) =>
-  text((typed) => expiryOf('', typed), { ...words, control: 'day' })
+  text((typed) => expiryOf('', typed), { ...words, control: 'day', instants: true })
+
+/** A day in UTC, such as 2026-11-28. */
+export const day = (words: FieldWords) =>
+  text(
+    (typed) => {
+      const of = typed.trim()
+      if (/^\d{4}-\d\d-\d\d$/.test(of)) return instantOf('', of).slice(0, 10)
+      throw new InputFault('', `"${of}" is not a day such as 2026-11-28`)
+    },
+    { ...words, control: 'day' },
+  )
 
 /** A line of text for people. */
 export const line = (words: FieldWords) => text((typed) => labelOf('', typed), { ...words, control: 'line' })

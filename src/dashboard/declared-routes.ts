@@ -255,10 +255,10 @@ const queryRoutes = (
       columns.map((column) => column.name),
       rows.map((row) => columns.map((column) => csvCell(row[column.name], column.kind))),
     )
-    const months = place.declared.fields
-      .filter(({ control, name }) => control === 'month' && given[name] !== undefined)
+    const times = place.declared.fields
+      .filter(({ control, name }) => ['month', 'day'].includes(control) && given[name] !== undefined)
       .map((field) => `-${given[field.name]}`)
-    return sendCsv(reply, `${name.replace(' ', '-')}${months.join('')}`, text)
+    return sendCsv(reply, `${name.replace(' ', '-')}${times.join('')}`, text)
   })
 }
 

@@ -31,8 +31,9 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/usage', overview],
   ['/calls', ['accounts', 'api_keys', 'ledger_lines']],
   ['/calls.csv', ['accounts', 'ledger_lines']],
-  ['/commands/ledger/charges', ['accounts', 'ledger_index']],
-  ['/commands/ledger/charges.csv', ['accounts', 'ledger_index']],
+  ...['charges', 'charges.csv', 'day', 'day.csv'].map(
+    (of) => [`/commands/ledger/${of}`, ['accounts', 'ledger_index', 'ledger_lines']] as const,
+  ),
   ['/commands/audit', ['audit']],
   ['/commands/user', ['audit']],
   ['/search', ['accounts', 'api_keys', 'ledger_lines', 'audit']],

@@ -3,8 +3,10 @@
  * month for all organizations together.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { refund } from '../../src/administration/credits/refunds.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
+import { formatCredits } from '../../src/billing/money.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { type Browser, type DashboardHost, give, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
@@ -71,14 +73,14 @@ describe('the month of all organizations', () => {
     const csv = await viewer.get(link)
     expect(csv.headers['content-disposition']).toContain(`ledger-charges-${monthOf(1)}.csv`)
     const [head, ...rows] = csv.body.trimEnd().split('\r\n')
-    expect(head).toBe('organization_id,name,calls,calls_before,charged,charged_before,difference')
+    expect(head).toBe('organization_id,name,calls,calls_before,charged,charged_before,difference,adjusted')
     const [calls, credits] = await used(monthOf(1))
     const [callsBefore, creditsBefore] = await used(monthOf(2))
     expect(Number(calls)).toBeGreaterThan(0)
     const difference = Number(credits) - Number(creditsBefore)
     expect(rows).toEqual([
-      `${evil},'=cmd()<b>,0,0,0,0,0`,
-      `${scene.organizationId},Northwind Traders,${calls},${callsBefore},${credits},${creditsBefore},${difference}`,
+      `${evil},'=cmd()<b>,0,0,0,0,0,0`,
+      `${scene.organizationId},Northwind Traders,${calls},${callsBefore},${credits},${creditsBefore},${difference},0`,
     ])
     const sums: [string, string | undefined][] = [
       ['Charged', credits],
@@ -133,6 +135,44 @@ describe('the month of all organizations', () => {
   test.each(['2026-13', '\u0000', '9999-12'])('of %j reports the error', async (month) => {
     for (const path of ['/commands/ledger/charges', '/commands/ledger/charges.csv'])
       expect((await viewer.get(`${path}?month=${encodeURIComponent(month)}`)).statusCode).toBe(422)
+  })
+})
+
+describe('a day of all organizations', () => {
+  const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10)
+
+  test('shows its charges, and the refunds that were made on it', async () => {
+    const { body: before } = await viewer.get('/commands/ledger/day.csv')
+    const asked = { ...scene, reason: 'wrong country', actor, dryRun: false }
+    const { charged: amount } = await refund(room.foundation, asked)
+    await room.caughtUp()
+    const day = dayOf(nowMs)
+    const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
+      `select sum(calls)::text as calls, (sum(-amount_micro) filter (where kind = 'call') / 1000000)::float8::text as credits
+         from ledger_lines where ledger = ledger_key($1) and kind <> 'rate_limited' and effective_at >= $2::date and effective_at < $2::date + 1`,
+      [scene.organizationId, day],
+    )
+    const { body, headers } = await viewer.get(`/commands/ledger/day.csv?day=${day}`)
+    expect(headers['content-disposition']).toContain(`ledger-day-${day}.csv`)
+    const line = body.split('\r\n').find((one) => one.includes(',Northwind Traders,')) ?? ''
+    expect(line.split(',').filter((_, i) => [2, 4, 7].includes(i))).toEqual([
+      rows[0]?.calls,
+      rows[0]?.credits,
+      formatCredits(amount),
+    ])
+    expect(amount).toBeGreaterThan(0n)
+    expect(before).toContain(line.replace(/[^,]*$/, '0'))
+    const page = (await viewer.get('/commands/ledger/day')).body
+    expect(page).toContain(`<h2>${day}, compared with ${dayOf(nowMs - 86_400_000)}</h2>`)
+    expect(page).toContain(`<dt>Adjusted</dt><dd>+${formatCredits(amount)}</dd>`)
+    expect(page).toContain(`/organizations/${scene.organizationId}/ledger/lines?from=${day}`)
+    const earlier = await viewer.get(`/commands/ledger/day?day=${dayOf(nowMs - 86_400_000)}`)
+    expect(earlier.body).toContain('<dt>Adjusted</dt><dd>0</dd>')
+  })
+
+  test.each(['2026-02-30', '2026-11', '9999-12-01', '2026-11-01T00:00Z'])('is not %j', async (day) => {
+    const { statusCode } = await viewer.get(`/commands/ledger/day?day=${encodeURIComponent(day)}`)
+    expect(statusCode).toBe(422)
   })
 })
 

@@ -124,6 +124,7 @@ const samples: Readonly<Record<string, Sample>> = {
   'ledger months': () => ({}),
   'ledger totals': () => ({}),
   'ledger charges': () => ({}),
+  'ledger day': () => ({}),
   'ledger export': () => ({ from: '0', to: '3' }),
   'ledger statement': () => ({ month: new Date().toISOString().slice(0, 7), jsonl: true }),
   'data list': () => ({}),

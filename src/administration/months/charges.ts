@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { formatCredits } from '../../billing/money.ts'
 import { type Month, monthAfter, monthBefore } from '../../billing/months.ts'
 import { organizationId as idForm } from '../../events/primitives.ts'
-import { type Next, pagedList, pageUpTo } from '../declare.ts'
-import { month } from '../fields.ts'
+import { type Column, type Next, pagedList, pageUpTo } from '../declare.ts'
+import { day, month } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { closableAt } from './statements.ts'
 
@@ -46,25 +46,30 @@ const wantedMonth = (asked: Month | undefined, nowMs: number): Month => {
   return of
 }
 
+const columns: readonly Column[] = [
+  { name: 'organization_id', label: 'Organization (A to Z)', kind: 'organization', named: 'name' },
+  { name: 'name', label: 'Name' },
+  { name: 'calls', label: 'Calls', kind: 'number' },
+  { name: 'calls_before', label: 'Calls before', kind: 'number' },
+  { name: 'charged', label: 'Charged', kind: 'credits' },
+  { name: 'charged_before', label: 'Charged before', kind: 'credits' },
+  { name: 'difference', label: 'Difference', kind: 'change' },
+  { name: 'adjusted', label: 'Refunds and corrections', kind: 'change' },
+]
+
+const empty = 'No organizations yet'
+
 export const listCharges = pagedList({
   name: 'ledger charges',
   action: 'finance.read',
   summary:
-    "list each organization's charges for the calls of a month, compared with the previous month; test organizations are not included, and calls refused by a rate limit do not count",
+    "list each organization's charges for the calls of a month, compared with the previous month, and the refunds and corrections made in it; test organizations are not included, and calls refused by a rate limit do not count",
   input: z.object({
     month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
   }),
   whole: true,
-  columns: [
-    { name: 'organization_id', label: 'Organization (A to Z)', kind: 'organization', named: 'name' },
-    { name: 'name', label: 'Name' },
-    { name: 'calls', label: 'Calls', kind: 'number' },
-    { name: 'calls_before', label: 'Calls before', kind: 'number' },
-    { name: 'charged', label: 'Charged', kind: 'credits' },
-    { name: 'charged_before', label: 'Charged before', kind: 'credits' },
-    { name: 'difference', label: 'Difference', kind: 'change' },
-  ],
-  empty: 'No organizations yet',
+  columns,
+  empty,
   nextOfRow: [
     {
       name: 'ledger totals',
@@ -72,37 +77,121 @@ export const listCharges = pagedList({
       given: (row) => ({ organization: row.organization_id, month: row.month }),
     },
   ],
-  page: async ({ foundation: { pool }, caughtUp }, { month: asked }, { cursor, max }) => {
+  page: async ({ foundation: { pool }, caughtUp }, { month: asked }, at) => {
     const nowMs = Date.now()
     const of = wantedMonth(asked, nowMs)
-    if (cursor === null) await caughtUp()
-    else if (!idForm.safeParse(cursor).success)
-      throw new InputFault('cursor', `"${cursor}" is not the id of an organization`)
-    const [found, state] = await Promise.all([
-      chargesAfter(pool, of, { after: cursor ?? '', max: max + 1 }),
-      closedState(pool, of, nowMs),
-    ])
-    const rows = found.map(({ calls, calls_before, charged_micro, charged_before_micro, ...row }) => ({
-      month: of,
-      ...row,
-      calls: Number(calls),
-      calls_before: Number(calls_before),
-      charged: formatCredits(BigInt(charged_micro)),
-      charged_before: formatCredits(BigInt(charged_before_micro)),
-      difference: formatCredits(BigInt(charged_micro) - BigInt(charged_before_micro)),
-    }))
-    const page = pageUpTo(rows, { max, cursor: 'organization_id' })
-    const isPart = cursor !== null || page.next !== null
+    const [before, after] = [monthBefore(of), monthAfter(of)]
+    const days = [before, of, after].map((one) => `${one}-01`)
+    const period = { of, before, days }
+    const { rows, sections, ...page } = await chargesPage({ pool, caughtUp }, period, at)
+    const state = await closedState(pool, of, nowMs)
     return {
       ...page,
+      rows: rows.map((row) => ({ month: of, ...row })),
       about: {
-        sections: sumsOf(found.slice(0, max), of, { isPart, note: state.note }),
+        sections: sections(
+          `${state.note} The totals of an organization are computed from its ledger, and also show grants, expiries and the balance.`,
+        ),
         next: state.next,
         chosen: { month: of },
       },
     }
   },
 })
+
+export const listDay = pagedList({
+  name: 'ledger day',
+  action: 'finance.read',
+  summary:
+    "list each organization's charges for the calls of a day, compared with the day before, and the refunds and corrections made on it; test organizations are not included, and calls refused by a rate limit do not count",
+  input: z.object({
+    day: day({ label: 'Day (UTC)', help: 'such as 2026-11-28 (default: today)' }).optional(),
+  }),
+  whole: true,
+  columns,
+  empty,
+  nextOfRow: [
+    {
+      name: 'ledger lines',
+      label: 'Lines',
+      given: ({ organization_id, day: of }) => ({
+        organization: organization_id,
+        from: String(of),
+        to: daysAfter(String(of), 1),
+      }),
+    },
+  ],
+  page: async ({ foundation: { pool }, caughtUp }, { day: asked }, at) => {
+    const today = new Date().toISOString().slice(0, 10)
+    const of = asked ?? today
+    if (of < `${firstMonth}-01` || of > today)
+      throw new InputFault('day', `${of} has not begun, or is before the first day with data`)
+    const [before, after] = [daysAfter(of, -1), daysAfter(of, 1)]
+    const period = { of, before, days: [before, of, after] }
+    const { rows, sections, ...page } = await chargesPage({ pool, caughtUp }, period, at)
+    const steps = after > today ? [before] : [before, after]
+    return {
+      ...page,
+      rows: rows.map((row) => ({ day: of, ...row })),
+      about: {
+        sections: sections('Refunds and corrections belong to the day on which they were made.'),
+        next: [
+          ...steps.map((one) => ({ name: 'ledger day' as const, label: one, given: { day: one } })),
+          { name: 'ledger charges', label: of.slice(0, 7), given: { month: of.slice(0, 7) } },
+        ],
+        chosen: { day: of },
+      },
+    }
+  },
+})
+
+const daysAfter = (of: string, days: number): string =>
+  new Date(Date.parse(of) + days * 86_400_000).toISOString().slice(0, 10)
+
+/** A month or a day in UTC, and the one before it. */
+type Period = {
+  readonly of: string
+  readonly before: string
+  /** The first day of the one before it, its first day, and the first day after it. */
+  readonly days: readonly string[]
+}
+
+const chargesPage = async (
+  { pool, caughtUp }: { readonly pool: Pool; readonly caughtUp: () => Promise<void> },
+  period: Period,
+  { cursor, max }: { readonly cursor: string | null; readonly max: number },
+) => {
+  if (cursor === null) await caughtUp()
+  else if (!idForm.safeParse(cursor).success)
+    throw new InputFault('cursor', `"${cursor}" is not the id of an organization`)
+  const found = await chargesAfter(pool, period, { after: cursor ?? '', max: max + 1 })
+  const rows = found.map(
+    ({
+      organization_id,
+      name,
+      calls,
+      calls_before,
+      charged_micro,
+      charged_before_micro,
+      adjusted_micro,
+    }) => ({
+      organization_id,
+      name,
+      calls: Number(calls),
+      calls_before: Number(calls_before),
+      charged: formatCredits(BigInt(charged_micro)),
+      charged_before: formatCredits(BigInt(charged_before_micro)),
+      difference: formatCredits(BigInt(charged_micro) - BigInt(charged_before_micro)),
+      adjusted: formatCredits(BigInt(adjusted_micro)),
+    }),
+  )
+  const page = pageUpTo(rows, { max, cursor: 'organization_id' })
+  const isPart = cursor !== null || page.next !== null
+  return {
+    ...page,
+    sections: (note: string) => sumsOf(found.slice(0, max), period, { isPart, note }),
+  }
+}
 
 type ChargesRow = {
   organization_id: string
@@ -111,9 +200,8 @@ type ChargesRow = {
   calls_before: string
   charged_micro: string
   charged_before_micro: string
+  adjusted_micro: string
 }
-
-const daysOf = (of: Month) => [`${monthBefore(of)}-01`, `${of}-01`, `${monthAfter(of)}-01`]
 
 /**
  * The usage of the paying organizations after the given one, ordered by name. As in statements, rate-limited calls do not count. They cost
@@ -121,17 +209,24 @@ const daysOf = (of: Month) => [`${monthBefore(of)}-01`, `${of}-01`, `${monthAfte
  */
 const chargesAfter = async (
   pool: Pool,
-  of: Month,
+  { days }: Period,
   { after, max }: { readonly after: string; readonly max: number },
 ): Promise<ChargesRow[]> => {
   const { rows } = await pool.query<ChargesRow>(
-    String.raw`select a.organization_id, a.name, u.calls, u.calls_before, u.charged_micro, u.charged_before_micro
+    String.raw`with corrections as materialized (
+        select ledger, sum(amount_micro) as micro from ledger_lines
+         where calls is null and kind = 'adjustment' and effective_at >= $2::date::timestamp at time zone 'utc'
+           and effective_at < $3::date::timestamp at time zone 'utc'
+         group by 1)
+      select a.organization_id, a.name, u.calls, u.calls_before, u.charged_micro, u.charged_before_micro,
+             coalesce(c.micro, 0)::text as adjusted_micro
       from (
         select organization_id, name from accounts
          where registered_at is not null and organization_id not like 'org\_test\_%'
            and ($4 = '' or (lower(name), organization_id) > (
              select lower(name), organization_id from accounts where organization_id = $4))
          order by lower(name), organization_id limit $5) a
+      left join corrections c on c.ledger = ledger_key(a.organization_id)
       cross join lateral (
         select coalesce(sum(calls) filter (where day >= $2::date), 0)::text as calls,
                coalesce(sum(calls) filter (where day < $2::date), 0)::text as calls_before,
@@ -140,28 +235,29 @@ const chargesAfter = async (
           from usage_days d
          where d.organization_id = a.organization_id and d.day >= $1::date and d.day < $3::date and d.outcome <> 'rate_limited') u
      order by lower(a.name), a.organization_id`,
-    [...daysOf(of), after, max],
+    [...days, after, max],
   )
   return rows
 }
 
 const sumsOf = (
   rows: readonly ChargesRow[],
-  of: Month,
+  { of, before }: Period,
   { isPart, note }: { readonly isPart: boolean; readonly note: string },
 ) => {
-  const sum = (name: 'calls' | 'calls_before' | 'charged_micro' | 'charged_before_micro'): bigint =>
+  const sum = (name: Exclude<keyof ChargesRow, 'organization_id' | 'name'>): bigint =>
     rows.reduce((all, row) => all + BigInt(row[name]), 0n)
-  const [charged, before] = [sum('charged_micro'), sum('charged_before_micro')]
+  const [charged, chargedBefore] = [sum('charged_micro'), sum('charged_before_micro')]
   return [
-    `${of}, compared with ${monthBefore(of)}${isPart ? ': the organizations on this page' : ''}`,
+    `${of}, compared with ${before}${isPart ? ': the organizations on this page' : ''}`,
     {
       charged: formatCredits(charged),
-      charged_before: formatCredits(before),
-      difference: formatCredits(charged - before),
+      charged_before: formatCredits(chargedBefore),
+      difference: formatCredits(charged - chargedBefore),
+      adjusted: formatCredits(sum('adjusted_micro')),
       calls: String(sum('calls')),
       calls_before: String(sum('calls_before')),
-      note: `${note} The totals of an organization are computed from its ledger, and also show refunds, grants and the closed balance.`,
+      note,
     },
   ]
 }
@@ -187,6 +283,7 @@ const closedState = async (
       label: `Previous month: ${monthBefore(of)}`,
       given: { month: monthBefore(of) },
     },
+    { name: 'ledger day', label: 'By day', given: {} },
     { name: 'ledger reconcile', label: `Reconcile ${of}`, given: { month: of } },
   ]
   if (nowMs < closableAt(of)) {

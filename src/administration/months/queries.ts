@@ -5,7 +5,7 @@ import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { type Next, query, titled } from '../declare.ts'
 import { month, organization } from '../fields.ts'
-import { chargedByMonth, listCharges } from './charges.ts'
+import { chargedByMonth, listCharges, listDay } from './charges.ts'
 import { closableAt, type MonthStatement, monthStatement, monthsOf } from './statements.ts'
 
 const eventsRead = (events: number): string => `${events} events of the ledger have been read.`
@@ -222,4 +222,4 @@ const groupRows = (now: readonly Group[], before: readonly Group[]) => {
   })
 }
 
-export const declarations = [listMonths, showTotals, listCharges]
+export const declarations = [listMonths, showTotals, listCharges, listDay]
