@@ -54,7 +54,7 @@ const columns: readonly Column[] = [
   { name: 'charged', label: 'Charged', kind: 'credits' },
   { name: 'charged_before', label: 'Charged before', kind: 'credits' },
   { name: 'difference', label: 'Difference', kind: 'change' },
-  { name: 'adjusted', label: 'Refunds and corrections', kind: 'change' },
+  { name: 'adjusted', label: 'Adjusted', kind: 'change' },
 ]
 
 const empty = 'No organizations yet'
@@ -63,7 +63,7 @@ export const listCharges = pagedList({
   name: 'ledger charges',
   action: 'finance.read',
   summary:
-    "list each organization's charges for the calls of a month, compared with the previous month, and the refunds and corrections made in it; test organizations are not included, and calls refused by a rate limit do not count",
+    'list the charges and refunds of a month by organization; charges are compared with the previous month, test organizations are not included, and calls refused by a rate limit do not count',
   input: z.object({
     month: month({ label: 'Month (UTC)', help: 'such as 2026-11 (default: this month)' }).optional(),
   }),
@@ -90,7 +90,7 @@ export const listCharges = pagedList({
       rows: rows.map((row) => ({ month: of, ...row })),
       about: {
         sections: sections(
-          `${state.note} The totals of an organization are computed from its ledger, and also show grants, expiries and the balance.`,
+          `${state.note} Adjusted are the refunds and other corrections that were made in this month. The totals of an organization are computed from its ledger, and also show grants, expiries and the balance.`,
         ),
         next: state.next,
         chosen: { month: of },
@@ -103,7 +103,7 @@ export const listDay = pagedList({
   name: 'ledger day',
   action: 'finance.read',
   summary:
-    "list each organization's charges for the calls of a day, compared with the day before, and the refunds and corrections made on it; test organizations are not included, and calls refused by a rate limit do not count",
+    'list the charges and refunds of a day by organization; charges are compared with the day before, test organizations are not included, and calls refused by a rate limit do not count',
   input: z.object({
     day: day({ label: 'Day (UTC)', help: 'such as 2026-11-28 (default: today)' }).optional(),
   }),
@@ -129,15 +129,20 @@ export const listDay = pagedList({
     const [before, after] = [daysAfter(of, -1), daysAfter(of, 1)]
     const period = { of, before, days: [before, of, after] }
     const { rows, sections, ...page } = await chargesPage({ pool, caughtUp }, period, at)
-    const steps = after > today ? [before] : [before, after]
+    const dayStep = (label: string, to: string): Next => ({
+      name: 'ledger day',
+      label: `${label}: ${to}`,
+      given: { day: to },
+    })
     return {
       ...page,
       rows: rows.map((row) => ({ day: of, ...row })),
       about: {
-        sections: sections('Refunds and corrections belong to the day on which they were made.'),
+        sections: sections('Adjusted are the refunds and other corrections that were made on this day.'),
         next: [
-          ...steps.map((one) => ({ name: 'ledger day' as const, label: one, given: { day: one } })),
-          { name: 'ledger charges', label: of.slice(0, 7), given: { month: of.slice(0, 7) } },
+          dayStep('Previous day', before),
+          ...(after > today ? [] : [dayStep('Next day', after)]),
+          { name: 'ledger charges', label: `Month: ${of.slice(0, 7)}`, given: { month: of.slice(0, 7) } },
         ],
         chosen: { day: of },
       },
