@@ -7,7 +7,7 @@ import { declarations as credits } from '../../src/administration/credits/comman
 import { declarations as ledgers } from '../../src/administration/ledgers/commands.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createClockWatch } from '../../src/foundation/clocks.ts'
-import { expireDueCredits } from '../../src/jobs/run.ts'
+import { expireDueCredits } from '../../src/jobs/own-jobs.ts'
 import { openHouse } from '../support/house.ts'
 
 const dayMs = 86_400_000

@@ -9,7 +9,7 @@ import { organizationsAfter } from '../../src/administration/organizations/organ
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { accountOf, lotsOf, rowsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { expireCredits } from '../../src/jobs/run.ts'
+import { expireCredits } from '../../src/jobs/own-jobs.ts'
 import { houseForFile } from '../support/house.ts'
 
 const house = await houseForFile()

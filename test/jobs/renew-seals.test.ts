@@ -8,7 +8,7 @@ import { createVault, type Sealed } from '../../src/capabilities/profile/record/
 import type { EpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
 import { epochMs } from '../../src/guard/secrets/epochs.ts'
 import type { EpochSealer } from '../../src/guard/secrets/secrets.ts'
-import { renewSeals } from '../../src/jobs/run.ts'
+import { renewSeals } from '../../src/jobs/own-jobs.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { testDatabase } from '../support/postgres.ts'
 

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
-import { forgetAnswers } from '../../src/jobs/run.ts'
+import { forgetAnswers } from '../../src/jobs/own-jobs.ts'
 import type { House, LedgerFact, Partner } from '../support/house.ts'
 import type { Bare, ExpectedRefusal } from './wire.ts'
 

@@ -5,7 +5,7 @@ import { decodeEvent, encodeEvent, eventIdOf } from '../../../src/event-log/stor
 import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
 import type { LogVerified } from '../../../src/events/operator.ts'
 import { operatorStream } from '../../../src/events/streams.ts'
-import { verifyLogOnward } from '../../../src/jobs/run.ts'
+import { verifyLogOnward } from '../../../src/jobs/own-jobs.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
