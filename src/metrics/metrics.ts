@@ -3,7 +3,6 @@ import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
 import type { Meters, Sample } from '../call/capability.ts'
 import type { CallObserver } from '../call/dependencies.ts'
-import { within } from '../concurrency/deadline.ts'
 import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
@@ -17,18 +16,6 @@ import type { LedgerObserver } from '../ledger/write/commit.ts'
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
-  const asked: AskedFigures[] = []
-  new Gauge({
-    name: 'enrichment_figures_age_seconds',
-    help: 'Age of the oldest figure in this answer, if the database or the event log did not answer in time; 0: all are current',
-    registers,
-    async collect() {
-      // Lets the other gauges start their queries first.
-      await Promise.resolve()
-      const ages = await Promise.all(asked.map(({ ageMs }) => ageMs()))
-      this.set(Math.max(0, ...ages) / 1_000)
-    },
-  })
   const total: Meters['total'] = ({ name, help, labels = [] }, read) => {
     new Counter({
       name: `enrichment_${name}`,
@@ -70,78 +57,19 @@ export const createMeters = (registry: Registry): Meters => {
       return (value, of = {}) => histogram.observe(of, value)
     },
     gauge: ({ name, help, labels = [] }, read) => {
-      const figures = askedFigures(read)
-      asked.push(figures)
       new Gauge({
         name: `enrichment_${name}`,
         help,
         labelNames: labels,
         registers,
         async collect() {
-          const samples = await figures.samples()
+          // A figure that cannot be read is left out. Otherwise, Prometheus would get no metrics at all.
+          const samples = await Promise.try(read).catch(() => [])
           this.reset()
           if (samples.length === 0 && labels.length === 0) this.remove()
           for (const { labels: of = {}, value } of samples) this.set(of, value)
         },
       })
-    },
-  }
-}
-
-/** How long an answer waits for queried figures. */
-const askedMs = 1_000
-/** How long an answer waits for a query that was late the last time. */
-const askedAgainMs = 100
-/** Figures older than this are left out. */
-const keptMs = 300_000
-
-type AskedFigures = {
-  /** Returns current figures. If the query fails or is late, returns the last known figures, or none if those are too old. */
-  samples(): Promise<readonly Sample[]>
-  /** Returns the age of the figures that `samples` returned last; 0 if they were current. */
-  ageMs(): Promise<number>
-}
-
-/** Runs one query at a time. Until it is finished, other callers get the last known figures. */
-function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
-  let known: { readonly samples: readonly Sample[]; readonly atMs: number } | null = null
-  let open: Promise<readonly Sample[]> | null = null
-  let telling: Promise<unknown> = Promise.resolve()
-  let current = true
-
-  const lastKnown = (): readonly Sample[] => {
-    current = false
-    return known === null || performance.now() - known.atMs > keptMs ? [] : known.samples
-  }
-  const told = (samples: readonly Sample[]): readonly Sample[] => {
-    known = { samples, atMs: performance.now() }
-    current = true
-    return samples
-  }
-  const ask = (asking: Promise<readonly Sample[]>): Promise<readonly Sample[]> => {
-    open = asking.then(told, lastKnown).finally(() => {
-      open = null
-    })
-    return within(open, { waitMs: current ? askedMs : askedAgainMs }, lastKnown)
-  }
-  const samples = async (): Promise<readonly Sample[]> => {
-    if (open !== null) return lastKnown()
-    try {
-      const given = read()
-      return given instanceof Promise ? await ask(given) : told(given)
-    } catch {
-      return lastKnown()
-    }
-  }
-  return {
-    samples: () => {
-      const answer = samples()
-      telling = answer
-      return answer
-    },
-    ageMs: async () => {
-      await telling
-      return current || known === null ? 0 : performance.now() - known.atMs
     },
   }
 }

@@ -72,20 +72,14 @@ const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver =
   }
 }
 
-/** `dayMs` returns the date of the lists in use; if it throws, the metric has no value. */
+/** `dayMs` returns the date of the lists in use. If it throws, the metric has no value. */
 const meterLists = (meters: Meters, dayMs: () => number): void =>
   meters.gauge(
     {
       name: 'email_lists_age_seconds',
       help: 'Age of the oldest list of disposable or free-mail domains in use',
     },
-    () => {
-      try {
-        return [{ value: Math.max(0, Date.now() - dayMs()) / 1_000 }]
-      } catch {
-        return []
-      }
-    },
+    () => [{ value: Math.max(0, Date.now() - dayMs()) / 1_000 }],
   )
 
 /** `status` is null if EMAIL_PROBE is off. */
