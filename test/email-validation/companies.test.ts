@@ -5,10 +5,7 @@ import type { CompanyResult } from '../../src/capabilities/email-validation/cont
 import { Unavailable } from '../../src/event-log/port.ts'
 import { testDatabase } from '../support/postgres.ts'
 
-/** Company lookups: which results are cached and for how long, and that an outage never counts as an answer. */
-
-let nowMs = 1_000_000
-const clock = { now: () => nowMs }
+/** Company lookups: the order of the sources, and that an outage never counts as an answer. */
 
 const database = await testDatabase()
 const pool = new pg.Pool({ connectionString: database.url, max: 2 })
@@ -26,54 +23,15 @@ const put = (domain: string, name: string) =>
     [domain, name],
   )
 
-/** Counts the queries that reach the database, and delays them until `held` resolves. */
-const counted = (held: Promise<void> = Promise.resolve()) => {
-  const seen: string[] = []
-  const query = async (statement: pg.QueryConfig<string[]>) => {
-    seen.push(statement.values?.[0] ?? '')
-    await held
-    return pool.query(statement)
-  }
-  return { seen, pool: { query } as unknown as pg.Pool }
-}
-
 describe('companies', () => {
-  test('companies and misses are remembered for a minute, no longer', async () => {
-    await put('kept.com', 'First')
-    const { seen, pool: asked } = counted()
-    const companies = createCompanies({ pool: asked, homePages: null, clock })
-    await companies.find('kept.com')
-    await companies.find('later.com')
-    await put('kept.com', 'Second')
-    await put('later.com', 'Later')
-    nowMs += 59_000
-    expect((await companies.find('kept.com'))?.name).toBe('First')
-    expect(await companies.find('later.com')).toBeNull()
-    expect(seen).toEqual(['kept.com', 'later.com'])
-    nowMs += 2_000
-    expect((await companies.find('kept.com'))?.name).toBe('Second')
-    expect((await companies.find('later.com'))?.name).toBe('Later')
-  })
-
-  test('a hundred callers for one domain cause one query', async () => {
-    await put('crowd.com', 'Crowd')
-    const gate = Promise.withResolvers<void>()
-    const { seen, pool: asked } = counted(gate.promise)
-    const companies = createCompanies({ pool: asked, homePages: null, clock })
-    const all = Promise.all(Array.from({ length: 100 }, () => companies.find('crowd.com')))
-    gate.resolve()
-    expect(new Set((await all).map((one) => one?.name))).toEqual(new Set(['Crowd']))
-    expect(seen).toEqual(['crowd.com'])
-  })
-
-  test('a database error makes the lookup fail, not "not found", and nothing is remembered', async () => {
+  test('a database error makes the lookup fail, not "not found"', async () => {
     await put('back.com', 'Back')
     let away = true
     const flaky = {
       query: (statement: pg.QueryConfig) =>
         away ? Promise.reject(new Error('connect ECONNREFUSED')) : pool.query(statement),
     } as unknown as pg.Pool
-    const companies = createCompanies({ pool: flaky, homePages: null, clock })
+    const companies = createCompanies({ pool: flaky, homePages: null })
     await expect(companies.find('back.com')).rejects.toBeInstanceOf(Unavailable)
     away = false
     expect((await companies.find('back.com'))?.name).toBe('Back')
@@ -100,16 +58,6 @@ describe('companies', () => {
     })
   })
 
-  test('too many concurrent lookups are refused as temporary, not answered', async () => {
-    const gate = Promise.withResolvers<void>()
-    const companies = createCompanies({ pool: counted(gate.promise).pool, homePages: null, clock })
-    const many = Array.from({ length: 1_000 }, (_, i) => companies.find(`many-${i}.com`))
-    await expect(companies.find('one-more.com')).rejects.toBeInstanceOf(Unavailable)
-    gate.resolve()
-    expect((await Promise.all(many)).every((one) => one === null)).toBe(true)
-    expect(await companies.find('one-more.com')).toBeNull()
-  })
-
   test('the home page is asked only for domains that were not imported', async () => {
     await put('imported.com', 'Imported')
     const visited: string[] = []
@@ -120,7 +68,7 @@ describe('companies', () => {
         return domain === 'own-page.com' ? fromPage : null
       },
     }
-    const companies = createCompanies({ pool, homePages, clock })
+    const companies = createCompanies({ pool, homePages })
     expect((await companies.find('imported.com'))?.name).toBe('Imported')
     expect(await companies.find('own-page.com')).toBe(fromPage)
     expect(await companies.find('nothing.com')).toBeNull()
