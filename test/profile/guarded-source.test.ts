@@ -9,7 +9,6 @@ import type { ProfileSettings } from '../../src/capabilities/profile/settings.ts
 import { openSource } from '../../src/capabilities/profile/sources/configured.ts'
 import {
   type Clock,
-  createBreaker,
   failuresMax,
   guardSource,
   openMs,
@@ -112,59 +111,6 @@ const setUp = (kinds?: readonly ProfileRef['kind'][]) => {
   return { ...time, guarded, ask, http, errors }
 }
 
-describe('a breaker', () => {
-  const worn = (answered: number, failed: number, nowMs = { value: 0 }) => {
-    const breaker = createBreaker({ now: () => nowMs.value })
-    for (let count = 0; count < answered; count++) breaker.admit()?.('answered')
-    for (let count = 0; count < failed; count++) breaker.admit()?.('failed')
-    return { breaker, nowMs }
-  }
-
-  test.each([
-    [0, failuresMax - 1, 'closed'],
-    [0, failuresMax, 'open'],
-    [100, failuresMax, 'open'],
-  ])('after %i answers and %i failures is %s', (answered, failed, state) => {
-    expect(worn(answered, failed).breaker.state()).toBe(state)
-  })
-
-  test('stays closed if there is an answer between the failures', () => {
-    const { breaker } = worn(0, failuresMax - 1)
-    breaker.admit()?.('answered')
-    for (let count = 1; count < failuresMax; count++) breaker.admit()?.('failed')
-    expect(breaker.state()).toBe('closed')
-  })
-
-  test('lets no call through while open, then a single trial call decides', () => {
-    const { breaker, nowMs } = worn(0, failuresMax)
-    expect(breaker.admit()).toBeNull()
-    nowMs.value = openMs
-    expect(breaker.state()).toBe('half_open')
-    const trial = breaker.admit()
-    expect(breaker.admit()).toBeNull()
-    trial?.('failed')
-    expect(breaker.state()).toBe('open')
-    expect(breaker.admit()).toBeNull()
-    nowMs.value = 2 * openMs
-    breaker.admit()?.('answered')
-    expect(breaker.state()).toBe('closed')
-    for (let count = 1; count < failuresMax; count++) breaker.admit()?.('failed')
-    expect(breaker.state()).toBe('closed')
-  })
-
-  test('does not count calls that started before it opened', () => {
-    const nowMs = { value: 0 }
-    const breaker = createBreaker({ now: () => nowMs.value })
-    const early = Array.from({ length: failuresMax }, () => breaker.admit())
-    for (let count = 0; count < failuresMax; count++) breaker.admit()?.('failed')
-    nowMs.value = openMs - 1
-    for (const report of early) report?.('failed')
-    expect(breaker.state()).toBe('open')
-    nowMs.value = openMs
-    expect(breaker.state()).toBe('half_open')
-  })
-})
-
 describe('a guarded source', () => {
   test('is not asked with an identifier that it does not support', async () => {
     const { ask, http } = setUp(['lid'])
@@ -216,6 +162,44 @@ describe('a guarded source', () => {
     await pass(100)
     expect([(await trial).kind, (await other).kind]).toEqual(['found', 'transient'])
     expect(guarded.breaker()).toBe('closed')
+  })
+
+  test('stays trusted if there is an answer between the failures', async () => {
+    const { ask, http, guarded } = setUp()
+    for (const answer of [down, found, down]) {
+      http.script = { answer, tookMs: 0 }
+      for (let count = 1; count < failuresMax; count++) await ask()
+    }
+    expect(guarded.breaker()).toBe('closed')
+  })
+
+  test('is left alone for another pause if the trial fails', async () => {
+    const { ask, http, pass, guarded } = setUp()
+    http.script = { answer: down, tookMs: 0 }
+    for (let count = 0; count < failuresMax; count++) await ask()
+    await pass(openMs)
+    expect(guarded.breaker()).toBe('half_open')
+    await ask()
+    expect(guarded.breaker()).toBe('open')
+    await pass(openMs)
+    expect(guarded.breaker()).toBe('half_open')
+  })
+
+  test.each([
+    ['failures', down],
+    ['answers', found],
+  ])('does not count %s of requests that were sent before it was left alone', async (_, late) => {
+    const { ask, http, pass, guarded } = setUp()
+    http.script = { answer: late, tookMs: 100 }
+    const early = Array.from({ length: failuresMax }, () => ask())
+    http.script = { answer: down, tookMs: 0 }
+    for (let count = 0; count < failuresMax; count++) await ask()
+    expect(guarded.breaker()).toBe('open')
+    await pass(100)
+    await Promise.all(early)
+    expect(guarded.breaker()).toBe('open')
+    await pass(openMs - 100)
+    expect(guarded.breaker()).toBe('half_open')
   })
 
   test.each(['not_found', 'gone', 'inaccessible'] as const)('that answers %s is healthy', async (kind) => {

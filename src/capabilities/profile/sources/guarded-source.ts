@@ -14,9 +14,13 @@ export type SourceObserver = {
   readonly asked: (source: string, answer: ProviderAnswer['kind'], seconds: number) => void
 }
 
-export type GuardedSource = ProfileProvider & { readonly breaker: Breaker['state'] }
+export type GuardedSource = ProfileProvider & { readonly breaker: () => 'closed' | 'open' | 'half_open' }
 
 export const totalMaxMs = 8_000
+/** The number of failures in a row after which calls do not ask the source for `openMs`. */
+export const failuresMax = 10
+/** The time after which one call asks the source again. */
+export const openMs = 10_000
 /** The pause if a source reports too many requests but states no time. */
 const pauseSecondsDefault = 5
 
@@ -32,23 +36,34 @@ export const guardSource = (
     observe,
   }: { readonly clock: Clock; readonly logger: Logger; readonly observe?: SourceObserver | undefined },
 ): GuardedSource => {
-  const breaker = createBreaker({ now: clock.now })
+  // A trial always ends within `totalMaxMs`, so it needs no time limit here.
+  const breaker = createCircuitBreaker<null>({
+    failuresMax,
+    openMs,
+    openMsMax: openMs,
+    trialMs: Number.POSITIVE_INFINITY,
+  })
   let pausedUntilMs = 0
   return {
     name: source.name,
-    breaker: breaker.state,
+    breaker: () => breaker.state(clock.now()),
     fetch: async (ref, { deadlineMs, ageMaxMs }) => {
       if (source.supports?.(ref) === false) return { kind: 'unsupported' }
       const startedAtMs = clock.now()
       if (startedAtMs >= deadlineMs) return { kind: 'transient', detail: 'no time left' }
       if (startedAtMs < pausedUntilMs)
         return { kind: 'rate_limited', retryAfterSeconds: Math.ceil((pausedUntilMs - startedAtMs) / 1000) }
-      const report = breaker.admit()
-      if (report === null) return { kind: 'transient', detail: 'not asked after too many failures' }
+      const wasClosed = breaker.state(startedAtMs) === 'closed'
+      if (breaker.refuses(startedAtMs) !== null)
+        return { kind: 'transient', detail: 'not asked after too many failures' }
       const endMs = Math.min(deadlineMs, startedAtMs + totalMaxMs)
       const answer = await answerBy(source, ref, { deadlineMs: endMs, ageMaxMs, clock, logger })
       observe?.asked(source.name, answer.kind, (clock.now() - startedAtMs) / 1000)
-      report(answer.kind === 'transient' ? 'failed' : 'answered')
+      // The outcome of a request that was sent before the breaker opened says nothing about the source's current state.
+      if (!wasClosed || breaker.state(clock.now()) === 'closed') {
+        if (answer.kind === 'transient') breaker.fail(null, clock.now())
+        else breaker.succeed()
+      }
       if (answer.kind === 'rate_limited')
         pausedUntilMs = Math.max(
           pausedUntilMs,
@@ -79,40 +94,5 @@ const answerBy = async (
     return await within(answer, deadline, () => ({ kind: 'transient', detail: 'too late' }))
   } finally {
     stop.abort()
-  }
-}
-
-type Breaker = {
-  /** Returns null if the source must not be asked, and otherwise a function that must be called exactly once with the outcome. */
-  readonly admit: () => ((outcome: 'answered' | 'failed') => void) | null
-  readonly state: () => 'closed' | 'open' | 'half_open'
-}
-
-/** The number of failures in a row after which calls do not ask the source for `openMs`. */
-export const failuresMax = 10
-/** The time after which one call asks the source again. */
-export const openMs = 10_000
-
-/** `now` is in milliseconds and never goes backwards. */
-export const createBreaker = ({ now }: { now: () => number }): Breaker => {
-  // A trial always reports its outcome, so it needs no time limit here.
-  const breaker = createCircuitBreaker<null>({
-    failuresMax,
-    openMs,
-    openMsMax: openMs,
-    trialMs: Number.POSITIVE_INFINITY,
-  })
-  return {
-    admit: () => {
-      const wasClosed = breaker.state(now()) === 'closed'
-      if (breaker.refuses(now()) !== null) return null
-      return (outcome) => {
-        // The outcome of a request that was sent before the breaker opened says nothing about the source's current state.
-        if (wasClosed && breaker.state(now()) !== 'closed') return
-        if (outcome === 'answered') breaker.succeed()
-        else breaker.fail(null, now())
-      }
-    },
-    state: () => breaker.state(now()),
   }
 }
