@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { audit, auditPage } from '../../projections/audit.ts'
 import type { ProjectedEvent } from '../../projections/projection.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
@@ -20,16 +20,11 @@ import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { upcast } from '../../src/events/upcast.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
 const all = { since: null, actors: null, about: null, type: null, oldestFirst: false } as const
 
-let house: House
-let atFirst: AuditEntry[]
-let partner: Partner
-let acme = ''
-let startedAt = ''
 const ada = 'user:ada'
 
 const listed = async (
@@ -41,29 +36,26 @@ const listed = async (
 }
 const said = (entries: readonly AuditEntry[]) => entries.map(({ actor, says }) => `${actor} ${says}`)
 
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner({ credits: '100' })
-  for (let n = 0; n < 5; n++) await house.lookup(partner, { ip: '8.8.8.8' })
-  startedAt = new Date().toISOString()
-  const { foundation } = house
-  acme = (await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor: ada }))
-    .organizationId
-  await grant(foundation, {
-    organizationId: acme,
-    amount: parseCredits('25'),
-    priority: 100,
-    expiresAt: null,
-    reason: 'invoice 7',
-    actor: ada,
-  })
-  await createUser(foundation, { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:root' })
-  await createUser(foundation, { name: 'bob', role: 'viewer', organizationId: null, actor: ada })
-  await setDisabled(foundation, { name: 'bob', disabled: true, reason: 'left', actor: ada })
-  await revoke(foundation, { keyId: partner.keyId, reason: 'leaked', actor: 'cli:root' })
-  atFirst = await listed({ since: startedAt })
+const house = await houseForFile()
+const partner = await house.partner({ credits: '100' })
+for (let n = 0; n < 5; n++) await house.lookup(partner, { ip: '8.8.8.8' })
+const startedAt = new Date().toISOString()
+const { foundation } = house
+const acme = (await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor: ada }))
+  .organizationId
+await grant(foundation, {
+  organizationId: acme,
+  amount: parseCredits('25'),
+  priority: 100,
+  expiresAt: null,
+  reason: 'invoice 7',
+  actor: ada,
 })
-afterAll(() => house?.close())
+await createUser(foundation, { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:root' })
+await createUser(foundation, { name: 'bob', role: 'viewer', organizationId: null, actor: ada })
+await setDisabled(foundation, { name: 'bob', disabled: true, reason: 'left', actor: ada })
+await revoke(foundation, { keyId: partner.keyId, reason: 'leaked', actor: 'cli:root' })
+const atFirst = await listed({ since: startedAt })
 
 describe('the audit', () => {
   test('lists every change by anyone as a sentence, the newest first; and no calls', async () => {

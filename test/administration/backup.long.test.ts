@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { createArchive, readArchive } from '../../src/administration/backup/archive.ts'
 import { checkBackup } from '../../src/administration/backup/check.ts'
@@ -37,16 +37,11 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { newestMigration } from '../../src/foundation/migrate.ts'
 import { secretKeyOf } from '../../src/guard/secrets/installation-key.ts'
 import { derivingFrom } from '../../src/guard/secrets/secrets.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { openHouse } from '../support/house.ts'
 import { emptyDatabase, type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const logger = pino({ level: 'silent' })
 
-let house: House
-let partner: Partner
-let dir: string
-let first: MadeBackup
-let second: MadeBackup
 const opened: (() => Promise<unknown>)[] = []
 
 const ownKeys = () => [secretKeyOf(house.config.SECRET_KEY ?? '')]
@@ -60,24 +55,22 @@ const backUp = (name: string): Promise<MadeBackup> =>
     onProgress: () => undefined,
   })
 
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'backup-'))
-  house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
-  const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
-  partner = await house.partner({ credits: '1000', limits })
-  for (let call = 0; call < 40; call++)
-    await house.lookup(partner, { ip: '81.2.69.142' }, { 'idempotency-key': `first-${call}` })
-  await house.foundation.epochKeys.current()
-  await house.query(`insert into companies (domain, name, source, source_updated_at, preference, tie_break)
+const dir = await mkdtemp(join(tmpdir(), 'backup-'))
+const house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
+const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
+const partner = await house.partner({ credits: '1000', limits })
+for (let call = 0; call < 40; call++)
+  await house.lookup(partner, { ip: '81.2.69.142' }, { 'idempotency-key': `first-${call}` })
+await house.foundation.epochKeys.current()
+await house.query(`insert into companies (domain, name, source, source_updated_at, preference, tie_break)
     select 'company-' || n || '.example', repeat('Ünï\\\\\\t', 40), 'test', now(), 0, '' from generate_series(1, 3000) n`)
-  first = await backUp('first.tar')
-  for (let call = 0; call < 10; call++) await house.lookup(partner, { ip: '81.2.69.142' })
-  await house.partner({ credits: '7', limits })
-  second = await backUp('second.tar')
-})
+const first = await backUp('first.tar')
+for (let call = 0; call < 10; call++) await house.lookup(partner, { ip: '81.2.69.142' })
+await house.partner({ credits: '7', limits })
+const second = await backUp('second.tar')
 afterAll(async () => {
   for (const close of opened.reverse()) await close()
-  await house?.close()
+  await house.close()
   await rm(dir, { recursive: true, force: true })
 })
 

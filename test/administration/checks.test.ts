@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import {
   type Check,
@@ -43,10 +43,7 @@ const minuteMs = 60_000
 const hourMs = 60 * minuteMs
 const dayMs = 24 * hourMs
 
-let dir = ''
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'doctor-checks-'))
-})
+const dir = await mkdtemp(join(tmpdir(), 'doctor-checks-'))
 afterAll(() => rm(dir, { recursive: true, force: true }))
 afterEach(() => void vi.useRealTimers())
 

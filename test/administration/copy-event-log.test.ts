@@ -1,5 +1,5 @@
 import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { copyEventLog } from '../../src/administration/event-log/copy-event-log.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -19,61 +19,54 @@ import { cliJson, startCli } from '../support/service.ts'
 
 const logger = pino({ level: 'silent' })
 const organizations = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
-let databases: TestDatabase[]
-let source: EventLog
-let target: EventLog
 
-beforeAll(async () => {
-  databases = [await testDatabase(), await testDatabase()]
-  ;[source, target] = databases.map(({ url }) => openPostgresEventLog({ url, logger })) as [
-    EventLog,
-    EventLog,
-  ]
-  const ledger = createLedger({
-    eventLog: source,
-    snapshot: async () => null,
-    logger,
-    clock: { now: () => 1_700_000_000_000 },
-  })
-  const book = priceBookOf(defaultPriceBook)
-  for (const organization of organizations) {
-    const submit = (key: string, instruction: Instruction) =>
-      ledger.submit(organization, {
-        key,
-        requestId: key,
-        atMs: 1_700_000_000_000,
-        actor: 'cli',
-        ...instruction,
-      })
-    await submit('register', { kind: 'register', name: 'Müller "日本" & Söhne', overdraftLimit: 0n })
-    await submit('grant', {
-      kind: 'grant',
-      amount: parseCredits('5000'),
-      priority: 1,
-      expiresAt: null,
-      reason: 'test',
-    })
-    await Promise.all(
-      Array.from({ length: 1_200 }, (_, i) =>
-        submit(`call-${i}`, {
-          kind: 'record',
-          call: {
-            keyId: 'l1WO9Eavc8p3Riys',
-            capability: 'ip_lookup',
-            outcome: 'answered',
-            facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-          },
-          book,
-        }),
-      ),
-    )
-  }
+const databases = [await testDatabase(), await testDatabase()] as const
+const open = ({ url }: TestDatabase): EventLog => openPostgresEventLog({ url, logger })
+const [source, target] = [open(databases[0]), open(databases[1])]
+const ledger = createLedger({
+  eventLog: source,
+  snapshot: async () => null,
+  logger,
+  clock: { now: () => 1_700_000_000_000 },
 })
+const book = priceBookOf(defaultPriceBook)
+for (const organization of organizations) {
+  const submit = (key: string, instruction: Instruction) =>
+    ledger.submit(organization, {
+      key,
+      requestId: key,
+      atMs: 1_700_000_000_000,
+      actor: 'cli',
+      ...instruction,
+    })
+  await submit('register', { kind: 'register', name: 'Müller "日本" & Söhne', overdraftLimit: 0n })
+  await submit('grant', {
+    kind: 'grant',
+    amount: parseCredits('5000'),
+    priority: 1,
+    expiresAt: null,
+    reason: 'test',
+  })
+  await Promise.all(
+    Array.from({ length: 1_200 }, (_, i) =>
+      submit(`call-${i}`, {
+        kind: 'record',
+        call: {
+          keyId: 'l1WO9Eavc8p3Riys',
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+        },
+        book,
+      }),
+    ),
+  )
+}
 
 afterAll(async () => {
-  await source?.close()
-  await target?.close()
-  for (const database of databases ?? []) await database.drop()
+  await source.close()
+  await target.close()
+  for (const database of databases) await database.drop()
 })
 
 const everything = async (log: EventLog): Promise<RecordedEvent[]> => {

@@ -1,39 +1,35 @@
 /** Pages of the event log in EventStoreDB, whose positions have gaps and which also contains events of other applications. */
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
-import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
 
 const logger = pino({ level: 'silent' })
-let double: EventStoreDouble
-let [eventLog, theirs] = [] as unknown as [EventLog, EventLog]
 
 const stream = 'ledger-org_a'
 
-beforeAll(async () => {
-  double = await startEventStoreDouble({ writeTimeoutMs: 300 })
-  const open = (prefix: string): EventLog => openEventStoreDb({ url: double.url, prefix, logger })
-  ;[eventLog, theirs] = [open('mine-'), open('theirs-')]
-  for (let n = 0; n < 120; n++) {
-    await theirs.append(`order-${n}`, 'none', [
-      { id: uuidV5(`theirs ${n}`), type: 'OrderPlaced', data: '{}', metadata: '{}' },
-    ])
-    await appendNext(eventLog, stream, [
-      encodeEvent(
-        { type: 'BalanceThresholdSet', data: { amount: String(n) } },
-        { id: uuidV5(`mine ${n}`), actor: 'cli', effectiveAt: new Date(n).toISOString() },
-      ),
-    ])
-  }
-})
+const double = await startEventStoreDouble({ writeTimeoutMs: 300 })
+const open = (prefix: string): EventLog => openEventStoreDb({ url: double.url, prefix, logger })
+const [eventLog, theirs] = [open('mine-'), open('theirs-')]
+for (let n = 0; n < 120; n++) {
+  await theirs.append(`order-${n}`, 'none', [
+    { id: uuidV5(`theirs ${n}`), type: 'OrderPlaced', data: '{}', metadata: '{}' },
+  ])
+  await appendNext(eventLog, stream, [
+    encodeEvent(
+      { type: 'BalanceThresholdSet', data: { amount: String(n) } },
+      { id: uuidV5(`mine ${n}`), actor: 'cli', effectiveAt: new Date(n).toISOString() },
+    ),
+  ])
+}
 afterAll(async () => {
-  await eventLog?.close()
-  await theirs?.close()
-  await double?.close()
+  await eventLog.close()
+  await theirs.close()
+  await double.close()
 })
 
 describe('in EventStoreDB', () => {

@@ -1,5 +1,5 @@
 /** A call is explained from the read models, from the ledger alone, and even if the read models are wrong. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
 import { ipLookup } from '../../src/capabilities/ip-lookup/index.ts'
@@ -7,13 +7,9 @@ import { profile } from '../../src/capabilities/profile/index.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import { profileStream } from '../../src/events/streams.ts'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { houseForFile, type Partner, places } from '../support/house.ts'
 
-let house: House
-beforeAll(async () => {
-  house = await openHouse()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
 
 const lookedUp = async (partner: Partner, ip: string, headers = {}): Promise<string> =>
   String((await house.lookup(partner, { ip }, headers)).headers.get('x-request-id'))

@@ -1,28 +1,25 @@
 /** Exporting a range of a ledger, with the event log's exact texts. */
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { eventJson, eventLine } from '../../src/administration/event-log/event-json.ts'
 import { exportLedger, type LedgerRange } from '../../src/administration/ledgers/ledgers.ts'
-import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import type { RecordedEvent } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-let eventLog: EventLog
 
-beforeAll(async () => {
-  eventLog = createMemoryEventLog({ now: () => 1_700_000_000_123 }).client('one')
-  const events = Array.from({ length: 10 }, (_, n) =>
-    encodeEvent(
-      { type: 'CreditExpired', data: { grant_id: `00000000-0000-0000-0000-00000000000${n}`, amount: '1' } },
-      {
-        id: `00000000-0000-0000-0000-00000000000${n}`,
-        actor: 'a "quoted" {actor},"effective_at":"1999-01-01T00:00:00.000Z"',
-        effectiveAt: `2026-01-0${(n % 9) + 1}T00:00:00.000Z`,
-      },
-    ),
-  )
-  await eventLog.append(`ledger-${org}`, 'none', events)
-})
+const eventLog = createMemoryEventLog({ now: () => 1_700_000_000_123 }).client('one')
+const events = Array.from({ length: 10 }, (_, n) =>
+  encodeEvent(
+    { type: 'CreditExpired', data: { grant_id: `00000000-0000-0000-0000-00000000000${n}`, amount: '1' } },
+    {
+      id: `00000000-0000-0000-0000-00000000000${n}`,
+      actor: 'a "quoted" {actor},"effective_at":"1999-01-01T00:00:00.000Z"',
+      effectiveAt: `2026-01-0${(n % 9) + 1}T00:00:00.000Z`,
+    },
+  ),
+)
+await eventLog.append(`ledger-${org}`, 'none', events)
 
 const revisions = async (range: LedgerRange): Promise<number[]> => {
   const found: number[] = []

@@ -1,13 +1,11 @@
 /** The list of API keys is read page by page, without reading all keys for each page. */
 import { pino } from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { type ApiKeyRow, keysAfter } from '../../projections/api-keys.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Context, Page } from '../../src/administration/declare.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { houseForFile, type Partner } from '../support/house.ts'
 
-let house: House
-let context: Context
 const partners: Partner[] = []
 const logger = pino({ level: 'silent' })
 
@@ -16,12 +14,13 @@ const issue = async (): Promise<void> => {
   await house.projected()
 }
 
-beforeAll(async () => {
-  house = await openHouse()
-  context = { foundation: house.foundation, logger, caughtUp: () => house.projected() } as unknown as Context
-  for (let n = 0; n < 5; n++) await issue()
-})
-afterAll(() => house?.close())
+const house = await houseForFile()
+const context = {
+  foundation: house.foundation,
+  logger,
+  caughtUp: () => house.projected(),
+} as unknown as Context
+for (let n = 0; n < 5; n++) await issue()
 
 test('every key is on exactly one page, also if keys are issued meanwhile', async () => {
   const { page } = declarationNamed('key list').read({})

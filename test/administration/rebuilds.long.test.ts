@@ -1,7 +1,7 @@
 /** Operators handle rebuilds and events set aside. The event log records the actor and the reason. */
 import pino from 'pino'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys } from '../../projections/api-keys.ts'
 import { keyUsage } from '../../projections/key-usage.ts'
@@ -15,20 +15,14 @@ import { operatorStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { houseForFile } from '../support/house.ts'
 import { pricedCall } from '../support/memory-process.ts'
 
-let house: House
-let partner: Partner
-
-beforeAll(async () => {
-  house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
-  const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
-  partner = await house.partner({ credits: '100', limits })
-  for (let call = 0; call < 5; call++) await house.lookup(partner, { ip: '81.2.69.142' })
-  await house.projected()
-})
-afterAll(() => house?.close())
+const house = await houseForFile({ environment: { ROLES: 'api,dashboard,projector' } })
+const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
+const partner = await house.partner({ credits: '100', limits })
+for (let call = 0; call < 5; call++) await house.lookup(partner, { ip: '81.2.69.142' })
+await house.projected()
 
 /** The newest events in the operator stream, the newest first. */
 const recorded = async (max: number) =>

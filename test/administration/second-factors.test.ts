@@ -1,7 +1,7 @@
 /** The event log records who has a second factor. Each code works only once, and missing data leads to a refusal. */
 import { Secret, TOTP } from 'otpauth'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   checkSecondFactor,
   removeSecondFactor,
@@ -15,10 +15,8 @@ import { insertUser } from '../../src/administration/users/users.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
-let pool: pg.Pool
 let memory: MemoryEventLog
 let eventLog: EventLog
 let secret = ''
@@ -29,10 +27,8 @@ const actor = 'user:ada'
 const stepMs = 30_000
 const nowMs = Date.UTC(2026, 11, 31, 23, 59, 45)
 
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 8 })
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 8 })
 afterAll(async () => {
   await pool.end()
   await database.drop()

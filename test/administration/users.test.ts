@@ -2,7 +2,7 @@
 import crypto, { randomUUID } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
 import {
   issueOperatorToken,
@@ -26,10 +26,8 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { commands } from '../cli/commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 
-let database: TestDatabase
-let pool: pg.Pool
 let memory: MemoryEventLog
 let eventLog: EventLog
 const secrets = createSecrets('a secret of at least thirty-two characters')
@@ -37,10 +35,8 @@ const parts = () => ({ pool, eventLog, secrets })
 const actor = 'cli:setup'
 const org = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
 
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 8 })
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 8 })
 afterAll(async () => {
   await pool.end()
   await database.drop()

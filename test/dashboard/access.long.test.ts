@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { declarations } from '../../src/administration/declarations.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
@@ -14,7 +14,6 @@ import { moved } from '../../src/dashboard/moved.ts'
 import { writeCityFile } from '../support/house.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   openBrowser,
   signedIn,
@@ -22,34 +21,27 @@ import {
   unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
-import { type Furnished, openFurnished } from './furnished.ts'
+import { openFurnished } from './furnished.ts'
 import { type RouteExamples, requestOf, routeExamples } from './route-examples.ts'
 import { formRoutes, pageRoutes, routeAt, routes } from './route-table.ts'
-import { openScene, type Scene } from './scene.ts'
+import { openScene } from './scene.ts'
 
-let directory = ''
-let furnished: Furnished
-let room: DashboardHost
-let scene: Scene
-let other: Scene
 const people = new Map<string, Browser>()
 
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'access-'))
-  furnished = await openFurnished({
-    days: 2,
-    environment: { GEOIP_CITY_DB: await writeCityFile(directory) },
-  })
-  ;({ room, scene } = furnished)
-  other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
-  for (const role of roles) {
-    const organizationId = role === 'partner' ? scene.organizationId : null
-    const person = await userWhoChose(room, { name: `the-${role}`, role, organizationId, actor: 'cli:setup' })
-    people.set(role, await signedIn(room, person))
-  }
+const directory = await mkdtemp(join(tmpdir(), 'access-'))
+const furnished = await openFurnished({
+  days: 2,
+  environment: { GEOIP_CITY_DB: await writeCityFile(directory) },
 })
+const { room, scene } = furnished
+const other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
+for (const role of roles) {
+  const organizationId = role === 'partner' ? scene.organizationId : null
+  const person = await userWhoChose(room, { name: `the-${role}`, role, organizationId, actor: 'cli:setup' })
+  people.set(role, await signedIn(room, person))
+}
 afterAll(async () => {
-  await furnished?.close()
+  await furnished.close()
   await rm(directory, { recursive: true })
 })
 

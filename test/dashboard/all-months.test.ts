@@ -2,20 +2,15 @@
  * The page of a month for all organizations: the usage compared with the previous month, the file, and the form that closes the
  * month for all organizations together.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { formatCredits } from '../../src/billing/money.ts'
 import type { UserRole } from '../../src/events/users.ts'
-import { type Browser, type DashboardHost, give, openDashboardHost, signedIn } from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { give, roomForFile, signedIn } from './dashboard-host.ts'
+import { openScene } from './scene.ts'
 
-let room: DashboardHost
-let finance: Browser
-let viewer: Browser
-let scene: Scene
-let evil = ''
 const actor = 'cli:setup'
 const nowMs = Date.now()
 const monthOf = (ago: number): string => {
@@ -23,21 +18,18 @@ const monthOf = (ago: number): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - ago)).toISOString().slice(0, 7)
 }
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  scene = await openScene(room, { nowMs, days: 70, everyDays: 7 })
-  evil = (await createOrganization(room.foundation, { name: '=cmd()<b>', overdraftLimit: 0n, actor }))
-    .organizationId
-  await room.caughtUp()
-  const person = async (name: string, role: UserRole) => {
-    const { password } = await createUser(room.foundation, { name, role, organizationId: null, actor })
-    return signedIn(room, { name, password })
-  }
-  await person('ada', 'admin')
-  finance = await person('fay', 'finance')
-  viewer = await person('vic', 'viewer')
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+const scene = await openScene(room, { nowMs, days: 70, everyDays: 7 })
+const evil = (await createOrganization(room.foundation, { name: '=cmd()<b>', overdraftLimit: 0n, actor }))
+  .organizationId
+await room.caughtUp()
+const person = async (name: string, role: UserRole) => {
+  const { password } = await createUser(room.foundation, { name, role, organizationId: null, actor })
+  return signedIn(room, { name, password })
+}
+await person('ada', 'admin')
+const finance = await person('fay', 'finance')
+const viewer = await person('vic', 'viewer')
 
 const used = async (month: string) => {
   const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(

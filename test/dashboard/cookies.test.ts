@@ -9,7 +9,6 @@ import { parseCredits } from '../../src/billing/money.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   openBrowser,
   openDashboardHost,
@@ -20,18 +19,14 @@ import {
 
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 const proxy = '10.9.8.7'
-let room: DashboardHost
-let insecure: DashboardHost
 
-beforeAll(async () => {
-  const reach = { trusts: trustedProxies([proxy, '127.9.0.1']) }
-  room = await openDashboardHost({ reach })
-  insecure = await openDashboardHost({ reach, insecureCookies: true, beside: room })
-  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
-})
+const reach = { trusts: trustedProxies([proxy, '127.9.0.1']) }
+const room = await openDashboardHost({ reach })
+const insecure = await openDashboardHost({ reach, insecureCookies: true, beside: room })
+await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
 afterAll(async () => {
-  await insecure?.close()
-  await room?.close()
+  await insecure.close()
+  await room.close()
 })
 
 /** The number of browsers so far. According to the proxy, the n-th is at 203.0.113.n. */

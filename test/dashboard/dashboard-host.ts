@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { PgBoss } from 'pg-boss'
 import pino from 'pino'
+import { afterAll } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { adminApi } from '../../src/admin-api/admin-api.ts'
 import type { Finding } from '../../src/administration/checks/check.ts'
@@ -177,6 +178,15 @@ export const openDashboardHost = async ({
       await database.drop()
     },
   }
+}
+
+/** The dashboard's host for all tests of a file. It closes after the last test. */
+export const roomForFile = async (
+  options: Parameters<typeof openDashboardHost>[0] = {},
+): Promise<DashboardHost> => {
+  const room = await openDashboardHost(options)
+  afterAll(() => room.close())
+  return room
 }
 
 const startWorker = async (foundation: Foundation, twoPerson: boolean): Promise<PgBoss> => {

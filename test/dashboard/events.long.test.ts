@@ -1,32 +1,25 @@
 /** The event log in the dashboard: pages of limited size, decoded events, recomputed chains, and events that could break a page. */
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { changeEvent, recordedEvents } from '../support/segments.ts'
-import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openScene } from './scene.ts'
 
-let room: DashboardHost
-let ada: Browser
-let scene: Scene
-let owner: pg.Client
-
-beforeAll(async () => {
-  room = await openDashboardHost()
-  owner = new pg.Client({ connectionString: room.url })
-  await owner.connect()
-  const user = { name: 'ada', password: 'correct horse battery staple' }
-  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-  ada = await signedIn(room, user)
-  scene = await openScene(room, { nowMs: Date.now(), days: 8 })
-})
+const room = await openDashboardHost()
+const owner = new pg.Client({ connectionString: room.url })
+await owner.connect()
+const user = { name: 'ada', password: 'correct horse battery staple' }
+await insertUser(room.foundation.pool, { ...user, role: 'admin' })
+const ada = await signedIn(room, user)
+const scene = await openScene(room, { nowMs: Date.now(), days: 8 })
 afterAll(async () => {
-  await owner?.end()
-  await room?.close()
+  await owner.end()
+  await room.close()
 })
 
 const stream = () => ledgerStream(scene.organizationId)

@@ -1,7 +1,7 @@
 /** Months, the filtered statement, lots, and prices, as finance uses them. */
 import { createHash } from 'node:crypto'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
 import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
@@ -12,23 +12,17 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
-  type Browser,
-  type DashboardHost,
   encoded,
   give,
   hiddenIn,
-  openDashboardHost,
+  roomForFile,
   signedIn,
   tokenIn,
   unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { openScene } from './scene.ts'
 
-let room: DashboardHost
-let ada: Browser
-let scene: Scene
-let base = ''
 const user = { name: 'ada', password: 'correct horse battery staple' }
 const nowMs = Date.now()
 const monthOf = (before: number): string => {
@@ -41,14 +35,11 @@ const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
 /** The number of days with calls. The calls begin in the closable month, because any earlier month would have to be closed first. */
 const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-  ada = await signedIn(room, user)
-  scene = await openScene(room, { nowMs, days })
-  base = `/organizations/${scene.organizationId}`
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+await insertUser(room.foundation.pool, { ...user, role: 'admin' })
+const ada = await signedIn(room, user)
+const scene = await openScene(room, { nowMs, days })
+const base = `/organizations/${scene.organizationId}`
 
 /** Follows the page of long-running work until there is a result. */
 const ended = async (path: string) => {

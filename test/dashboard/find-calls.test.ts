@@ -2,7 +2,7 @@
 
 import { Readable } from 'node:stream'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -22,10 +22,9 @@ import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess } from '../support/memory-process.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   hiddenIn,
-  openDashboardHost,
+  roomForFile,
   signedIn,
   tokenIn,
   userWhoChose,
@@ -34,46 +33,8 @@ import { openScene, type Scene } from './scene.ts'
 
 const actor = 'cli:setup'
 const email = 'Ada.Lovelace@example.com'
-let room: DashboardHost
-let scene: Scene
-let token = ''
 const people = new Map<string, Browser>()
 const about = { email: ['', ''], profile: '' }
-
-beforeAll(async () => {
-  room = await openDashboardHost()
-  scene = await openScene(room, { nowMs: Date.now(), days: 1 })
-  for (const role of roles) {
-    const organizationId = role === 'partner' ? scene.organizationId : null
-    const user = await userWhoChose(room, { name: `the.${role}`, role, organizationId, actor })
-    people.set(role, await signedIn(room, user))
-  }
-  token = (await issueOperatorToken(room.foundation, { user: 'the.finance', actor })).token
-  for (const [i, status] of (['invalid', 'valid'] as const).entries())
-    about.email[i] = await recorded({
-      keyId: scene.keyId,
-      capability: 'email_validation',
-      outcome: 'answered',
-      facts: {
-        kind: 'email_validation',
-        status,
-        sub_status: 'accepted',
-        decision_row: 17,
-        company_status: 'not_requested',
-        domain: 'example.com',
-        address_hmac: room.foundation.secrets.addressHmac(email.toLowerCase()),
-      },
-    })
-  await personKnownAs('ada-lovelace')
-  about.profile = await recorded({
-    keyId: scene.keyId,
-    capability: 'profile',
-    outcome: 'answered',
-    facts: { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject },
-  })
-  await room.caughtUp()
-})
-afterAll(() => room?.close())
 
 const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
 
@@ -102,6 +63,38 @@ const personKnownAs = async (lid: string): Promise<void> => {
     ),
   ])
 }
+
+const room = await roomForFile()
+const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
+for (const role of roles) {
+  const organizationId = role === 'partner' ? scene.organizationId : null
+  const user = await userWhoChose(room, { name: `the.${role}`, role, organizationId, actor })
+  people.set(role, await signedIn(room, user))
+}
+const token = (await issueOperatorToken(room.foundation, { user: 'the.finance', actor })).token
+for (const [i, status] of (['invalid', 'valid'] as const).entries())
+  about.email[i] = await recorded({
+    keyId: scene.keyId,
+    capability: 'email_validation',
+    outcome: 'answered',
+    facts: {
+      kind: 'email_validation',
+      status,
+      sub_status: 'accepted',
+      decision_row: 17,
+      company_status: 'not_requested',
+      domain: 'example.com',
+      address_hmac: room.foundation.secrets.addressHmac(email.toLowerCase()),
+    },
+  })
+await personKnownAs('ada-lovelace')
+about.profile = await recorded({
+  keyId: scene.keyId,
+  capability: 'profile',
+  outcome: 'answered',
+  facts: { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject },
+})
+await room.caughtUp()
 
 const as = (role: string): Browser => {
   const browser = people.get(role)

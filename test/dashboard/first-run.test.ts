@@ -5,20 +5,14 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import Fastify, { type FastifyInstance } from 'fastify'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Demo, seedDemo, writeDemo } from '../../src/administration/seed.ts'
+import Fastify from 'fastify'
+import { afterAll, describe, expect, test } from 'vitest'
+import { seedDemo, writeDemo } from '../../src/administration/seed.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { insertUser } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import { isLocalDemo } from '../../src/dashboard/given-password.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  openBrowser,
-  openDashboardHost,
-  signedIn,
-} from './dashboard-host.ts'
+import { type Browser, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 test.each([
   ['the defaults', {}, true],
@@ -38,33 +32,26 @@ test.each([
   expect(isLocalDemo(parseConfig(environment))).toBe(expected)
 })
 
-let room: DashboardHost
-/** Another process of the same installation, configured with its own database. */
-let production: DashboardHost
-let api: FastifyInstance
-let demo: Demo
-let dataDir = ''
 const asked: { headers: Record<string, unknown>; body: unknown }[] = []
 
-beforeAll(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
-  room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
-  // An HTTP server that takes the place of the API.
-  api = Fastify()
-  api.post('/v1/ip/lookup', async ({ headers, body }, reply) => {
-    asked.push({ headers, body })
-    return reply.header('credits-charged', '1').send({ result: { country_code: '<US>' } })
-  })
-  const apiUrl = await api.listen({ host: '127.0.0.1', port: 0 })
-  demo = await seedDemo(room.foundation, { apiUrl, dashboardUrl: 'http://localhost', actor: 'system' })
-  await writeDemo(dataDir, demo)
-  await room.caughtUp()
-  production = await openDashboardHost({ beside: room, apiUrl: 'https://api.example.org' })
+const dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
+const room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
+// An HTTP server that takes the place of the API.
+const api = Fastify()
+api.post('/v1/ip/lookup', async ({ headers, body }, reply) => {
+  asked.push({ headers, body })
+  return reply.header('credits-charged', '1').send({ result: { country_code: '<US>' } })
 })
+const apiUrl = await api.listen({ host: '127.0.0.1', port: 0 })
+const demo = await seedDemo(room.foundation, { apiUrl, dashboardUrl: 'http://localhost', actor: 'system' })
+await writeDemo(dataDir, demo)
+await room.caughtUp()
+/** Another process of the same installation, configured with its own database. */
+const production = await openDashboardHost({ beside: room, apiUrl: 'https://api.example.org' })
 afterAll(async () => {
-  await api?.close()
-  await production?.close()
-  await room?.close()
+  await api.close()
+  await production.close()
+  await room.close()
   await rm(dataDir, { recursive: true, force: true })
 })
 

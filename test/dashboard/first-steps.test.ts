@@ -1,17 +1,13 @@
 /** An installation without users shows the first steps to visitors. Once the first user exists, the first steps are hidden. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
-import { type DashboardHost, openBrowser, openDashboardHost } from './dashboard-host.ts'
+import { openBrowser, roomForFile } from './dashboard-host.ts'
 
-let room: DashboardHost
 const actor = 'cli:setup'
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
 
 const signInPage = async (): Promise<string> => (await openBrowser(room.host).get('/login')).body
 

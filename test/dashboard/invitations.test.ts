@@ -1,6 +1,6 @@
 /** An invitation is a link that works once. The tests check its page, its recipients, its limits and the data that it reveals. */
 import { createHash, randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import {
   acceptInvitation,
@@ -16,18 +16,14 @@ import {
 } from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
-import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openBrowser, roomForFile, signedIn } from './dashboard-host.ts'
 
-let room: DashboardHost
 let people = 0
 const actor = 'user:root'
 const chosen = 'four words and a number 7'
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
 
 let name = ''
 beforeEach(() => {

@@ -3,30 +3,23 @@ import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
 import { promisify } from 'node:util'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { insertUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { credits } from '../../src/dashboard/format.ts'
 import { takeForm } from '../../src/dashboard/once.ts'
 import { createWorks } from '../../src/dashboard/works.ts'
 import { testOrganizationOf } from '../../src/events/test-organization.ts'
-import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { roomForFile, signedIn } from './dashboard-host.ts'
+import { openScene } from './scene.ts'
 
-let room: DashboardHost
-let ada: Browser
-let scene: Scene
-let base = ''
 const user = { name: 'ada', password: 'correct horse battery staple' }
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-  ada = await signedIn(room, user)
-  scene = await openScene(room, { nowMs: Date.now(), days: 3 })
-  base = `/organizations/${scene.organizationId}`
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+await insertUser(room.foundation.pool, { ...user, role: 'admin' })
+const ada = await signedIn(room, user)
+const scene = await openScene(room, { nowMs: Date.now(), days: 3 })
+const base = `/organizations/${scene.organizationId}`
 
 describe("a key's page", () => {
   test('shows its permissions, its cost, and its calls by day', async () => {

@@ -1,7 +1,7 @@
 /** The latency of all processes, read from a server that takes the place of Prometheus. Invalid answers never lead to a wrong figure. */
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeEach, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
 import { partOf } from '../../src/dashboard/html.ts'
 import { latencyFromPrometheus, latencyOfProcess } from '../../src/dashboard/latency.ts'
@@ -9,25 +9,21 @@ import { latencyFigure } from '../../src/dashboard/pages/overview.ts'
 import { openOutside } from '../../src/start/capabilities.ts'
 
 const now = 1_795_780_800
-let server: Server
-let url = ''
 let asked: URL[] = []
 /** The server's answer to a path; null means that it never answers. */
 let answerTo: (path: string) => string | null = () => null
 let status = 200
 const hanging = new Set<() => void>()
 
-beforeAll(async () => {
-  server = createServer((request, response) => {
-    const at = new URL(request.url ?? '', 'http://prometheus')
-    asked.push(at)
-    const body = answerTo(at.pathname)
-    if (body === null) hanging.add(() => response.destroy())
-    else response.writeHead(status, { 'content-type': 'application/json' }).end(body)
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/prometheus`
+const server = createServer((request, response) => {
+  const at = new URL(request.url ?? '', 'http://prometheus')
+  asked.push(at)
+  const body = answerTo(at.pathname)
+  if (body === null) hanging.add(() => response.destroy())
+  else response.writeHead(status, { 'content-type': 'application/json' }).end(body)
 })
+await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/prometheus`
 beforeEach(() => {
   asked = []
   status = 200

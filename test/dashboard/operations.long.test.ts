@@ -1,7 +1,7 @@
 /** The audit, data sources and projections, as operators see and change them in the dashboard. */
 
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -11,30 +11,25 @@ import { type DataSource, isTooOld, recordImport } from '../../src/call/data-sou
 import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
 import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/geo-database.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { type Browser, type DashboardHost, give, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { give, roomForFile, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
-let room: DashboardHost
-let ada: Browser
 const organizations = 130
 
-beforeAll(async () => {
-  room = await openDashboardHost({
-    environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
-  })
-  const user = { name: 'ada', password: 'correct horse battery staple' }
-  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-  ada = await signedIn(room, user)
-  const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
-  const create = (n: number) => createOrganization(room.foundation, organization(n))
-  // A command waits only a few seconds for its turn to be recorded, so they are sent a few at a time.
-  for (let n = 0; n < organizations - 1; n += 16)
-    await Promise.all(Array.from({ length: Math.min(16, organizations - 1 - n) }, (_, i) => create(n + i)))
-  await create(organizations - 1)
-  await openScene(room, { nowMs: Date.now(), days: 1 })
-  await room.caughtUp()
+const room = await roomForFile({
+  environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
 })
-afterAll(() => room?.close())
+const user = { name: 'ada', password: 'correct horse battery staple' }
+await insertUser(room.foundation.pool, { ...user, role: 'admin' })
+const ada = await signedIn(room, user)
+const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
+const create = (n: number) => createOrganization(room.foundation, organization(n))
+// A command waits only a few seconds for its turn to be recorded, so they are sent a few at a time.
+for (let n = 0; n < organizations - 1; n += 16)
+  await Promise.all(Array.from({ length: Math.min(16, organizations - 1 - n) }, (_, i) => create(n + i)))
+await create(organizations - 1)
+await openScene(room, { nowMs: Date.now(), days: 1 })
+await room.caughtUp()
 
 const rowsIn = (body: string): number => body.split('<tr').length - 2
 

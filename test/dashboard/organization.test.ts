@@ -1,6 +1,6 @@
 /** What people see about an organization, and what they can do with its keys. */
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { adjust } from '../../src/administration/credits/corrections.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
@@ -15,27 +15,14 @@ import { sameHmac } from '../../src/guard/secrets/secrets.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { eventually } from '../support/service.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  give,
-  openBrowser,
-  openDashboardHost,
-  signedIn,
-  withoutOwnScripts,
-} from './dashboard-host.ts'
+import { give, openBrowser, roomForFile, signedIn, withoutOwnScripts } from './dashboard-host.ts'
 
-let room: DashboardHost
-let browser: Browser
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 const actor = 'cli'
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
-  browser = await signedIn(room, ada)
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
+const browser = await signedIn(room, ada)
 
 const organization = async (name: string, credits?: string): Promise<string> => {
   const { organizationId } = await createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })

@@ -1,36 +1,30 @@
 /** What people see and change in their own account: role, password, sign-ins. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   openBrowser,
-  openDashboardHost,
+  roomForFile,
   signedIn,
   tokenIn,
   userWhoChose,
 } from './dashboard-host.ts'
 
-let room: DashboardHost
 let ada: Browser
-let password = ''
 const actor = 'cli:setup'
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  ;({ password } = await userWhoChose(room, {
-    name: 'ada',
-    role: 'viewer',
-    organizationId: null,
-    actor: 'system',
-  }))
-  ada = await signedIn(room, { name: 'ada', password })
+const room = await roomForFile()
+const { password } = await userWhoChose(room, {
+  name: 'ada',
+  role: 'viewer',
+  organizationId: null,
+  actor: 'system',
 })
-afterAll(() => room?.close())
+ada = await signedIn(room, { name: 'ada', password })
 
 const change = (fields: Record<string, string>) => ada.submit('/me', fields, '/me/password')
 

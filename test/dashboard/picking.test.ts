@@ -1,28 +1,18 @@
 /** Organizations, keys and users are chosen by name, and days and times with the browser's own pickers. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   hiddenIn,
-  openDashboardHost,
+  roomForFile,
   signedIn,
   unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
 
 const actor = 'cli'
-let room: DashboardHost
-let admin: Browser
-let partner: Browser
-let northwind: string
-let contoso: string
-/** A key that belongs to Northwind. */
-let production: string
-/** A key that belongs to Contoso. */
-let other: string
 
 const organization = async (name: string) =>
   (await createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })).organizationId
@@ -39,24 +29,21 @@ const key = async (organizationId: string, name: string) =>
     })
   ).keyId
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  northwind = await organization('Northwind <Traders>')
-  contoso = await organization('Contoso')
-  for (let i = 0; i < 25; i++) await organization('Same & name')
-  production = await key(northwind, 'production')
-  other = await key(contoso, 'production of Contoso')
-  await room.caughtUp()
-  admin = await signedIn(
-    room,
-    await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
-  )
-  partner = await signedIn(
-    room,
-    await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: northwind, actor }),
-  )
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+const northwind = await organization('Northwind <Traders>')
+const contoso = await organization('Contoso')
+for (let i = 0; i < 25; i++) await organization('Same & name')
+const production = await key(northwind, 'production')
+const other = await key(contoso, 'production of Contoso')
+await room.caughtUp()
+const admin = await signedIn(
+  room,
+  await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
+)
+const partner = await signedIn(
+  room,
+  await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: northwind, actor }),
+)
 
 const optionsOf = (page: string): string[] =>
   [...page.matchAll(/<option value="([^"]*)"/g)].map(([, value = '']) => unescaped(value))

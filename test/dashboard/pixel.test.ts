@@ -2,7 +2,7 @@
 
 import pino from 'pino'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { openPixelCounters } from '../../src/capabilities/pixel/counters.ts'
@@ -10,32 +10,25 @@ import { createPixelRules } from '../../src/capabilities/pixel/rules.ts'
 import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { pixelStream } from '../../src/events/streams.ts'
-import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { type Browser, roomForFile, signedIn } from './dashboard-host.ts'
 
 const logger = pino({ level: 'silent' })
 const actor = 'cli:setup'
 const keyId = '0123456789abcdef'
-let room: DashboardHost
-let [ours, theirs, base, rulesPage] = ['', '', '', '']
-let partner: Browser
-let viewer: Browser
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  const organization = (name: string) =>
-    createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
-  ours = (await organization('Ours')).organizationId
-  theirs = (await organization('Theirs')).organizationId
-  base = `/organizations/${ours}/pixel`
-  rulesPage = `${base}/rules`
-  await room.caughtUp()
-  const person = (name: string, role: 'viewer' | 'partner', organizationId: string | null) =>
-    createUser(room.foundation, { name, role, organizationId, actor })
-  await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor })
-  viewer = await signedIn(room, { name: 'vic', ...(await person('vic', 'viewer', null)) })
-  partner = await signedIn(room, { name: 'pia', ...(await person('pia', 'partner', ours)) })
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+const organization = (name: string) =>
+  createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
+const ours = (await organization('Ours')).organizationId
+const theirs = (await organization('Theirs')).organizationId
+const base = `/organizations/${ours}/pixel`
+const rulesPage = `${base}/rules`
+await room.caughtUp()
+const person = (name: string, role: 'viewer' | 'partner', organizationId: string | null) =>
+  createUser(room.foundation, { name, role, organizationId, actor })
+await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor })
+const viewer = await signedIn(room, { name: 'vic', ...(await person('vic', 'viewer', null)) })
+const partner = await signedIn(room, { name: 'pia', ...(await person('pia', 'partner', ours)) })
 
 const sent = (browser: Browser, act: string, typed: Record<string, string>) =>
   browser.submit(`${base}/${act}`, { ...typed, confirmed: 'yes' })

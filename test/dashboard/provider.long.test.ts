@@ -1,38 +1,26 @@
 /** Signing in with a real identity provider on loopback. */
 import { createServer, type ServerResponse } from 'node:http'
 import { Secret, TOTP } from 'otpauth'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
 import { createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { createIdentityProvider, ProviderAway } from '../../src/dashboard/identity-provider.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { until } from '../support/house.ts'
-import {
-  type Claims,
-  client,
-  closed,
-  listening,
-  openTestProvider,
-  type TestProvider,
-} from '../support/identity-provider.ts'
-import { type Browser, type DashboardHost, openBrowser, openDashboardHost } from './dashboard-host.ts'
+import { type Claims, client, closed, listening, openTestProvider } from '../support/identity-provider.ts'
+import { type Browser, openBrowser, openDashboardHost } from './dashboard-host.ts'
 
 const redirectUri = 'http://localhost/login/provider/callback'
 const actor = 'cli:setup'
 const claims = new Map<string, Claims>()
 const claimsOf = (account: string): Claims => claims.get(account) ?? { email: account, email_verified: true }
 
-let provider: TestProvider
-let room: DashboardHost
-
-beforeAll(async () => {
-  provider = await openTestProvider({ redirectUri, claimsOf })
-  room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
-})
+const provider = await openTestProvider({ redirectUri, claimsOf })
+const room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
 afterAll(async () => {
-  await room?.close()
-  await provider?.close()
+  await room.close()
+  await provider.close()
 })
 
 let people = 0

@@ -1,6 +1,6 @@
 /** If the operator requires a second factor, a person without a second factor can open only the set-up form. */
 import { Secret, TOTP } from 'otpauth'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {
@@ -13,26 +13,23 @@ import {
   userWhoChose,
 } from './dashboard-host.ts'
 
-let forAll: DashboardHost
-let forAdmins: DashboardHost
 let made = 0
 const setUpPath = '/me/second-factor'
 
-beforeAll(async () => {
-  forAll = await openDashboardHost({ environment: { DASHBOARD_SECOND_FACTOR: 'all' } })
-  forAdmins = await openDashboardHost({
-    environment: { DASHBOARD_SECOND_FACTOR: 'admins' },
-    beside: forAll,
-  })
-  await person('admin')
-})
 afterAll(async () => {
-  await forAdmins?.close()
-  await forAll?.close()
+  await forAdmins.close()
+  await forAll.close()
 })
 
 const person = (role: UserRole) =>
   userWhoChose(forAll, { name: `${role}-${++made}`, role, organizationId: null, actor: 'cli:setup' })
+
+const forAll = await openDashboardHost({ environment: { DASHBOARD_SECOND_FACTOR: 'all' } })
+const forAdmins = await openDashboardHost({
+  environment: { DASHBOARD_SECOND_FACTOR: 'admins' },
+  beside: forAll,
+})
+await person('admin')
 
 const enter = async ({ host }: DashboardHost, who: { name: string; password: string }): Promise<Browser> => {
   const browser = openBrowser(host)

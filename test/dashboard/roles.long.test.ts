@@ -1,32 +1,15 @@
 /** Access to the dashboard by role and organization, never for disabled users; and the events for sign-ins. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey, keyToChange, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changeRole, setDisabled } from '../../src/administration/users/user-changes.ts'
 import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'
-import {
-  type DashboardHost,
-  openBrowser,
-  openDashboardHost,
-  signedIn,
-  userWhoChose,
-} from './dashboard-host.ts'
+import { openBrowser, openDashboardHost, roomForFile, signedIn, userWhoChose } from './dashboard-host.ts'
 
-let room: DashboardHost
-let ours = ''
 const actor = 'cli:setup'
 let made = 0
-
-beforeAll(async () => {
-  room = await openDashboardHost()
-  const organization = { name: 'Ours', overdraftLimit: 0n, actor }
-  ours = (await createOrganization(room.foundation, organization)).organizationId
-  await room.caughtUp()
-  await person('admin')
-})
-afterAll(() => room.close())
 
 type Person = { readonly name: string; readonly password: string }
 
@@ -34,6 +17,12 @@ const person = async (role: UserRole, organizationId: string | null = null): Pro
   const name = `${role}-${++made}`
   return userWhoChose(room, { name, role, organizationId, actor })
 }
+
+const room = await roomForFile()
+const organization = { name: 'Ours', overdraftLimit: 0n, actor }
+const ours = (await createOrganization(room.foundation, organization)).organizationId
+await room.caughtUp()
+await person('admin')
 const disable = ({ name }: Person) =>
   setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
 

@@ -1,5 +1,5 @@
 /** The search on every page finds items by id or name if the person can open them, and explains when it finds nothing. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { grantOnce } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
@@ -8,9 +8,8 @@ import { roles } from '../../src/administration/roles.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
-  openDashboardHost,
+  roomForFile,
   signedIn,
   tokenIn,
   unescaped,
@@ -19,25 +18,19 @@ import {
 import { openScene, type Scene } from './scene.ts'
 
 const actor = 'cli:setup'
-let room: DashboardHost
-let scene: Scene
-let other: Scene
 const people = new Map<string, Browser>()
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  scene = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Northwind <Traders>' })
-  other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso Unlimited' })
-  for (let i = 0; i < 25; i++)
-    await createOrganization(room.foundation, { name: 'Twins Ltd', overdraftLimit: 0n, actor })
-  for (const role of roles) {
-    const organizationId = role === 'partner' ? scene.organizationId : null
-    const name = `the.${role}`
-    people.set(role, await signedIn(room, await userWhoChose(room, { name, role, organizationId, actor })))
-  }
-  await room.caughtUp()
-})
-afterAll(() => room?.close())
+const room = await roomForFile()
+const scene = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Northwind <Traders>' })
+const other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso Unlimited' })
+for (let i = 0; i < 25; i++)
+  await createOrganization(room.foundation, { name: 'Twins Ltd', overdraftLimit: 0n, actor })
+for (const role of roles) {
+  const organizationId = role === 'partner' ? scene.organizationId : null
+  const name = `the.${role}`
+  people.set(role, await signedIn(room, await userWhoChose(room, { name, role, organizationId, actor })))
+}
+await room.caughtUp()
 
 const as = (role: string): Browser => {
   const browser = people.get(role)

@@ -1,25 +1,21 @@
 import { Secret, TOTP } from 'otpauth'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { checkSecondFactor, removeSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { changePassword, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
-import type { Browser, DashboardHost } from './dashboard-host.ts'
-import { encoded, openBrowser, openDashboardHost, signedIn, tokenIn, userWhoChose } from './dashboard-host.ts'
+import type { Browser } from './dashboard-host.ts'
+import { encoded, openBrowser, roomForFile, signedIn, tokenIn, userWhoChose } from './dashboard-host.ts'
 
-let room: DashboardHost
 let made = 0
 let ada = { name: '', password: '' }
 let browser: Browser
 /** Each test has its own minute, because a code can be used only once. */
 let nowMs = Date.UTC(2026, 10, 23, 12)
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-  await userWhoChose(room, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
-})
-afterAll(() => room.close())
+const room = await roomForFile()
+await userWhoChose(room, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   nowMs = Math.max(nowMs, Date.now())

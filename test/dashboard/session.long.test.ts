@@ -1,7 +1,7 @@
 /** Sessions: access to the dashboard, their maximum duration, their end after inactivity, and the tokens in forms. */
 import { createHash } from 'node:crypto'
 import { Secret, TOTP } from 'otpauth'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
 import {
@@ -16,29 +16,25 @@ import { parseConfig } from '../../src/config.ts'
 import { until } from '../support/house.ts'
 import {
   type Browser,
-  type DashboardHost,
   encoded,
   openBrowser,
   openDashboardHost,
+  roomForFile,
   signedIn,
   tokenIn,
   unescaped,
   userWhoChose,
 } from './dashboard-host.ts'
 
-let room: DashboardHost
 /** Every test has a new person, because failed attempts are counted per account. */
 let ada = { name: '', password: 'correct horse battery staple' }
 let people = 0
 
-beforeAll(async () => {
-  room = await openDashboardHost()
-})
+const room = await roomForFile()
 beforeEach(async () => {
   ada = { ...ada, name: `ada-${++people}` }
   await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
 })
-afterAll(() => room?.close())
 
 const sessions = async (user = ada.name): Promise<{ id_hash: Buffer; hours: number }[]> => {
   const { rows } = await room.foundation.pool.query(

@@ -1,6 +1,6 @@
 /** Queries about all organizations read the rows of their range, and neither all organizations nor the whole history. */
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys, keysAfter } from '../../projections/api-keys.ts'
 import { ledgerIndex } from '../../projections/ledger-index.ts'
@@ -15,31 +15,26 @@ import {
   useOfAll,
 } from '../../src/dashboard/usage-queries.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { preparedDatabase, type TestDatabase } from '../support/postgres.ts'
-
-let database: TestDatabase
-let pool: pg.Pool
+import { preparedDatabase } from '../support/postgres.ts'
 
 const dayMs = 86_400_000
 const nowMs = Date.now()
 
-beforeAll(async () => {
-  database = await preparedDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 1 })
-  await pool.query(`insert into ${liveTable(accounts)('accounts')}
+const database = await preparedDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+await pool.query(`insert into ${liveTable(accounts)('accounts')}
     select 'org_' || n, 'Organization ' || n, now(), 1, '', 0, 0, 0, 0, 0, 0, '' from generate_series(1, 5000) n`)
-  await pool.query(`insert into ${liveTable(apiKeys)('api_keys')}
+await pool.query(`insert into ${liveTable(apiKeys)('api_keys')}
     select 'key' || n, 'org_' || n % 5, 'Organization', 'Key ' || n, '', '', '{}', '{}', '{}', now() + n * interval '1 s'
       from generate_series(1, 20000) n`)
-  await pool.query(`insert into ${liveTable(ledgerIndex)('usage_days')}
+await pool.query(`insert into ${liveTable(ledgerIndex)('usage_days')}
     select 'org_' || n, (now() at time zone 'utc')::date - case when n <= 10 then 1 else 100 + n % 300 end, 'key' || n,
            'ip_lookup', 'answered', 'ip_lookup.located', 1, 1000000
       from generate_series(1, 5000) n`)
-  await pool.query('analyze')
-})
+await pool.query('analyze')
 afterAll(async () => {
-  await pool?.end()
-  await database?.drop()
+  await pool.end()
+  await database.drop()
 })
 
 type Plan = {

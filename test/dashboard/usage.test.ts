@@ -1,6 +1,6 @@
 /** The overview, lists of calls, and usage: their figures equal those in the ledgers, on the pages and in the files. */
 import { ulid } from 'ulid'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
@@ -22,14 +22,8 @@ import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboar
 import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges.ts'
 import { seriesOf } from '../../src/dashboard/usage-series.ts'
 import { usedUpAtMs } from '../../src/dashboard/used-up.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  openDashboardHost,
-  signedIn,
-  userWhoChose,
-} from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { roomForFile, signedIn, userWhoChose } from './dashboard-host.ts'
+import { openScene } from './scene.ts'
 
 const finding = (level: Finding['level'], about: string): Finding => ({
   level,
@@ -40,21 +34,14 @@ const finding = (level: Finding['level'], about: string): Finding => ({
 })
 
 let found: readonly Finding[] = []
-let room: DashboardHost
-let ada: Browser
-let scene: Scene
-let other: Scene
 const user = { name: 'ada', password: 'correct horse battery staple' }
 const nowMs = Date.now()
 
-beforeAll(async () => {
-  room = await openDashboardHost({ findings: async () => found })
-  await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-  ada = await signedIn(room, user)
-  scene = await openScene(room, { nowMs, days: 12 })
-  other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })
-})
-afterAll(() => room?.close())
+const room = await roomForFile({ findings: async () => found })
+await insertUser(room.foundation.pool, { ...user, role: 'admin' })
+const ada = await signedIn(room, user)
+const scene = await openScene(room, { nowMs, days: 12 })
+const other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })
 
 const sumsOf = async (where: string, values: unknown[]) => {
   const { rows } = await room.foundation.pool.query<{ calls: string; errors: string; charged: string }>(

@@ -1,61 +1,46 @@
 /** An organization's webhooks on the dashboard, with a receiver on loopback. */
 import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createWebhook } from '../../src/administration/webhooks/webhooks.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  openDashboardHost,
-  signedIn,
-  userWhoChose,
-} from './dashboard-host.ts'
+import { type Browser, openDashboardHost, signedIn, userWhoChose } from './dashboard-host.ts'
 
-let room: DashboardHost
-let receiver: Server
-let hooks = ''
 let status = 204
 const received: { readonly headers: IncomingHttpHeaders; readonly body: string }[] = []
-let [ours, theirs, forms] = ['', '', '']
-let partner: Browser
-let pia: Parameters<typeof userWhoChose>[1]
-let ada: Browser
 const actor = 'cli:setup'
 const environment = { EGRESS_ALLOW: '127.0.0.1' }
 
-beforeAll(async () => {
-  receiver = createServer(async (request, response) => {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk)
-    received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
-    response.writeHead(status).end('<b>said</b>')
-  })
-  receiver.listen(0, '127.0.0.1')
-  await once(receiver, 'listening')
-  hooks = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/a-secret-path`
-  room = await openDashboardHost({ environment, partnersAsOperator: true })
-  const organization = (name: string) =>
-    createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
-  ours = (await organization('Ours')).organizationId
-  theirs = (await organization('Theirs')).organizationId
-  forms = `/organizations/${ours}/webhook`
-  await room.caughtUp()
-  pia = { name: 'pia', role: 'partner', organizationId: ours, actor }
-  ada = await signedIn(
-    room,
-    await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
-  )
-  partner = await signedIn(room, await userWhoChose(room, pia))
+const receiver = createServer(async (request, response) => {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk)
+  received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
+  response.writeHead(status).end('<b>said</b>')
 })
+receiver.listen(0, '127.0.0.1')
+await once(receiver, 'listening')
+const hooks = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/a-secret-path`
+const room = await openDashboardHost({ environment, partnersAsOperator: true })
+const organization = (name: string) =>
+  createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
+const ours = (await organization('Ours')).organizationId
+const theirs = (await organization('Theirs')).organizationId
+const forms = `/organizations/${ours}/webhook`
+await room.caughtUp()
+const pia = { name: 'pia', role: 'partner', organizationId: ours, actor } as const
+const ada = await signedIn(
+  room,
+  await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
+)
+const partner = await signedIn(room, await userWhoChose(room, pia))
 afterAll(async () => {
-  await room?.close()
-  receiver?.closeAllConnections()
-  receiver?.close()
+  await room.close()
+  receiver.closeAllConnections()
+  receiver.close()
 })
 beforeEach(() => {
   status = 204

@@ -4,24 +4,20 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import packaged from '../../package.json' with { type: 'json' }
 import { exhaustive } from '../support/exhaustive.ts'
 
-let dir = ''
-
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'installing-'))
-  await mkdir(join(dir, 'part'))
-  await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
-  const { deps, 'deps:alone': alone } = packaged.scripts
-  // If both installed at the same time, both would start before either ended.
-  const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
-  const scripts = { deps, 'deps:alone': alone, install }
-  const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }
-  await writeFile(join(dir, 'package.json'), JSON.stringify(manifest))
-  execFileSync('npm', ['install', '--package-lock-only', '--offline', '--ignore-scripts'], { cwd: dir })
-})
+const dir = await mkdtemp(join(tmpdir(), 'installing-'))
+await mkdir(join(dir, 'part'))
+await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
+const { deps, 'deps:alone': alone } = packaged.scripts
+// If both installed at the same time, both would start before either ended.
+const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
+const scripts = { deps, 'deps:alone': alone, install }
+const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }
+await writeFile(join(dir, 'package.json'), JSON.stringify(manifest))
+execFileSync('npm', ['install', '--package-lock-only', '--offline', '--ignore-scripts'], { cwd: dir })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
 test('two simultaneous commands install the dependencies of a release once, and neither continues before they are complete', {
