@@ -5,14 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { insertUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { moved } from '../../src/dashboard/moved.ts'
-import type { DashboardHost } from '../dashboard/dashboard-host.ts'
-import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
+import { openFurnished } from '../dashboard/furnished.ts'
 import { requestOf } from '../dashboard/route-examples.ts'
 import { pageRoutes } from '../dashboard/route-table.ts'
-import type { Scene } from '../dashboard/scene.ts'
 import {
   axeFindings,
-  type Chromium,
   look,
   openChromium,
   overhang,
@@ -22,27 +19,18 @@ import {
   type Window,
 } from './chromium/browser.ts'
 
-let furnished: Furnished
-let room: DashboardHost
-let chromium: Chromium
-let scene: Scene
-let baseUrl = ''
-let lotHref = ''
-let run = ''
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
-beforeAll(async () => {
-  furnished = await openFurnished()
-  ;({ room, scene, baseUrl } = furnished)
-  const { lots: lot, rerates } = furnished.examples
-  lotHref = `/organizations/${scene.organizationId}/credits/void?grant=${lot}`
-  run = `${rerates}`
-  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
-  chromium = await openChromium(baseUrl)
-})
+const furnished = await openFurnished()
+const { room, scene, baseUrl } = furnished
+const { lots: lot, rerates } = furnished.examples
+const lotHref = `/organizations/${scene.organizationId}/credits/void?grant=${lot}`
+const run = `${rerates}`
+await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
+const chromium = await openChromium(baseUrl)
 afterAll(async () => {
-  await chromium?.close()
-  await furnished?.close()
+  await chromium.close()
+  await furnished.close()
 })
 
 type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>

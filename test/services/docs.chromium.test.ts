@@ -1,24 +1,18 @@
 /** The pages for partners in a real Chromium, and the calls that people make from them. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { permission } from '../../src/events/capabilities.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
-import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'
+import { openHouse } from '../support/house.ts'
+import { axeFindings, openChromium, overhang, picture, screens } from './chromium/browser.ts'
 
-let house: House
-let chromium: Chromium
-let tester: Partner
-
-beforeAll(async () => {
-  house = await openHouse()
-  const { organizationId } = await house.partner()
-  const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
-  tester = await house.key(opened, { permissions: permission.options })
-  chromium = await openChromium(house.apiUrl)
-})
+const house = await openHouse()
+const { organizationId } = await house.partner()
+const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
+const tester = await house.key(opened, { permissions: permission.options })
+const chromium = await openChromium(house.apiUrl)
 afterAll(async () => {
-  await chromium?.close()
-  await house?.close()
+  await chromium.close()
+  await house.close()
 })
 
 const guides = [

@@ -1,19 +1,15 @@
 /** The decision table of e-mail validation, row by row, with real mail servers and a real resolver. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { until } from '../support/house.ts'
-import { greylistedSeconds, known, knownMax, type MailHosts, startMailHosts } from './mail/mail-hosts.ts'
+import { greylistedSeconds, known, knownMax, startMailHosts } from './mail/mail-hosts.ts'
 import { type Judged, openValidation, type Validation } from './mail/validation.ts'
 
-let hosts: MailHosts
-let validation: Validation
-beforeAll(async () => {
-  hosts = await startMailHosts()
-  validation = await openValidation(hosts)
-})
+const hosts = await startMailHosts()
+const validation = await openValidation(hosts)
 afterAll(async () => {
-  await validation?.close()
-  await hosts?.close()
+  await validation.close()
+  await hosts.close()
 })
 
 /** Instances of the validation that belong to a single test, so that tests share neither sessions nor memory. */

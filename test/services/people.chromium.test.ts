@@ -1,34 +1,28 @@
 /** The pages before a session exists, in a real Chromium: first steps, an invitation, an identity provider. */
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { inviteUser } from '../../src/administration/users/invitations.ts'
-import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
+import { openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { freePort } from '../support/free-port.ts'
-import { client, openTestProvider, type TestProvider } from '../support/identity-provider.ts'
-import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'
+import { client, openTestProvider } from '../support/identity-provider.ts'
+import { axeFindings, openChromium, overhang, picture, screens } from './chromium/browser.ts'
 
-let room: DashboardHost
-let provider: TestProvider
-let chromium: Chromium
-let baseUrl = ''
 const invited = 'ada@example.com'
 const chosen = 'four words and a number 7'
 
-beforeAll(async () => {
-  // The provider and the dashboard need each other's address, so the dashboard's port is chosen first.
-  baseUrl = `http://127.0.0.1:${await freePort()}`
-  provider = await openTestProvider({
-    redirectUri: `${baseUrl}/login/provider/callback`,
-    claimsOf: (account) => ({ email: account, email_verified: true }),
-  })
-  room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
-  await room.host.listen({ host: '127.0.0.1', port: Number(new URL(baseUrl).port) })
-  chromium = await openChromium(baseUrl)
+// The provider and the dashboard need each other's address, so the dashboard's port is chosen first.
+const baseUrl = `http://127.0.0.1:${await freePort()}`
+const provider = await openTestProvider({
+  redirectUri: `${baseUrl}/login/provider/callback`,
+  claimsOf: (account) => ({ email: account, email_verified: true }),
 })
+const room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
+await room.host.listen({ host: '127.0.0.1', port: Number(new URL(baseUrl).port) })
+const chromium = await openChromium(baseUrl)
 afterAll(async () => {
-  await chromium?.close()
-  await room?.close()
-  await provider?.close()
+  await chromium.close()
+  await room.close()
+  await provider.close()
 })
 
 const invitation = async (name: string): Promise<string> => {

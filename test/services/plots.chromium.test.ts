@@ -1,21 +1,17 @@
 /** A plot of the overview in a real Chromium: its values at the cursor, its legend, and a range that is dragged over. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { insertUser } from '../../src/administration/users/users.ts'
-import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
-import { type Chromium, openChromium, signInAs } from './chromium/browser.ts'
+import { openFurnished } from '../dashboard/furnished.ts'
+import { openChromium, signInAs } from './chromium/browser.ts'
 
-let furnished: Furnished
-let chromium: Chromium
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
-beforeAll(async () => {
-  furnished = await openFurnished({ days: 10 })
-  await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
-  chromium = await openChromium(furnished.baseUrl)
-})
+const furnished = await openFurnished({ days: 10 })
+await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
+const chromium = await openChromium(furnished.baseUrl)
 afterAll(async () => {
-  await chromium?.close()
-  await furnished?.close()
+  await chromium.close()
+  await furnished.close()
 })
 
 test('a chart shows all values at the cursor, hides a series chosen in its legend, and opens the range that is dragged over', async () => {

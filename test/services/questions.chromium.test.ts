@@ -1,33 +1,19 @@
 /** Questions of dashboard users, each answered within two clicks from the overview, in a real Chromium. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { insertUser } from '../../src/administration/users/users.ts'
-import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
-import {
-  axeFindings,
-  type Chromium,
-  openChromium,
-  overhang,
-  picture,
-  screens,
-  signInAs,
-  type Window,
-} from './chromium/browser.ts'
+import { openFurnished } from '../dashboard/furnished.ts'
+import { axeFindings, openChromium, overhang, picture, screens, signInAs } from './chromium/browser.ts'
 
-let furnished: Furnished
-let chromium: Chromium
-let window: Window
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
-beforeAll(async () => {
-  furnished = await openFurnished()
-  await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
-  chromium = await openChromium(furnished.baseUrl)
-  window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signInAs(window, ada)
-})
+const furnished = await openFurnished()
+await insertUser(furnished.room.foundation.pool, { ...ada, role: 'admin' })
+const chromium = await openChromium(furnished.baseUrl)
+const window = await chromium.open({ scheme: 'light', width: 1280 })
+await signInAs(window, ada)
 afterAll(async () => {
-  await chromium?.close()
-  await furnished?.close()
+  await chromium.close()
+  await furnished.close()
 })
 
 const main = (): Promise<string> => window.page.locator('main').innerText()

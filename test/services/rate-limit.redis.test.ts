@@ -1,19 +1,16 @@
 /** Rate limits shared through a real Redis, and the behaviour of limits and calls when Redis is down or slow. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
 import { openRedisRateLimiter, type SharedRateLimiter } from '../../src/guard/limits/redis-rate-limiter.ts'
 import { keyOf, passing, rateLimitContract, remainingOf } from '../contract/rate-limit.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, lookup, type Service, startService } from '../support/service.ts'
-import { type RedisServer, startRedisServer } from './redis-server.ts'
+import { startRedisServer } from './redis-server.ts'
 
-let redis: RedisServer
-beforeAll(async () => {
-  redis = await startRedisServer()
-})
-afterAll(() => redis?.close())
+const redis = await startRedisServer()
+afterAll(() => redis.close())
 
 /** A limiter as in a real process, with the log lines and metrics that it produced. */
 type Opened = SharedRateLimiter & { readonly written: string[]; degradations(): number }

@@ -4,25 +4,20 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Chromium, openChromium, picture, type Window } from './chromium/browser.ts'
-import { downloaded, type Installation, openInstallation, pasted } from './chromium/installation.ts'
+import { afterAll, expect, test } from 'vitest'
+import { openChromium, picture, type Window } from './chromium/browser.ts'
+import { downloaded, openInstallation, pasted } from './chromium/installation.ts'
 import { type Person, signInFirst } from './chromium/people.ts'
 
-let house: Installation
-let chromium: Chromium
-let organization = ''
 /** Ada, with the password that she chose when she first signed in. */
 let ada: Person | undefined
 
-beforeAll(async () => {
-  house = await openInstallation()
-  organization = `/organizations/${house.scene.organizationId}`
-  chromium = await openChromium(house.service.dashboardUrl)
-})
+const house = await openInstallation()
+const organization = `/organizations/${house.scene.organizationId}`
+const chromium = await openChromium(house.service.dashboardUrl)
 afterAll(async () => {
-  await chromium?.close()
-  await house?.close()
+  await chromium.close()
+  await house.close()
 })
 
 const storyMs = 180_000
