@@ -1,7 +1,6 @@
 /** Personal tokens for the command line: who owns them, and when they are refused. */
 import { userInfo } from 'node:os'
-import pg from 'pg'
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { recordOperation } from '../../src/administration/operator-events.ts'
 import {
   issueOperatorToken,
@@ -18,7 +17,7 @@ import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { composeToken } from '../../src/keys/checked-token.ts'
 import { composeOperatorToken } from '../../src/keys/operator-token.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
@@ -26,14 +25,9 @@ let eventLog: EventLog
 const secrets = createSecrets('a secret of at least thirty-two characters')
 const parts = () => ({ pool, eventLog, secrets })
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+const { pool } = await databaseForFile({ max: 2 })
 for (const name of ['ada', 'bob'])
   await insertUser(pool, { name, password: 'correct horse battery staple', role: 'admin' })
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
-})
 beforeEach(() => {
   eventLog = createMemoryEventLog().client('cli')
 })

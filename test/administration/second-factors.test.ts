@@ -1,7 +1,6 @@
 /** The event log records who has a second factor. Each code works only once, and missing data leads to a refusal. */
 import { Secret, TOTP } from 'otpauth'
-import pg from 'pg'
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   checkSecondFactor,
   removeSecondFactor,
@@ -15,7 +14,7 @@ import { insertUser } from '../../src/administration/users/users.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 let memory: MemoryEventLog
 let eventLog: EventLog
@@ -27,12 +26,7 @@ const actor = 'user:ada'
 const stepMs = 30_000
 const nowMs = Date.UTC(2026, 11, 31, 23, 59, 45)
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 8 })
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
-})
+const { pool } = await databaseForFile({ max: 8 })
 beforeEach(async () => {
   memory = createMemoryEventLog()
   eventLog = memory.client('one')

@@ -1,8 +1,7 @@
 /** Users have the rights of their role. A disabled user has no rights. */
 import crypto, { randomUUID } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
-import pg from 'pg'
-import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
 import {
   issueOperatorToken,
@@ -26,7 +25,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { commands } from '../cli/commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 let memory: MemoryEventLog
 let eventLog: EventLog
@@ -35,12 +34,7 @@ const parts = () => ({ pool, eventLog, secrets })
 const actor = 'cli:setup'
 const org = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 8 })
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
-})
+const { pool } = await databaseForFile({ max: 8 })
 beforeEach(async () => {
   memory = createMemoryEventLog()
   eventLog = memory.client('one')

@@ -1,7 +1,5 @@
-/** Pixel counters in PostgreSQL: the contract, and what happens to hits while the database is slow or unreachable. */
-import pg from 'pg'
 import { pino } from 'pino'
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   answerMaxMs,
   CountersUnavailable,
@@ -11,18 +9,12 @@ import {
   type PixelCounters,
 } from '../../src/capabilities/pixel/counters.ts'
 import { until } from '../support/house.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 import { ask, freshOrganization, limit, pixelCountersContract } from './pixel-counters.ts'
 
-const database = await testDatabase()
-const aside = new pg.Pool({ connectionString: database.url, max: 2 })
-// The database can be dropped before the server has released a connection.
-aside.on('error', () => undefined)
-afterAll(async () => {
-  await aside?.end()
-  await database.drop()
-})
+const database = await databaseForFile({ max: 2 })
+const { pool: aside } = database
 const logger = pino({ level: 'silent' })
 
 describe('pixel counters in PostgreSQL', () => {

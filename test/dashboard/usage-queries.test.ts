@@ -1,6 +1,6 @@
 /** Queries about all organizations read the rows of their range, and neither all organizations nor the whole history. */
-import pg from 'pg'
-import { afterAll, expect, test } from 'vitest'
+import type pg from 'pg'
+import { expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys, keysAfter } from '../../projections/api-keys.ts'
 import { ledgerIndex } from '../../projections/ledger-index.ts'
@@ -15,13 +15,12 @@ import {
   useOfAll,
 } from '../../src/dashboard/usage-queries.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { preparedDatabase } from '../support/postgres.ts'
+import { databaseForFile, preparedDatabase } from '../support/postgres.ts'
 
 const dayMs = 86_400_000
 const nowMs = Date.now()
 
-const database = await preparedDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+const { pool } = await databaseForFile({ open: preparedDatabase, max: 1 })
 await pool.query(`insert into ${liveTable(accounts)('accounts')}
     select 'org_' || n, 'Organization ' || n, now(), 1, '', 0, 0, 0, 0, 0, 0, '' from generate_series(1, 5000) n`)
 await pool.query(`insert into ${liveTable(apiKeys)('api_keys')}
@@ -32,10 +31,6 @@ await pool.query(`insert into ${liveTable(ledgerIndex)('usage_days')}
            'ip_lookup', 'answered', 'ip_lookup.located', 1, 1000000
       from generate_series(1, 5000) n`)
 await pool.query('analyze')
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
-})
 
 type Plan = {
   readonly 'Node Type': string

@@ -1,20 +1,13 @@
 import pg from 'pg'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createCompanies } from '../../src/capabilities/email-validation/company/companies.ts'
 import type { CompanyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 /** Company lookups: the order of the sources, and that an outage never counts as an answer. */
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 2 })
-// Open connections may be closed when the database is dropped.
-pool.on('error', () => undefined)
-afterAll(async () => {
-  await pool?.end()
-  await database.drop()
-})
+const { pool } = await databaseForFile({ max: 2 })
 
 const put = (domain: string, name: string) =>
   pool.query(

@@ -17,18 +17,14 @@ import {
   importCompanies,
 } from '../../src/capabilities/email-validation/company/import.ts'
 import { exhaustive } from '../support/exhaustive.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 /** Imports of data sets: broken files are refused, and the order of the lines does not matter. */
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-// Open connections may be closed when the database is dropped.
-pool.on('error', () => undefined)
+const database = await databaseForFile()
+const { pool } = database
 const folder = await mkdtemp(join(tmpdir(), 'companies-'))
 afterAll(async () => {
-  await pool?.end()
-  await database.drop()
   await rm(folder, { recursive: true, force: true })
 })
 beforeEach(() => pool.query('truncate companies'))

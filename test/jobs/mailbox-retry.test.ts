@@ -1,22 +1,15 @@
-/** A mailbox with a temporary failure is checked again. The tests show which answers are kept, and for how long. */
-import pg from 'pg'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
 import { checkHoursMax, createMailboxChecks } from '../../src/capabilities/email-validation/mailbox/checks.ts'
 import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/mailbox/probe/retry.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 2 })
-pool.on('error', () => undefined)
+const database = await databaseForFile({ max: 2 })
+const { pool } = database
 const checks = createMailboxChecks(pool)
 const sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)
-afterAll(async () => {
-  await pool?.end()
-  await database.drop()
-})
 
 const secrets = createSecrets('a secret of at least thirty-two characters')
 const nowMs = Date.parse('2026-03-04T05:06:07.000Z')

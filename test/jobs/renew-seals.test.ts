@@ -1,8 +1,7 @@
 /** At the end of an epoch, data that are still needed are sealed again, and the key is destroyed. */
 import { randomUUID } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
-import pg from 'pg'
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { datasetStore, profileKeyStore } from '../../src/capabilities/profile/record/sealed-stores.ts'
 import { createVault, type Sealed } from '../../src/capabilities/profile/record/vault.ts'
 import type { EpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
@@ -10,7 +9,7 @@ import { epochMs } from '../../src/guard/secrets/epochs.ts'
 import type { EpochSealer } from '../../src/guard/secrets/secrets.ts'
 import { renewSeals } from '../../src/jobs/own-jobs.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
@@ -20,13 +19,8 @@ let keys: EpochKeys
 let nowMs = 0
 const clock = { now: () => nowMs }
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-pool.on('error', () => undefined)
-afterAll(async () => {
-  await pool?.end()
-  await database.drop()
-})
+const database = await databaseForFile()
+const { pool } = database
 beforeEach(async () => {
   await pool.query('truncate epoch_keys, profile_keys, profile_dataset')
   await rm(database.keyDir, { recursive: true, force: true })

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   type AreSuppressed,
   badLinesReportedMax,
@@ -21,7 +21,7 @@ import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nowMs = Date.UTC(2026, 10, 21, 12)
@@ -29,15 +29,10 @@ const keys = createSecrets('k'.repeat(40))
 const hmacOf = keys.identifierHmac
 const nobody: AreSuppressed = async (people) => people.map(() => false)
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-pool.on('error', () => undefined)
+const database = await databaseForFile()
+const { pool } = database
 const sealer = processKeys({ pool, dir: database.keyDir }).sealer('profile-dataset')
 const secrets = { identifierHmac: keys.identifierHmac, sealer }
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
-})
 beforeEach(async () => {
   await pool.query('truncate profile_dataset')
 })

@@ -1,17 +1,16 @@
 /** Look-ups share SQL statements. Each caller gets the answer to its own look-up, and the answer is never older than the request. */
 import pg from 'pg'
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
 import { createLookUps } from '../../src/capabilities/profile/record/look-ups.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
 import { until } from '../support/house.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 
 let statements: number
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-pool.on('error', () => undefined)
+const database = await databaseForFile()
+const { pool } = database
 const client = await pool.connect()
 await prepareProjections(client, [profileCache])
 client.release()
@@ -21,10 +20,6 @@ pool.on('acquire', () => {
 beforeEach(async () => {
   await pool.query('truncate profile_suppressions')
   statements = 0
-})
-afterAll(async () => {
-  await pool.end()
-  await database.drop()
 })
 
 const hmacOf = (n: number): string => `hmac-${n}`

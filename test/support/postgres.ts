@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { inject } from 'vitest'
+import { afterAll, inject } from 'vitest'
 // Declares the types of the values that the run provides.
 import type {} from './global-setup.ts'
 import { keyDirOf } from './key-dir.ts'
@@ -35,6 +35,25 @@ export async function testDatabase(): Promise<TestDatabase> {
 export async function preparedDatabase({ separated = false } = {}): Promise<TestDatabase> {
   const templates = inject('postgresTemplates')
   return await createTestDatabase(separated ? templates.separated : templates.prepared)
+}
+
+/** A database with a pool of connections for all tests of a file. They close after the last test. */
+export async function databaseForFile({
+  open = testDatabase,
+  max = 4,
+}: {
+  readonly open?: () => Promise<TestDatabase>
+  readonly max?: number
+} = {}): Promise<TestDatabase & { readonly pool: pg.Pool }> {
+  const database = await open()
+  const pool = new pg.Pool({ connectionString: database.url, max })
+  // The database can be dropped before the server has released a connection.
+  pool.on('error', () => undefined)
+  afterAll(async () => {
+    await pool.end()
+    await database.drop()
+  })
+  return { ...database, pool }
 }
 
 /** A database without migrations, for tests of the steps before them. */

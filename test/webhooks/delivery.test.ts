@@ -1,8 +1,7 @@
 /** From an event to a receiver: which messages are stored, and when they are sent. Each message is created only once. */
 import { createHmac } from 'node:crypto'
-import pg from 'pg'
 import pino from 'pino'
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits } from '../../src/billing/money.ts'
 import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -23,7 +22,7 @@ import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../.
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { databaseForFile } from '../support/postgres.ts'
 import { organization } from './events.ts'
 
 const logger = pino({ level: 'silent' })
@@ -36,13 +35,7 @@ let memory: MemoryEventLog
 let log: EventLog
 let running: { stop(): Promise<void> }[]
 
-const database = await testDatabase()
-const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-pool.on('error', () => undefined)
-afterAll(async () => {
-  await pool?.end()
-  await database.drop()
-})
+const { pool } = await databaseForFile()
 beforeEach(() => {
   memory = createMemoryEventLog()
   log = memory.client('test')
