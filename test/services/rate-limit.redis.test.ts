@@ -84,6 +84,50 @@ describe('rate limits in Redis', () => {
   })
 })
 
+describe('values in Redis that no call left', () => {
+  test.each([-3_600_000, 3_600_000])('a window is never longer if the clock is set by %s ms', async (ms) => {
+    const limiter = await open()
+    const key = keyOf(3, 100)
+    expect(await passing(limiter, key, 5)).toBe(3)
+    // Redis stores the time of day at which a key expires, so this is what a clock that jumps does to it.
+    await advance(ms)
+    const { exceeded, windows } = await limiter.take(key)
+    expect(exceeded?.policy).toBe(ms < 0 ? 'minute' : undefined)
+    for (const { windowSeconds, resetSeconds } of windows)
+      expect(resetSeconds).toBeLessThanOrEqual(windowSeconds)
+    await advance(60_000)
+    expect(await passing(limiter, key, 5)).toBe(3)
+    expect(limiter.degradations()).toBe(0)
+  })
+
+  test('a value of another program is replaced by a counter, and other keys do not notice', async () => {
+    const limiter = await open()
+    const foreign: ((name: string) => Promise<unknown>)[] = [
+      (name) => redis.client.rpush(name, 'x'),
+      (name) => redis.client.hset(name, 'a', '1'),
+      (name) => redis.client.set(name, 'hello'),
+      (name) => redis.client.set(name, '1.5'),
+      (name) => redis.client.set(name, '-7'),
+      (name) => redis.client.set(name, ''),
+    ]
+    for (const write of foreign)
+      for (const [policy, ttlMs] of [
+        ['minute', 3_600_000],
+        ['day', 3_600_000],
+        ['day', 0],
+      ] as const) {
+        const key = keyOf(3, 100)
+        const name = `enrichment:rate:{${key.keyId}}:${policy}`
+        await write(name)
+        if (ttlMs > 0) await redis.client.pexpire(name, ttlMs)
+        expect(await passing(limiter, key, 5)).toBe(3)
+        expect(remainingOf(await limiter.take(key))).toEqual({ minute: 0, day: 97 })
+      }
+    expect(limiter.shared()).toBe(true)
+    expect(limiter.degradations()).toBe(0)
+  })
+})
+
 describe('while Redis is down', () => {
   test('a process counts on its own, logs that once, and shares again when Redis answers again', async () => {
     const [one, other] = [await open(), await open()]

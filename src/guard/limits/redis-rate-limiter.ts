@@ -32,12 +32,23 @@ const probePauseMs = 1_000
 /**
  * Counts a call in every window, or in none if one of them is full. A window starts with its first call. KEYS are the windows. ARGV are the limit
  * and the length in milliseconds of each window. Returns `Counted`. Redis runs one script at a time, so no other call is counted in between.
+ *
+ * Redis stores when a key expires as a time of day. If its clock was set back, or the new primary's clock is behind, a window would last longer
+ * than its length, so it is shortened. A value that is not a counter, such as one of another program, is replaced.
  */
 const takeScript = `
 local denied, used, left = 0, {}, {}
 for i, key in ipairs(KEYS) do
   left[i] = redis.call('pttl', key)
-  used[i] = left[i] < 0 and 0 or tonumber(redis.call('get', key))
+  local value = left[i] >= 0 and redis.pcall('get', key)
+  local count = type(value) == 'string' and string.match(value, '^%d+$')
+  used[i] = count and tonumber(count) or 0
+  if not count then
+    left[i] = -1
+  elseif left[i] > tonumber(ARGV[2 * i]) then
+    left[i] = tonumber(ARGV[2 * i])
+    redis.call('pexpire', key, left[i])
+  end
   if used[i] >= tonumber(ARGV[2 * i - 1]) then denied = 1 end
 end
 local answer = {denied}
