@@ -49,12 +49,15 @@ export const recompute = (
   place: ChainPlace,
 ): { carried: string | null; computed: string } => {
   const at = event.metadata.lastIndexOf(digestMember)
-  if (at === -1) return { carried: null, computed: digestOf(event, event.metadata, place) }
-  const tail = event.metadata.slice(at + digestMember.length)
-  return {
-    carried: tail.endsWith('"}') ? tail.slice(0, -2) : null,
-    computed: digestOf(event, event.metadata.slice(0, at), place),
-  }
+  const open = at === -1 ? event.metadata : event.metadata.slice(0, at)
+  return { carried: carriedIn(event.metadata), computed: digestOf(event, open, place) }
+}
+
+/** The digest at the end of the metadata. Null if other software wrote the event, even if its metadata contain a digest elsewhere. */
+const carriedIn = (metadata: string): string | null => {
+  const at = metadata.lastIndexOf(digestMember)
+  const tail = at === -1 ? '' : metadata.slice(at + digestMember.length)
+  return tail.endsWith('"}') ? tail.slice(0, -2) : null
 }
 
 /** The fault of an event whose digests differ; null if they are equal. */
@@ -64,10 +67,8 @@ export const mismatch = (carried: string, computed: string): string | null =>
     : 'its bytes do not match its digest, so this event or the one before it was changed'
 
 /** The digest to which the next event of a stream is chained. An event without a digest is treated as the first of a chain. */
-export const digestAfter = (event: NewEvent & Pick<ChainPlace, 'stream' | 'revision'>): string => {
-  const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })
-  return carried ?? computed
-}
+export const digestAfter = (event: NewEvent & Pick<ChainPlace, 'stream' | 'revision'>): string =>
+  carriedIn(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
 const digestOf = (
   event: NewEvent,

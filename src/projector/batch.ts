@@ -1,4 +1,5 @@
 import type { ProjectedEvent, Projection } from '../../projections/projection.ts'
+import { digestAfter } from '../event-log/hash-chain.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
 import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
@@ -18,8 +19,11 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   for (const event of recorded) {
     const { id, position, stream, revision, recordedAtMs } = event
     try {
-      const metadata: EventMetadata = JSON.parse(event.metadata)
-      const { type, data } = upcast(event.type, metadata.schema_version, JSON.parse(event.data))
+      const written: EventMetadata = JSON.parse(event.metadata)
+      const { type, data } = upcast(event.type, written.schema_version, JSON.parse(event.data))
+      // An event that other software wrote can lack a digest. Rows then contain the digest to which the next event is chained.
+      const digest = digestAfter(event)
+      const metadata = written.digest === digest ? written : { ...written, digest }
       const projected = { type, data, id, position, stream, revision, recordedAtMs, metadata }
       // `upcast` has checked that the data matches the type.
       events.push(projected as ProjectedEvent)

@@ -136,8 +136,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
       throw new Error(`${recorded.stream}: revision ${account.revision + 1} is missing`)
     const decoded = decodeEvent(recorded)
     evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
-    // An event that other software wrote can lack a digest.
-    account.digest = decoded.metadata.digest ?? digestAfter(recorded)
+    account.digest = digestAfter(recorded)
     account.recordedAtMs = recordedMsIn(recorded.metadata, 0)
     record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
   }
