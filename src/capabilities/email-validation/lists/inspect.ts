@@ -1,8 +1,7 @@
-import { LRUCache } from 'lru-cache'
 import { getDomain } from 'tldts'
 import type { EmailAddress, ListEvidence } from '../evidence.ts'
 import { correctedDomain } from './did-you-mean.ts'
-import { type ListedDomains, rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
+import { rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
 import { firstOfParents } from './parents.ts'
 import { isRoleName } from './roles.ts'
 
@@ -10,67 +9,36 @@ import { isRoleName } from './roles.ts'
  * Checks an address against the lists, without network access; false means only "not listed". Parent domains count (`mx.mailinator.com`), and
  * the nearest listed name decides. The first call reads the lists.
  */
-export const inspectLists = (address: EmailAddress): ListEvidence => {
-  const { asciiDomain } = address
-  let domain = seen.get(asciiDomain)
-  if (domain === undefined) {
-    domain = inspectDomain(vendoredDomains(), address)
-    seen.set(asciiDomain, domain)
+export const inspectLists = ({
+  normalized,
+  localPart,
+  asciiDomain,
+  domainLiteral,
+}: EmailAddress): ListEvidence => {
+  const { kindOf } = vendoredDomains()
+  const exact = kindOf(asciiDomain)
+  const routable = exact !== undefined || (!domainLiteral && isRoutableDomain(asciiDomain))
+  const kind = exact ?? firstOfParents(asciiDomain, kindOf)
+  const corrected =
+    domainLiteral || (kind !== undefined && kind !== 'disposable') ? null : correctedDomain(asciiDomain)
+  return {
+    disposable: kind === 'disposable',
+    roleBased: isRoleName(localPart),
+    freeProvider: kind === 'provider' || kind === 'free',
+    privacyRelay: kind === 'relay',
+    subaddress: subaddressTag({ localPart, asciiDomain, provider: exact === 'provider' }),
+    didYouMean:
+      corrected === null ? null : `${normalized.slice(0, normalized.lastIndexOf('@'))}@${corrected}`,
+    registrableDomain: routable ? registrableDomain(asciiDomain) : null,
+    routable,
   }
-  return evidenceOf(domain, address)
 }
 
 /** Reads the lists again, and returns the number of domains in them. Throws if they cannot be read. */
 export const rereadLists = (): { readonly domains: number } => {
   const { curated, raw } = rereadVendoredDomains()
-  seen.clear()
   return { domains: curated.size + raw.disposable.size + raw.free.size }
 }
-
-type DomainEvidence = Pick<
-  ListEvidence,
-  'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
-> & { readonly provider: boolean; readonly corrected: string | null }
-
-/** The maximum number of cached findings. Most addresses are at a few domains, and findings change only when the lists are read again. */
-const seenMax = 20_000
-const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
-
-const inspectDomain = (
-  { kindOf }: ListedDomains,
-  { asciiDomain, domainLiteral }: EmailAddress,
-): DomainEvidence => {
-  const exact = kindOf(asciiDomain)
-  const routable = exact !== undefined || (!domainLiteral && isRoutableDomain(asciiDomain))
-  const kind = exact ?? firstOfParents(asciiDomain, kindOf)
-  return {
-    disposable: kind === 'disposable',
-    freeProvider: kind === 'provider' || kind === 'free',
-    privacyRelay: kind === 'relay',
-    provider: exact === 'provider',
-    corrected:
-      domainLiteral || (kind !== undefined && kind !== 'disposable') ? null : correctedDomain(asciiDomain),
-    registrableDomain: routable ? registrableDomain(asciiDomain, exact !== undefined) : null,
-    routable,
-  }
-}
-
-const evidenceOf = (
-  domain: DomainEvidence,
-  { normalized, localPart, asciiDomain }: EmailAddress,
-): ListEvidence => ({
-  disposable: domain.disposable,
-  roleBased: isRoleName(localPart),
-  freeProvider: domain.freeProvider,
-  privacyRelay: domain.privacyRelay,
-  subaddress: subaddressTag({ localPart, asciiDomain, provider: domain.provider }),
-  didYouMean:
-    domain.corrected === null
-      ? null
-      : `${normalized.slice(0, normalized.lastIndexOf('@'))}@${domain.corrected}`,
-  registrableDomain: domain.registrableDomain,
-  routable: domain.routable,
-})
 
 /**
  * Whether a mail exchanger or its parent domain is on the curated list of disposable-mail services. These services change their domains daily
@@ -96,16 +64,8 @@ const withoutPrivate = { ...withPrivate, allowPrivateDomains: false }
  * `uk.com`, and data about GitHub does not describe `acme.github.io`. A domain that is itself a private suffix (`uk.com`) is its
  * own registrable domain.
  */
-const registrableDomain = (asciiDomain: string, listed: boolean): string | null => {
-  const dot = asciiDomain.indexOf('.')
-  // No list contains a public suffix, so a listed name of two labels is registrable.
-  const twoLabels = dot === asciiDomain.lastIndexOf('.')
-  if (twoLabels && (listed || flatTopLevels.has(asciiDomain.slice(dot + 1)))) return asciiDomain
-  return getDomain(asciiDomain, withPrivate) ?? getDomain(asciiDomain, withoutPrivate)
-}
-
-/** Big top-level domains without registry suffixes, so that any two labels there are registrable. */
-const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
+const registrableDomain = (asciiDomain: string): string | null =>
+  getDomain(asciiDomain, withPrivate) ?? getDomain(asciiDomain, withoutPrivate)
 
 /**
  * Names that the public DNS never delegates for mail. All other names are resolved: `example.com` has a null MX, and `.corp` and `.home` do
