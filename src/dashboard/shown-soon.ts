@@ -9,15 +9,11 @@ const shownSoonPollMs = 25
  * Waits at most a second for the rows to show the last change, so that the next page shows it. The change is recorded even if its row is
  * late.
  */
-export const shownSoon = async (
-  { foundation: { eventLog, pool } }: Dashboard,
-  projections?: readonly string[],
-): Promise<void> => {
+export const shownSoon = async ({ foundation: { eventLog, pool } }: Dashboard): Promise<void> => {
   const target = await eventLog.head()
   const end = performance.now() + shownSoonMs
   while (performance.now() < end) {
-    const waited = (await readCheckpoints(pool)).filter(({ name }) => projections?.includes(name) ?? true)
-    if (waited.every(({ position }) => position >= target)) return
+    if ((await readCheckpoints(pool)).every(({ position }) => position >= target)) return
     await sleep(shownSoonPollMs)
   }
 }

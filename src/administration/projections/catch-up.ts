@@ -10,9 +10,6 @@ import { createProjector } from '../../projector/run.ts'
 const pollMs = 50
 const patienceMs = 60_000
 
-/** The position of the projection that is furthest behind, and the position that all must reach. */
-type Caught = { readonly position: Position; readonly target: Position }
-
 /**
  * Resolves when every live projection has folded the current event log. If the service is not running, this process runs a
  * projector. Throws after a minute in which nothing was folded.
@@ -20,7 +17,6 @@ type Caught = { readonly position: Position; readonly target: Position }
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,
   logger: Logger,
-  onProgress: (caught: Caught) => void = () => undefined,
 ): Promise<void> => {
   const target = await eventLog.head()
   const positions = async (): Promise<Position[]> =>
@@ -41,7 +37,6 @@ export const catchUp = async (
   try {
     let deadline = performance.now() + patienceMs
     while (behind.length > 0) {
-      onProgress({ position: behind.reduce((least, one) => (one < least ? one : least)), target })
       if (performance.now() > deadline)
         throw new Error(
           `the projections did not reach position ${target}: nothing was folded for ${patienceMs / 1000} s; see "projection list"`,
