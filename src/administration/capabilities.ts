@@ -37,6 +37,7 @@ export const capabilityDataOf = (
       ),
     }
   },
+  sealedStores: capabilities.flatMap(({ sealed }) => sealed?.(foundation) ?? []),
   recognizerOf: (text) => {
     const recognizers = (capabilities as readonly Capability<Config>[]).flatMap(
       ({ recognizes }) => recognizes?.({ ...foundation, settings }, text) ?? [],

@@ -1,8 +1,8 @@
-import { areas, declaredIn } from './areas.ts'
 import type { Declared } from './declare.ts'
+import { declaredOf, nouns } from './nouns.ts'
 
-/** Every command and query of administration, in the order used by the help. */
-export const declarations: readonly Declared[] = await declaredIn(areas)
+/** Every command and query that interfaces other than the command line can offer, in the order used by the help. */
+export const declarations: readonly Declared[] = (await Promise.all(nouns.map(declaredOf))).flat()
 
 /** The declaration with this name. Throws if no declaration has it. */
 export const declarationNamed = (name: string): Declared => {

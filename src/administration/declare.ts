@@ -1,13 +1,14 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { Projection } from '../../projections/projection.ts'
-import type { InputVerdict } from '../call/capability.ts'
+import type { InputVerdict, SealedStore } from '../call/capability.ts'
 import type { FoundData } from '../call/data-source.ts'
 import type { Config } from '../config.ts'
 import type { CallFacts } from '../events/calls.ts'
 import { agreedNowMs } from '../foundation/clocks.ts'
-import type { Foundation } from '../foundation/foundation.ts'
+import type { Foundation, FoundationOptions } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
+import type { Finding } from './checks/check.ts'
 import { type Field, fieldsIn } from './fields.ts'
 import { InputFault } from './input.ts'
 import type { Operator } from './operator.ts'
@@ -58,9 +59,34 @@ export type CapabilityData = {
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
   readonly sources: () => Promise<FoundData>
+  /** All stores of values that are sealed under epoch keys. */
+  readonly sealedStores: readonly SealedStore[]
   /** Decides whether a string was the input of a call with these facts; null if that is unknown. */
   readonly recognizerOf: (text: string) => (facts: CallFacts) => Promise<InputVerdict | null>
 }
+
+/**
+ * The machine of the installation. Some commands work without its stores, or decide themselves when and how these are opened. Only the
+ * command line offers them.
+ */
+export type Host = {
+  readonly config: Config
+  readonly logger: Logger
+  readonly progress: Context['progress']
+  /** How long to wait for an unavailable database. */
+  readonly waitMs: number
+  /** Opens the stores on first use, and identifies the operator. Throws `CommandRefused` if the operator may not run the command. */
+  readonly open: (options?: HowToOpen) => Promise<Context>
+  /** Runs all checks of the installation. Never rejects. */
+  readonly examine: () => Promise<readonly Finding[]>
+  /** The script that completes commands in a shell. */
+  readonly completion: (shell: Shell) => Promise<readonly string[]>
+}
+
+export type HowToOpen = Pick<FoundationOptions, 'anyEventLog' | 'anyHistory' | 'anyMark' | 'restored'>
+
+export const shells = ['bash', 'zsh', 'fish'] as const
+export type Shell = (typeof shells)[number]
 
 /** Whether this is a query about a person, whose values must not appear in a URL. */
 export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fields'>): boolean =>
@@ -195,7 +221,22 @@ type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'ru
 type FileType = 'application/jsonl' | 'text/csv'
 type FileName = { readonly name: string; readonly type: FileType }
 /** Resolves when more can be written. An empty text only checks whether the reader is still connected. */
-type Write = (text: string) => Promise<void>
+export type Write = (text: string) => Promise<void>
+
+/** A command or query that runs on a `Host`. A query has no plan. */
+type HostDeclaration<Shape extends z.ZodRawShape> = Pick<Described<Shape>, 'action' | 'summary' | 'input'> & {
+  /** `noun verb`, or only a noun. */
+  readonly name: string
+  /** Set if the command also runs in an invalid environment, without the invalid values. */
+  readonly anyEnvironment?: true
+  readonly run: (host: Host, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
+} & (
+    | { readonly changes: 'nothing'; readonly plan?: undefined }
+    | {
+        readonly changes: Changes
+        readonly plan: (host: Host, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
+      }
+  )
 
 /** The requested part of a list: at most `max` rows after `cursor`, or the first rows if `cursor` is null. */
 type Stretch = { readonly cursor: string | null; readonly max: number }
@@ -300,11 +341,21 @@ export type Declared = Pick<
   readonly read: (given: Given) => Asked
 }
 
-/** A command or query with its values. */
-export type Asked = {
+export type HostDeclared = Omit<Declared, 'name' | 'read'> &
+  Pick<HostDeclaration<z.ZodRawShape>, 'name' | 'anyEnvironment'> & {
+    readonly readOnHost: (given: Given) => AskedOn<Host>
+  }
+
+export type AnyDeclared = Declared | HostDeclared
+
+type AskedOn<Place> = {
   /** The plan of a query is empty. */
-  readonly plan: (context: Context) => Promise<Plan>
-  readonly run: (context: Context) => Promise<Answer>
+  readonly plan: (place: Place) => Promise<Plan>
+  readonly run: (place: Place) => Promise<Answer>
+}
+
+/** A command or query with its values. */
+export type Asked = AskedOn<Context> & {
   /** Set if the list is read a page at a time. */
   readonly page?: (context: Context, stretch: Stretch) => Promise<Page>
   /** Set if the values request a file. `write` returns a summary. */
@@ -427,6 +478,19 @@ export const exported = <Shape extends z.ZodRawShape>(declaration: ExportDeclara
           file: { ...named, write: (context: Context, to: Write) => write(context, values, to) },
         }),
       }
+    },
+  }
+}
+
+export const onHost = <Shape extends z.ZodRawShape>(declaration: HostDeclaration<Shape>): HostDeclared => {
+  const { plan = noPlan, run, ...declared } = declaration
+  return {
+    ...declared,
+    interfaces: ['command line'],
+    fields: fieldsIn(declared.input),
+    readOnHost: (given) => {
+      const values = valuesOf(declared.input, given)
+      return { plan: (host) => plan(host, values), run: (host) => run(host, values) }
     },
   }
 }

@@ -23,6 +23,16 @@ export class InputFault extends Error {
   }
 }
 
+/** The command was typed wrongly. `remedy` describes the correct form. */
+export class UsageError extends Error {
+  override name = 'UsageError'
+  readonly remedy: string | null
+  constructor(message: string, remedy: string | null = null) {
+    super(message)
+    this.remedy = remedy
+  }
+}
+
 /** A whole number within bounds. */
 export const wholeNumber = (
   field: string,

@@ -1,35 +1,21 @@
-import { InputFault } from '../administration/input.ts'
-import type { Command } from './command.ts'
+import type { AnyDeclared, Shell } from '../administration/declare.ts'
+import { allCommands } from '../administration/nouns.ts'
 import { optionsOf } from './parse.ts'
 
 /** The command that replaces `npm run -s cli --`. The script defines this command unless it exists. */
 const word = 'enl'
-const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `all` is evaluated when the command runs, because the list includes this command. Completion sends no request to the service. */
-export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
-  name: 'completion',
-  action: 'system.read',
-  summary: `print a completion script for a shell; it also defines "${word}", which runs this command line from any folder`,
-  parameters: [{ name: 'shell', help: `one of ${shells.join(', ')}`, required: true }],
-  changes: 'nothing',
-  anyEnvironment: true,
-  run: async (_, given) => {
-    const text = given.required('shell')
-    const shell = shells.find((one) => one === text)
-    if (shell === undefined) throw new InputFault('shell', `"${text}" is not one of ${shells.join(', ')}`)
-    const script = { bash, zsh, fish }[shell](treeOf(await all()))
-    return { json: { shell, script: script.join('\n') }, lines: script }
-  },
-})
+/** Returns the lines of a script that completes commands in a shell. Completion sends no request to the service. */
+export const completionScript = async (shell: Shell): Promise<string[]> =>
+  ({ bash, zsh, fish })[shell](treeOf(await allCommands()))
 
 type Tree = {
   readonly nouns: readonly string[]
   readonly verbs: readonly (readonly [string, readonly string[]])[]
-  readonly commands: readonly Command[]
+  readonly commands: readonly AnyDeclared[]
 }
 
-const treeOf = (commands: readonly Command[]): Tree => {
+const treeOf = (commands: readonly AnyDeclared[]): Tree => {
   const verbs = new Map<string, string[]>()
   for (const { name } of commands) {
     const [noun = '', verb] = name.split(' ')
@@ -38,7 +24,7 @@ const treeOf = (commands: readonly Command[]): Tree => {
   return { nouns: [...verbs.keys()], verbs: [...verbs].filter(([, of]) => of.length > 0), commands }
 }
 
-const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
+const dashed = (command: AnyDeclared): string[] => optionsOf(command).map((name) => `--${name}`)
 
 /** Quotes a string for a POSIX shell. The quoting also works in fish, because our paths contain no backslash. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`

@@ -1,5 +1,4 @@
 import type { Answer, Asks, Plan } from '../administration/declare.ts'
-import type { Command, CommandContext, Given } from './command.ts'
 import { plain, sectionLines, sectionsOf } from './table.ts'
 
 /**
@@ -38,15 +37,13 @@ type Consenting = {
  * errors of the plan.
  */
 export const consentTo = async (
-  { changes }: Command,
-  { context, given, how }: { context: CommandContext; given: Given; how: Consenting },
+  { asks: asksAlways, plan: makePlan }: { readonly asks: Asks; readonly plan: () => Promise<Plan> },
+  { dryRun, yes, ask }: Consenting,
 ): Promise<Answer | null> => {
-  if (changes === 'nothing') return null
-  const { dryRun, yes, ask } = how
   if (yes && !dryRun) return null
-  const plan = await changes.plan(context, given)
+  const plan = await makePlan()
   if (dryRun) return dryRunAnswer(plan)
-  const asks: Asks = plan.asks ?? changes.asks
+  const asks = plan.asks ?? asksAlways
   if (asks === 'never') return null
   if (ask !== null) {
     if (!(await ask({ says: saidIn(plan), question: 'Continue?' }))) throw new Declined('Nothing was done.')

@@ -1,87 +1,88 @@
 import { writeFile } from 'node:fs/promises'
-import { text } from 'node:stream/consumers'
+import { styleText } from 'node:util'
 import {
   type Answer,
+  type AnyDeclared,
   type Asked,
   type Context,
   type Declared,
-  type Given as DeclaredGiven,
+  type Given,
+  type Host,
   type Page,
+  type Plan,
   type Row,
   rowsDefault,
   rowsPerRead,
+  type Write,
 } from '../administration/declare.ts'
-import { type Field, typedHelp } from '../administration/fields.ts'
-import { priceNameForm, wholeNumber } from '../administration/input.ts'
-import { catchUp } from '../administration/projections/catch-up.ts'
-import { twoPersonOf } from '../config.ts'
-import type { Foundation } from '../foundation/foundation.ts'
-import { addressesNow } from '../start/addresses.ts'
-import { type Command, type CommandContext, type Given, type Parameter, UsageError } from './command.ts'
-import { fromUser, readTextFile } from './files.ts'
-import { outputParameters, withOutput } from './output.ts'
+import { UsageError, wholeNumber } from '../administration/input.ts'
+import { fromUser } from './files.ts'
+import { withOutput } from './output.ts'
+import { limitMax, runsAsJob, type Typed } from './parse.ts'
 import { cut, nameCharsMax, plain, plainJson, table } from './table.ts'
-import { answerTo, isTerminal } from './terminal.ts'
 
-/** A document can contain a plan for all organizations of a large installation, but must fit into memory. */
-const documentBytesMax = 256 * 1024 * 1024
+type Run = {
+  readonly given: Given
+  readonly typed: Typed
+  readonly json: boolean
+  readonly write: Write
+  /** Sets the sentence that an interruption prints from now on. */
+  readonly leaves: (what: string) => void
+}
+type RunInStores = Run & { readonly open: () => Promise<Context> }
 
-/** Turns a declared command or query into a command of the command line. */
-export const commandOf = (declared: Declared): Command => {
-  const { name, summary, fields, changes, action, out, long } = declared
-  // A query runs in this process and not in a job, so that a check does not depend on the service.
-  const asJob = long !== undefined && changes !== 'nothing'
-  const asked = async (given: Given) => declared.read(await givenIn(fields, given))
+type Work = { readonly plan: () => Promise<Plan>; readonly run: () => Promise<Answer> }
+
+/** Returns the work of a command or query with the typed values. Throws `InputFault` for an invalid value. */
+export const workOf = (declared: AnyDeclared, { host, ...run }: Run & { readonly host: Host }): Work => {
+  if (!('readOnHost' in declared)) return workInStores(declared, { ...run, open: host.open })
+  const asked = declared.readOnHost(run.given)
+  return { plan: () => asked.plan(host), run: async () => shown(declared, await asked.run(host), run) }
+}
+
+export const workInStores = (declared: Declared, typed: Run & Pick<Host, 'open'>): Work => {
+  const { given, open } = typed
+  const asked = declared.read(given)
+  const { anyHistory = false, anyEventLog } = declared
+  const run = { ...typed, open: () => open({ anyHistory, anyEventLog: anyEventLog?.(given) === true }) }
+  const { page, file } = asked
   return {
-    name,
-    summary,
-    action,
-    parameters: [
-      ...fields.map(parameterOf),
-      ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
-      ...(declared.paged === true ? [limitParameter] : []),
-      ...(asJob ? [hereParameter] : []),
-      ...(declared.types === undefined ? [] : outputParameters),
-    ],
-    changes:
-      changes === 'nothing'
-        ? changes
-        : {
-            ...changes,
-            plan: async (context, given) =>
-              (await asked(given)).plan(await contextIn(declared, context, given)),
-          },
-    run: async (context, given) => {
-      const values = await givenIn(fields, given)
-      const { run, page, file: exported } = declared.read(values)
-      if (declared.paged === true && page !== undefined) return streamed(declared, page, context, given)
-      if (exported !== undefined) return written(declared, exported, context, given)
-      if (declared.types !== undefined && given.text('out') !== undefined)
-        throw new UsageError('--out: these values do not produce a file; --help describes the values that do')
-      const own = await contextIn(declared, context, given)
-      const elsewhere = asJob && !given.flag('here') ? await fromWorker(declared, values, own, context) : null
-      const answer = elsewhere ?? (await run(own))
-      const file = out === undefined ? undefined : given.text('out')
-      if (file !== undefined) await writeFile(file, `${JSON.stringify(answer.json, null, 2)}\n`)
-      return context.json ? answer : { ...answer, ...linesOf(declared, answer) }
+    plan: async () => asked.plan(await run.open()),
+    run: async () => {
+      if (declared.paged === true && page !== undefined) return streamed(declared, page, run)
+      if (file !== undefined) return written(file, run)
+      return shown(declared, await answered(declared, asked, run), run)
     },
   }
 }
 
-const hereParameter: Parameter = {
-  name: 'here',
-  kind: 'flag',
-  help: 'do the work in this process instead of a job that continues when this process ends',
+const shown = (declared: AnyDeclared, answer: Answer, { json }: Pick<Run, 'json'>): Answer =>
+  json ? answer : { ...answer, ...linesOf(declared, answer) }
+
+/** The path in `--out`; undefined if the option is absent. */
+const outIn = ({ texts }: Typed): string | undefined => {
+  const out = texts.get('out')
+  return out === undefined || out.trim() === '' ? out : fromUser(out)
+}
+
+const answered = async (declared: Declared, asked: Asked, run: RunInStores): Promise<Answer> => {
+  const out = outIn(run.typed)
+  if (declared.types !== undefined && out !== undefined)
+    throw new UsageError('--out: these values do not produce a file; --help describes the values that do')
+  const context = await run.open()
+  const asJob = runsAsJob(declared) && !run.typed.flags.has('here')
+  const answer = (asJob ? await fromWorker(declared, context, run) : null) ?? (await asked.run(context))
+  if (out !== undefined) await writeFile(out, `${JSON.stringify(answer.json, null, 2)}\n`)
+  return answer
 }
 
 const fromWorker = async (
   declared: Declared,
-  given: DeclaredGiven,
-  own: Context,
-  { leaves }: CommandContext,
+  context: Context,
+  { given, leaves }: Run,
 ): Promise<Answer | null> => {
   const { answerFromWorker } = await import('./long-work.ts')
-  return answerFromWorker(own, {
+  return answerFromWorker(context, {
     declared,
     given,
     onBegun: (id) =>
@@ -89,84 +90,21 @@ const fromWorker = async (
   })
 }
 
-const contextIn = async (
-  { anyHistory, anyEventLog, fields }: Declared,
-  context: CommandContext,
-  given: Given,
-): Promise<Context> => {
-  const { config, logger } = context
-  const { operator, ...foundation } = await context.foundation({
-    anyHistory: anyHistory === true,
-    anyEventLog: anyEventLog?.(await givenIn(fields, given)) === true,
-  })
-  return {
-    foundation,
-    operator,
-    logger,
-    requestedAt: new Date().toISOString(),
-    twoPerson: twoPersonOf(config),
-    // Loaded on demand, because few commands need these modules.
-    outside: async () => (await import('../start/capabilities.ts')).openOutside(config),
-    dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
-    caughtUp: () => catchUp(foundation, logger),
-    pixel: withPixel({ ...foundation, logger }),
-    data: async () => {
-      const { capabilityDataOf } = await import('../administration/capabilities.ts')
-      return capabilityDataOf(foundation, { settings: config, logger })
-    },
-    progress: progressOf(context),
-  }
-}
-
-const withPixel =
-  (options: Pick<Foundation, 'eventLog' | 'url'> & Pick<CommandContext, 'logger'>): Context['pixel'] =>
-  async (use) => {
-    const { createPixelControls } = await import('../capabilities/index.ts')
-    const pixel = createPixelControls(options)
-    try {
-      return await use(pixel)
-    } finally {
-      await pixel.close()
-    }
-  }
-
-const jsonPauseMs = 500
-
-/**
- * Overwrites one line on a terminal. With `--json`, writes JSON lines to standard error, because standard output contains only the answer.
- */
-export const progressOf = ({
-  json,
-  progress,
-}: Pick<CommandContext, 'json' | 'progress'>): Context['progress'] => {
-  let toldAtMs = -jsonPauseMs
-  return (line, figures) => {
-    if (!json) return progress(line)
-    if (figures === undefined || performance.now() - toldAtMs < jsonPauseMs) return
-    toldAtMs = performance.now()
-    process.stderr.write(`${JSON.stringify(figures)}\n`)
-  }
-}
-
-const limitMax = 1_000_000
-const limitParameter: Parameter = {
-  name: 'limit',
-  help: `the maximum number of rows (default ${rowsDefault}, at most ${limitMax})`,
-}
-
 /** Writes a list page by page: with `--json` as an array of objects, otherwise as lines of columns. */
 const streamed = async (
   declared: Declared,
   page: NonNullable<Asked['page']>,
-  context: CommandContext,
-  given: Given,
+  { typed, json, write, open }: RunInStores,
 ): Promise<Answer> => {
-  const { json, write } = context
-  const max = wholeNumber('limit', given.text('limit') ?? String(rowsDefault), { min: 1, max: limitMax })
-  const own = await contextIn(declared, context, given)
+  const limit = typed.texts.get('limit') ?? String(rowsDefault)
+  const max = wholeNumber('limit', limit, { min: 1, max: limitMax })
+  const context = await open()
   let [count, cursor, missing]: [number, string | null, string | null] = [0, null, null]
   do {
-    const { rows, next, lacks }: Page = await page(own, { cursor, max: Math.min(max - count, rowsPerRead) })
+    const { rows, next, lacks }: Page = await page(context, {
+      cursor,
+      max: Math.min(max - count, rowsPerRead),
+    })
     for (const row of rows) {
       await write(
         json
@@ -186,28 +124,25 @@ const streamed = async (
 
 /** Writes a file to the requested destination. With `--json`, JSON Lines become an array. */
 const written = async (
-  declared: Declared,
   file: NonNullable<Asked['file']>,
-  context: CommandContext,
-  given: Given,
+  { typed, json, write, open }: RunInStores,
 ): Promise<Answer> => {
-  const { json } = context
   if (json && file.type !== 'application/jsonl')
     throw new UsageError('--json cannot be combined with a file format that is not JSON: omit one of them')
-  const own = await contextIn(declared, context, given)
-  const answer = await withOutput(context, given, async (write) => {
-    if (!json) return file.write(own, write)
+  const context = await open()
+  const out = outIn(typed)
+  const answer = await withOutput(write, { path: out, replace: typed.flags.has('force') }, async (put) => {
+    if (!json) return file.write(context, put)
     let before = '['
-    const done = await file.write(own, async (lines) => {
+    const done = await file.write(context, async (lines) => {
       if (lines === '') return
       // A line of JSON Lines contains no line break.
-      await write(`${before}${lines.slice(0, -1).replaceAll('\n', ',')}`)
+      await put(`${before}${lines.slice(0, -1).replaceAll('\n', ',')}`)
       before = ','
     })
-    await write(before === '[' ? '[]\n' : ']\n')
+    await put(before === '[' ? '[]\n' : ']\n')
     return done
   })
-  const out = given.text('out')
   if (out === undefined) return { ...answer, written: true }
   return { ...answer, lines: (answer.lines ?? []).map((line) => `${out}: ${plain(line)}`) }
 }
@@ -221,8 +156,8 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
     .join('  ')
 
 /** Shows a list as a table, unless the answer has its own lines. */
-const linesOf = ({ columns, empty }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
-  if (lines !== undefined) return { lines: lines.map(plain) }
+const linesOf = ({ columns, empty }: AnyDeclared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
+  if (lines !== undefined) return { lines: lines.map((line) => coloured(plain(line))) }
   if (columns === undefined || !Array.isArray(json)) return {}
   if (json.length === 0 && empty !== undefined) return { lines: [empty] }
   const shown = (json as Readonly<Record<string, unknown>>[]).map((row) =>
@@ -236,49 +171,14 @@ const linesOf = ({ columns, empty }: Declared, { json, lines }: Answer): Pick<An
   return { lines: table(shown) }
 }
 
-const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> = {
-  flag: 'flag',
-  file: 'file',
+const colours: Readonly<Record<string, Parameters<typeof styleText>[0]>> = {
+  ok: 'green',
+  warning: 'yellow',
+  fault: 'red',
 }
 
-const parameterOf = (field: Field): Parameter => {
-  const { flag, required, control, named, byDefault, options, personal } = field
-  const kind = control === 'document' && named === undefined ? 'file' : kinds[control]
-  const of =
-    options === undefined
-      ? ''
-      : `: ${control === 'choices' ? 'comma-separated, of' : 'one of'} ${options.join(', ')}`
-  const file =
-    control === 'document'
-      ? ' (the path of a file)'
-      : personal === true
-        ? '; - asks for it, or reads it from standard input'
-        : ''
-  const more = byDefault === undefined ? '' : ` (default ${byDefault})`
-  return {
-    name: flag,
-    help: `${typedHelp(field)}${of}${file}${more}`,
-    ...(required && { required }),
-    ...(kind && { kind }),
-  }
-}
-
-/** A value that must not be in the shell's history: asked for on a terminal, otherwise all of standard input. */
-const unseen = async (label: string): Promise<string> =>
-  isTerminal() ? answerTo(`${label}: `) : (await text(process.stdin)).trim()
-
-const givenIn = async (fields: readonly Field[], given: Given): Promise<DeclaredGiven> => {
-  const values: Record<string, unknown> = {}
-  for (const { name, flag, label, required, control, named, personal } of fields) {
-    const typed = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
-    if (typed === undefined) continue
-    const value = personal === true && typed === '-' ? await unseen(label) : typed
-    values[name] =
-      control === 'document' &&
-      typeof value === 'string' &&
-      !(named === true && priceNameForm.test(value.trim()))
-        ? await readTextFile(flag, fromUser(value), documentBytesMax)
-        : value
-  }
-  return values
-}
+/** On a terminal, the state at the beginning of a line has a colour. */
+const coloured = (line: string): string =>
+  line.replace(/^(?:ok|warning|fault)(?= {2})/, (state) =>
+    styleText(colours[state] ?? [], state, { stream: process.stdout }),
+  )

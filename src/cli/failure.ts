@@ -1,11 +1,10 @@
-import { NeedsConsent } from '../administration/declare.ts'
-import { InputFault } from '../administration/input.ts'
+import { type AnyDeclared, NeedsConsent } from '../administration/declare.ts'
+import { InputFault, UsageError } from '../administration/input.ts'
 import { SettingFault } from '../call/capability.ts'
 import { ConfigError } from '../config.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
-import { type Command, UsageError } from './command.ts'
 import { Declined, NeedsYes } from './consent.ts'
 import { usageOf } from './help.ts'
 import { invocation } from './overview.ts'
@@ -44,7 +43,7 @@ export const exitCodeOf = (error: unknown): 1 | 2 =>
 /** Returns the text for standard error: lines for people, or one line of JSON with `--json`. Contains no secret of a key. */
 export const failureText = (
   error: unknown,
-  { command, json }: { command: Command; json: boolean },
+  { command, json }: { command: AnyDeclared; json: boolean },
 ): string => {
   const failure = failureOf(error, command)
   if (json) return failureJson(failure)
@@ -64,9 +63,9 @@ export const failureText = (
 export const failureJson = (failure: Failure): string =>
   withoutSecrets(`${plainJson(JSON.stringify(failure))}\n`)
 
-const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows its parameters`
+const seeHelp = ({ name }: AnyDeclared): string => `"${invocation} ${name} --help" shows its parameters`
 
-const failureOf = (error: unknown, command: Command): Failure => {
+const failureOf = (error: unknown, command: AnyDeclared): Failure => {
   const message = sentenceOf(error)
   const failure = (
     code: Failure['code'],

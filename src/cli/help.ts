@@ -1,10 +1,11 @@
+import type { AnyDeclared } from '../administration/declare.ts'
+import { commandsOfNoun, nouns } from '../administration/nouns.ts'
 import { nearest } from '../foundation/nearest.ts'
-import type { Command } from './command.ts'
-import { commandsOfNoun, nouns } from './nouns.ts'
 import { invocation, listText } from './overview.ts'
+import { parametersOf } from './parse.ts'
 
 /** Returns the help for one noun. */
-export const verbsText = (shown: readonly Command[]): string =>
+export const verbsText = (shown: readonly AnyDeclared[]): string =>
   listText(shown.map(({ name, summary }) => [name, summary]))
 
 /** Returns a suggestion for an unknown noun or verb; null if no word is similar. */
@@ -19,7 +20,7 @@ export const closeWords = async ([noun = '', verb = '']: readonly string[]): Pro
 }
 
 /** `verbs` are the commands of the typed noun. */
-export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly Command[]): string => {
+export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly AnyDeclared[]): string => {
   const names = verbs.map(({ name }) => name.slice(noun.length + 1)).join(', ')
   if (verbs.length === 0) return `There is no command "${verb === undefined ? noun : `${noun} ${verb}`}".`
   return verb === undefined || verb.startsWith('-')
@@ -33,8 +34,10 @@ const asksText = {
   always: 'shows the changes and asks on a terminal; needs --yes without a terminal',
 } as const
 
-export const usageOf = ({ name, summary, parameters, changes }: Command): string => {
-  const positional = parameters.filter(({ kind }) => kind !== 'flag')
+export const usageOf = (declared: AnyDeclared): string => {
+  const { name, summary, changes } = declared
+  const parameters = parametersOf(declared)
+  const positional = parameters.filter(({ flag }) => flag !== true)
   const options = [
     ...parameters,
     ...(changes === 'nothing'

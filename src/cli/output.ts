@@ -1,17 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { link, open, rename, rm, stat } from 'node:fs/promises'
+import type { Write } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
-import type { CommandContext, Given, Parameter } from './command.ts'
-
-export const outputParameters: readonly Parameter[] = [
-  {
-    name: 'out',
-    help: 'write to this file, readable only by its owner (default: standard output)',
-    kind: 'file',
-  },
-  { name: 'force', help: 'replace the file if it exists', kind: 'flag' },
-]
 
 /** Strings are joined up to this many characters, because each write costs a system call. */
 const chunkLength = 256 * 1024
@@ -21,14 +12,12 @@ const chunkLength = 256 * 1024
  * no file is created.
  */
 export const withOutput = async <Result>(
-  { write }: Pick<CommandContext, 'write'>,
-  given: Given,
-  use: (write: (text: string) => Promise<void>) => Promise<Result>,
+  write: Write,
+  { path, replace }: { readonly path: string | undefined; readonly replace: boolean },
+  use: (write: Write) => Promise<Result>,
 ): Promise<Result> => {
-  const path = given.text('out')
   if (path === undefined) return gathered(write, use)
   if (path.trim() === '') throw new InputFault('out', 'the name of a file is empty')
-  const replace = given.flag('force')
   if (!replace) await refuseExisting(path)
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
   const file = await open(draft, 'wx', 0o600).catch(toldAs(path))
@@ -52,10 +41,7 @@ export const withOutput = async <Result>(
   }
 }
 
-const gathered = async <Result>(
-  write: (text: string) => Promise<void>,
-  use: (write: (text: string) => Promise<void>) => Promise<Result>,
-): Promise<Result> => {
+const gathered = async <Result>(write: Write, use: (write: Write) => Promise<Result>): Promise<Result> => {
   let waiting = ''
   const result = await use(async (text) => {
     waiting += text

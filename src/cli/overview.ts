@@ -1,5 +1,5 @@
 import service from '../../package.json' with { type: 'json' }
-import { nouns } from './nouns.ts'
+import { nouns } from '../administration/nouns.ts'
 
 export const invocation = 'npm run -s cli --'
 

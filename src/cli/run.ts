@@ -1,29 +1,17 @@
-import { constants, userInfo } from 'node:os'
-import type { Answer } from '../administration/declare.ts'
-import { labelOf } from '../administration/input.ts'
-import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
-import { mayDo, rolesThatMay } from '../administration/roles.ts'
-import { checkTokenForm, userOfToken } from '../administration/users/operator-tokens.ts'
-import { userNameMax } from '../administration/users/users.ts'
-import { type Config, ConfigError, parseConfig } from '../config.ts'
+import { constants } from 'node:os'
+import type { Answer, AnyDeclared, Host } from '../administration/declare.ts'
+import { commandsOfNoun } from '../administration/nouns.ts'
+import { parseConfig } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
-import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import { CommandRefused } from '../ledger/command.ts'
-import {
-  type Command,
-  type CommandContext,
-  databaseWaitMs,
-  type OperatedFoundation,
-  UsageError,
-} from './command.ts'
 import { consentTo } from './consent.ts'
+import { workOf } from './declared.ts'
 import { exitCodeOf, failureJson, failureText, withoutSecrets } from './failure.ts'
 import { closeWords, notFound, usageOf, verbsText } from './help.ts'
-import { commandsOfNoun } from './nouns.ts'
+import { hostOf } from './host.ts'
 import { invocation } from './overview.ts'
-import { findCommand, givenOf, type Typed } from './parse.ts'
+import { findCommand, givenIn, type Typed, typedIn } from './parse.ts'
 import { plain, plainJson, sectionLines, sectionsOf } from './table.ts'
 import { answerTo, isTerminal } from './terminal.ts'
 
@@ -41,8 +29,8 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
   const json = asksForJson(rest)
   const interruption = interruptible({ json, close: closing.close })
   try {
-    const typed = givenOf(command, rest)
-    if (typed.help) {
+    const typed = typedIn(command, rest)
+    if (typed.flags.has('help')) {
       await write(`${usageOf(command)}\n`)
       return 0
     }
@@ -69,7 +57,7 @@ const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includ
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
-const withoutCommand = async (words: readonly string[], verbs: readonly Command[]): Promise<number> => {
+const withoutCommand = async (words: readonly string[], verbs: readonly AnyDeclared[]): Promise<number> => {
   if (verbs.length > 0 && words.some((word) => word === '--help' || word === '-h' || word === 'help')) {
     await write(`${verbsText(verbs)}\n`)
     return 0
@@ -85,40 +73,32 @@ const withoutCommand = async (words: readonly string[], verbs: readonly Command[
 }
 
 const runCommand = async (
-  command: Command,
-  { given, as, json, dryRun, yes }: Typed,
+  command: AnyDeclared,
+  typed: Typed,
   { closing, interruption }: { closing: Closing; interruption: Interruptible },
 ): Promise<number> => {
-  const config =
-    command.anyEnvironment === true ? parseSoundConfig(process.env).config : parseConfig(process.env)
+  const config = 'anyEnvironment' in command ? parseSoundConfig(process.env).config : parseConfig(process.env)
   const logger = createLogger(process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL)
-  const progress = progressLine()
-  const operatorIn = operatorOf(config, as)
-  let opened: OperatedFoundation | undefined
-  const foundation: CommandContext['foundation'] = async (options) => {
-    if (opened !== undefined) return opened
-    const open = await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })
-    closing.add(open.close)
-    const operator = await operatorIn(open)
-    requirePermission(operator, command)
-    opened = { ...open, operator }
-    return opened
-  }
-  const asking = isTerminal() ? ask : null
-  const context: CommandContext = {
-    config,
-    logger,
-    json,
-    write,
-    foundation,
-    progress: progress.show,
-    leaves: (left) => interruption.began({ left }),
-  }
+  const json = typed.flags.has('json')
+  const progress = progressLine(json)
+  const host = hostOf(
+    command,
+    { config, logger, progress: progress.show },
+    { as: typed.texts.get('as'), closing },
+  )
   const perform = async (): Promise<Answer> => {
-    const shown = await consentTo(command, { context, given, how: { dryRun, yes, ask: asking } })
-    if (shown !== null) return shown
-    if (command.changes !== 'nothing') interruption.began(command.changes)
-    return command.run(context, given)
+    const given = await givenIn(command.fields, typed)
+    const leaves = (left: string) => interruption.began({ left })
+    const work = workOf(command, { given, typed, host, json, write, leaves })
+    const { changes } = command
+    if (changes !== 'nothing') {
+      const [dryRun, yes] = [typed.flags.has('dry-run'), typed.flags.has('yes')]
+      const asking = isTerminal() ? ask : null
+      const shown = await consentTo({ ...changes, plan: work.plan }, { dryRun, yes, ask: asking })
+      if (shown !== null) return shown
+      interruption.began(changes)
+    }
+    return work.run()
   }
   const answer = await perform().finally(progress.end)
   const code = answer.failed === true ? 1 : 0
@@ -131,20 +111,6 @@ const runCommand = async (
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return plainJson(JSON.stringify(answer.json, null, 2))
   return (answer.lines ?? sectionLines(answer.sections ?? sectionsOf(answer.json))).join('\n')
-}
-
-/**
- * Throws `CommandRefused` if the user's role does not permit the command. An operator without a token has no role and is not
- * restricted, because access to the database and its secrets is enough to create a token for any user.
- */
-export const requirePermission = (
-  { actor, role }: Operator,
-  { name, action }: Pick<Command, 'name' | 'action'>,
-): void => {
-  if (role === null || mayDo(role, action)) return
-  throw new CommandRefused(
-    `${actor.slice('user:'.length)} has the role ${role}, but "${name}" requires ${rolesThatMay(action)}`,
-  )
 }
 
 /** The time limit for closing resources. The command's work in the database ends with its connection. */
@@ -205,18 +171,28 @@ const tell = (json: boolean, left: string | null): void => {
 }
 
 const progressPauseMs = 100
+const jsonPauseMs = 500
 
-/** One line on a terminal, overwritten at most ten times a second. Shows nothing if standard error is not a terminal. */
-const progressLine = (): { show: (line: string) => void; end: () => void } => {
-  let shownAt = 0
+/**
+ * One line on a terminal, overwritten at most ten times a second. Shows nothing if standard error is not a terminal. With `--json`,
+ * the figures as JSON lines, because standard output contains only the answer.
+ */
+const progressLine = (json: boolean): { show: Host['progress']; end: () => void } => {
+  const pauseMs = json ? jsonPauseMs : progressPauseMs
+  let shownAtMs = -pauseMs
+  const isDue = (): boolean => {
+    const nowMs = performance.now()
+    if (nowMs - shownAtMs < pauseMs) return false
+    shownAtMs = nowMs
+    return true
+  }
   return {
-    show: (line) => {
-      if (!process.stderr.isTTY || performance.now() - shownAt < progressPauseMs) return
-      shownAt = performance.now()
-      process.stderr.write(`\r\x1b[K${plain(line)}`)
+    show: (line, figures) => {
+      if (json && figures !== undefined && isDue()) process.stderr.write(`${JSON.stringify(figures)}\n`)
+      if (!json && process.stderr.isTTY && isDue()) process.stderr.write(`\r\x1b[K${plain(line)}`)
     },
     end: () => {
-      if (shownAt > 0) process.stderr.write('\r\x1b[K')
+      if (!json && shownAtMs >= 0) process.stderr.write('\r\x1b[K')
     },
   }
 }
@@ -235,47 +211,4 @@ const ask = async ({
 }): Promise<boolean> => {
   process.stderr.write(`${says.join('\n')}\n`)
   return /^y(es)?$/i.test(await answerTo(`${question} [y/N] `))
-}
-
-/**
- * Returns the operator of a command: the owner of `OPERATOR_TOKEN`, or else the name in `--as` or `OPERATOR`, or else the operating-system
- * account that runs the command. Throws `ConfigError`, `InputFault` or `UsageError`, if possible before anything is opened.
- */
-export const operatorOf = (
-  { OPERATOR_TOKEN: token, OPERATOR }: Config,
-  as: string | undefined,
-): ((foundation: Foundation) => Promise<Operator>) => {
-  const label = as === undefined ? labelOfEnvironment(OPERATOR) : labelOf('as', as, labelMax)
-  if (token === undefined) return async () => labelledOperator(label ?? accountName())
-  checkTokenForm(token)
-  return async (foundation) => {
-    const { user, role } = await userOfToken(foundation, token)
-    if (as !== undefined && as !== user)
-      throw new UsageError(`--as: OPERATOR_TOKEN belongs to ${user}; unset it, or omit --as`)
-    return { ...provedOperator(user), role }
-  }
-}
-
-/** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
-const labelMax = userNameMax
-
-/**
- * Returns the name of the operating-system account that runs the command. The name does not prove an identity. A container may have
- * no account.
- */
-const accountName = (): string => {
-  try {
-    return labelOf('account', userInfo().username, labelMax)
-  } catch {
-    return `uid-${process.getuid?.() ?? 'unknown'}`
-  }
-}
-
-const labelOfEnvironment = (text: string | undefined): string | null => {
-  if (text === undefined) return null
-  try {
-    return labelOf('OPERATOR', text, labelMax)
-  } catch (error) {
-    throw new ConfigError(`OPERATOR: ${error instanceof Error ? error.message : String(error)}`)
-  }
 }

@@ -80,7 +80,7 @@ export const gated = (foundation: Foundation): Foundation => ({
   eventLog: gatedLog(foundation.eventLog, foundation.gates.eventLog),
 })
 
-type FoundationOptions = {
+export type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
   /** See `openOwnEventLog`. */

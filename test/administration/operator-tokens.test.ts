@@ -9,7 +9,7 @@ import {
   userOfToken,
 } from '../../src/administration/users/operator-tokens.ts'
 import { insertUser, setPassword, userRow } from '../../src/administration/users/users.ts'
-import { operatorOf } from '../../src/cli/run.ts'
+import { operatorOf } from '../../src/cli/host.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'

@@ -18,7 +18,7 @@ import {
 } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { insertUser, passwordIsRight } from '../../src/administration/users/users.ts'
-import { requirePermission } from '../../src/cli/run.ts'
+import { requirePermission } from '../../src/cli/host.ts'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'

@@ -3,14 +3,13 @@ import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import type { Declared } from '../../src/administration/declare.ts'
+import type { Context, Declared } from '../../src/administration/declare.ts'
 import { InputFault } from '../../src/administration/input.ts'
-import type { CommandContext, Given } from '../../src/cli/command.ts'
 import { consentTo, Declined, NeedsYes } from '../../src/cli/consent.ts'
-import { commandOf } from '../../src/cli/declared.ts'
+import { workInStores } from '../../src/cli/declared.ts'
 import { exitCodeOf, failureText, withoutSecrets } from '../../src/cli/failure.ts'
 import { closeWords } from '../../src/cli/help.ts'
-import { givenOf, optionsOf } from '../../src/cli/parse.ts'
+import { optionsOf, typedIn } from '../../src/cli/parse.ts'
 import { ConfigError } from '../../src/config.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
@@ -64,14 +63,9 @@ describe('every command', () => {
 })
 
 describe('consent', () => {
-  const context = {} as CommandContext
-  const given: Given = { text: () => undefined, required: () => '', flag: () => false }
   const command = (asks: 'never' | 'on a terminal' | 'always', planned?: typeof asks) => ({
-    ...named('key revoke'),
-    changes: {
-      ...({ of: 'access', asks, left: 'Nothing.' } as const),
-      plan: async () => ({ says: ['it ends'], ...(planned === undefined ? {} : { asks: planned }) }),
-    },
+    asks,
+    plan: async () => ({ says: ['it ends'], ...(planned === undefined ? {} : { asks: planned }) }),
   })
   const outcome = async (
     of: ReturnType<typeof command>,
@@ -83,7 +77,7 @@ describe('consent', () => {
       answer === undefined
         ? null
         : async ({ says }: { says: readonly string[] }) => asked.push(...says) > 0 && answer
-    const result = await consentTo(of, { context, given, how: { yes, dryRun, ask } }).then(
+    const result = await consentTo(of, { yes, dryRun, ask }).then(
       (shown) => (shown === null ? 'runs' : 'is shown'),
       (error: unknown) =>
         error instanceof NeedsYes ? 'needs --yes' : error instanceof Declined ? 'is declined' : String(error),
@@ -125,25 +119,22 @@ describe('text from outside cannot control the terminal', () => {
       changes: 'nothing',
       read: () => ({ run: async () => ({ json: [], lines: [text] }) }),
     } as unknown as Declared
-    const context = {
-      config: {},
-      foundation: async () => ({}),
-      progress: () => undefined,
-    } as unknown as CommandContext
-    const given: Given = { text: () => undefined, required: () => '', flag: () => false }
-    expect((await commandOf(declared).run(context, given)).lines).toEqual([shown])
+    const { run } = workInStores(declared, {
+      given: {},
+      typed: { texts: new Map(), flags: new Set() },
+      json: false,
+      open: async () => ({}) as Context,
+      write: async () => undefined,
+      leaves: () => undefined,
+    })
+    expect((await run()).lines).toEqual([shown])
   })
 
   test('in a plan', async () => {
     const asked: string[] = []
-    const command = {
-      ...named('key revoke'),
-      changes: { of: 'access', asks: 'always', left: '', plan: async () => ({ says: [text] }) } as const,
-    }
+    const command = { asks: 'always', plan: async () => ({ says: [text] }) } as const
     const ask = async ({ says }: { says: readonly string[] }) => asked.push(...says) > 0
-    const given: Given = { text: () => undefined, required: () => '', flag: () => false }
-    const how = { yes: false, dryRun: false, ask }
-    await consentTo(command, { context: {} as CommandContext, given, how })
+    await consentTo(command, { yes: false, dryRun: false, ask })
     expect(asked).toEqual([shown])
   })
 
@@ -206,14 +197,14 @@ test.each([
 })
 
 test('an unknown option is reported with the one that was probably meant', () => {
-  expect(() => givenOf(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
+  expect(() => typedIn(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
     expect.objectContaining({
       message: '"credits grant" has no option --expires-ta',
       remedy: 'did you mean --expires-at?',
     }),
   )
-  expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" has no option --yes')
-  expect(givenOf(named('credits adjust'), ['org_1', '-5', 'why']).given.required('amount')).toBe('-5')
+  expect(() => typedIn(named('org list'), ['--yes'])).toThrow('"org list" has no option --yes')
+  expect(typedIn(named('credits adjust'), ['org_1', '-5', 'why']).texts.get('amount')).toBe('-5')
 })
 
 test('src/cli/enl is the command line from any folder, even through a link', () => {

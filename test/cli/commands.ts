@@ -1,4 +1,4 @@
 /** All commands of the command line. */
-import { allCommands } from '../../src/cli/nouns.ts'
+import { allCommands } from '../../src/administration/nouns.ts'
 
 export const commands = await allCommands()

@@ -14,8 +14,8 @@ test.each([
   try {
     const program = `
       import { withOutput } from './src/cli/output.ts'
-      const given = { text: () => ${JSON.stringify(join(dir, 'out.csv'))}, flag: () => false, required: () => '' }
-      await withOutput({ write: async () => {} }, given, async (write) => {
+      const path = ${JSON.stringify(join(dir, 'out.csv'))}
+      await withOutput(async () => {}, { path, replace: false }, async (write) => {
         await write('x'.repeat(600_000))
         ${then}
       })`

@@ -15,8 +15,7 @@ import { setDisabled } from '../../src/administration/users/user-changes.ts'
 import { createWebhook, setPaused } from '../../src/administration/webhooks/webhooks.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createPixelControls } from '../../src/capabilities/index.ts'
-import { commandOf } from '../../src/cli/declared.ts'
-import { requirePermission } from '../../src/cli/run.ts'
+import { requirePermission } from '../../src/cli/host.ts'
 import type { Position, RecordedEvent } from '../../src/event-log/port.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { jobsApplication } from '../../src/foundation/job-queue.ts'
@@ -294,7 +293,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
       const may = mayDo(role, declared.action)
       const permitted = (() => {
         try {
-          requirePermission({ actor: 'user:x', role }, commandOf(declared))
+          requirePermission({ actor: 'user:x', role }, declared)
           return true
         } catch {
           return false

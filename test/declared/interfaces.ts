@@ -7,8 +7,9 @@ import pino from 'pino'
 import { expect } from 'vitest'
 import { adminMethodOf } from '../../src/admin-api/openapi.ts'
 import type { Declared, Given } from '../../src/administration/declare.ts'
-import { commandOf } from '../../src/cli/declared.ts'
-import { givenOf } from '../../src/cli/parse.ts'
+import { workInStores } from '../../src/cli/declared.ts'
+import { contextOf } from '../../src/cli/host.ts'
+import { givenIn, typedIn } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type Browser, type DashboardHost, encoded, hiddenIn, waited } from '../dashboard/dashboard-host.ts'
 import { writeCityFile } from '../support/house.ts'
@@ -50,22 +51,19 @@ export const onCommandLine = async (
   declared: Declared,
   given: Given,
 ): Promise<unknown> => {
-  const command = commandOf(declared)
+  const typed = typedIn(declared, argumentsOf(declared, given))
+  const machine = { config, logger: pino({ level: 'silent' }), progress: () => undefined }
   let text = ''
-  const { json, written } = await command.run(
-    {
-      config,
-      logger: pino({ level: 'silent' }),
-      json: true,
-      foundation: async () => ({ ...foundation, operator: { actor: `user:${user}`, role } }),
-      progress: () => undefined,
-      write: async (more) => {
-        text += more
-      },
-      leaves: () => undefined,
+  const { json, written } = await workInStores(declared, {
+    typed,
+    given: await givenIn(declared.fields, typed),
+    json: true,
+    open: async () => contextOf(foundation, { actor: `user:${user}`, role }, machine),
+    write: async (more) => {
+      text += more
     },
-    givenOf(command, argumentsOf(declared, given)).given,
-  )
+    leaves: () => undefined,
+  }).run()
   return JSON.parse(written === true ? text : JSON.stringify(json))
 }
 

@@ -16,8 +16,9 @@ import {
   takeBack,
 } from '../../src/administration/jobs/long-work.ts'
 import { changeRole, createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
-import { commandOf } from '../../src/cli/declared.ts'
-import { givenOf } from '../../src/cli/parse.ts'
+import { workInStores } from '../../src/cli/declared.ts'
+import { contextOf } from '../../src/cli/host.ts'
+import { givenIn, typedIn } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { houseForFile, until } from '../support/house.ts'
@@ -111,22 +112,20 @@ test('accepts any text, and refuses the same input as the command', async () => 
 
 test('a command-line change is executed by the process that runs jobs, if there is one and --here is not given', async () => {
   const { foundation } = house
-  const command = commandOf(declarationNamed('projection rebuild'))
+  const declared = declarationNamed('projection rebuild')
+  const machine = { config: parseConfig({}), logger, progress: () => undefined }
   const worked = async (...args: string[]) => {
     const before = (await longWorks(foundation.pool, 100)).length
     const left: string[] = []
-    const { json } = await command.run(
-      {
-        config: parseConfig({}),
-        logger,
-        json: true,
-        foundation: async () => ({ ...foundation, operator: label }),
-        progress: () => undefined,
-        write: async () => undefined,
-        leaves: (sentence) => left.push(sentence),
-      },
-      givenOf(command, ['key_usage', ...args]).given,
-    )
+    const typed = typedIn(declared, ['key_usage', ...args])
+    const { json } = await workInStores(declared, {
+      typed,
+      given: await givenIn(declared.fields, typed),
+      json: true,
+      open: async () => contextOf(foundation, label, machine),
+      write: async () => undefined,
+      leaves: (sentence) => left.push(sentence),
+    }).run()
     expect(json).toMatchObject({ projections: [{ name: 'key_usage' }] })
     return { jobs: (await longWorks(foundation.pool, 100)).length - before, left }
   }

@@ -1,8 +1,17 @@
-import { projections } from '../../projections/index.ts'
-import { ArchiveFault } from '../administration/backup/archive.ts'
-import { type CheckedBackup, checkBackup } from '../administration/backup/check.ts'
-import { type BackupProgress, createBackup } from '../administration/backup/create.ts'
-import { createFinalBackup } from '../administration/backup/final.ts'
+import { z } from 'zod'
+import { projections } from '../../../projections/index.ts'
+import { keyDirOf } from '../../foundation/data-dir.ts'
+import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
+import { type Answer, type Context, type Host, onHost } from '../declare.ts'
+import { verifyEventLog } from '../event-log/checkpoints.ts'
+import { flag, path } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { reporter } from '../projections/progress.ts'
+import { rebuild } from '../projections/rebuilds.ts'
+import { ArchiveFault } from './archive.ts'
+import { type CheckedBackup, checkBackup } from './check.ts'
+import { type BackupProgress, createBackup } from './create.ts'
+import { createFinalBackup } from './final.ts'
 import {
   checkRestorable,
   checkTarget,
@@ -13,68 +22,52 @@ import {
   removeOldPasswords,
   restoreBackup,
   webhooksWithOldSecret,
-} from '../administration/backup/restore.ts'
-import type { Answer } from '../administration/declare.ts'
-import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
-import { InputFault } from '../administration/input.ts'
-import { reporter } from '../administration/projections/progress.ts'
-import { rebuild } from '../administration/projections/rebuilds.ts'
-import { keyDirOf } from '../foundation/data-dir.ts'
-import { knownSecretKeysOf } from '../foundation/secret-key.ts'
-import type { Command, CommandContext, OperatedFoundation } from './command.ts'
-import { progressOf } from './declared.ts'
-import { plain } from './table.ts'
+} from './restore.ts'
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
-const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
-  `The backup does not contain SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}), and cannot be restored without them: keep copies of both in a different place.`
+const secretsNote = ({ config }: Pick<Host, 'config'>): string =>
+  `The backup does not contain SECRET_KEY and KEY_DIR (${keyDirOf(config)}), and cannot be restored without them: keep copies of both in a different place.`
 
-const create: Command = {
+const create = onHost({
   name: 'backup create',
   action: 'log.change',
   summary:
     'back up all data that cannot be rebuilt, as of one moment, while the service runs; the file does not contain SECRET_KEY and KEY_DIR',
-  parameters: [
-    { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
-    {
-      name: 'final',
+  input: z.object({
+    file: path({ label: 'File', help: 'a new file, such as 2026-03-01.tar; mode 0600' }),
+    final: flag({
+      label: 'Final',
       help: 'to move the installation: requires a stopped service, which then cannot start here again',
-      kind: 'flag',
-    },
-  ],
+    }),
+  }),
   changes: {
     of: 'records',
     asks: 'never',
     left: 'An incomplete backup is never accepted: run the same command again. With --final, nothing starts here until the backup is complete.',
-    plan: async (_, given) => {
-      const final = given.flag('final')
-      return {
-        ...(final ? { asks: 'always' as const } : {}),
-        says: [
-          `Copy all data that cannot be rebuilt into ${given.required('file')}, and record the backup.`,
-          ...(final
-            ? ['The installation will not start here again. It continues where the file is restored.']
-            : []),
-        ],
-      }
-    },
   },
-  run: async (context, given) => {
-    const path = given.required('file')
-    const { config, logger, progress } = context
-    const final = given.flag('final')
-    const foundation = await context.foundation({ anyMark: final })
+  plan: async (_, { file, final }) => ({
+    ...(final && { asks: 'always' }),
+    says: [
+      `Copy all data that cannot be rebuilt into ${file}, and record the backup.`,
+      ...(final
+        ? ['The installation will not start here again. It continues where the file is restored.']
+        : []),
+    ],
+  }),
+  run: async (host, { file: path, final }) => {
+    const { config, logger, progress, waitMs } = host
+    const { foundation, operator } = await host.open({ anyMark: final })
     const asked = {
       path,
-      ...foundation.operator,
+      ...operator,
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
     // The operator has been identified, so the connections can be closed. Otherwise, they would be taken for a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
-      ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
+      ? await createFinalBackup(config, asked, { logger, waitMs })
       : await createBackup(foundation, asked)
     const { backup_id, head, holds_log } = manifest
     return {
@@ -95,30 +88,32 @@ const create: Command = {
         holds_log
           ? `The event log up to position ${head.position}, and every table that cannot be rebuilt from it.`
           : `Every table that cannot be rebuilt from the event log. The event log (${manifest.event_log}) is not in the backup: copy it now with its own tools.`,
-        secretsNote(context),
+        secretsNote(host),
         ...(final ? ['This installation will not start again. Restore the file on the new host.'] : []),
       ],
     }
   },
-}
+})
 
-const verify: Command = {
+const backupFile = path({ label: 'File', help: 'a file from "backup create"' })
+
+const verify = onHost({
   name: 'backup verify',
   action: 'log.change',
   summary: 'read a backup, and check that it is complete and from this installation; writes nothing',
-  parameters: [{ name: 'file', help: 'a file from "backup create"', required: true, kind: 'file' }],
+  input: z.object({ file: backupFile }),
   changes: 'nothing',
-  run: async (context, given) => {
-    const secretKeys = await knownSecretKeysOf(context.config)
+  run: async ({ config, progress }, { file }) => {
+    const secretKeys = await knownSecretKeysOf(config)
     if (secretKeys === null)
       throw new InputFault(
         'file',
         'SECRET_KEY is not set and DATA_DIR contains no key: a backup cannot be checked without the key',
       )
     return faulted(async () => {
-      const backup = await checkBackup(given.required('file'), {
+      const backup = await checkBackup(file, {
         secretKeys,
-        onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
+        onProgress: (readBytes) => progress(`${megabytes(readBytes)} read`),
       })
       return {
         // The answer is a list, for compatibility.
@@ -129,7 +124,7 @@ const verify: Command = {
       }
     })
   },
-}
+})
 
 const backupJson = ({ path, manifest, bytes, sha256, rows }: CheckedBackup) => ({
   ok: true,
@@ -150,82 +145,75 @@ const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
     return await work()
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error
-    return { json: { ok: false, error: error.message }, failed: true, lines: [plain(error.message)] }
+    return { json: { ok: false, error: error.message }, failed: true, lines: [error.message] }
   }
 }
 
-const restore: Command = {
+const restore = onHost({
   name: 'backup restore',
   action: 'installation.change',
   summary:
     'restore a backup into an empty installation, verify its event log and rebuild every projection; the environment names the stores',
-  parameters: [
-    {
-      name: 'file',
-      help: 'a file from "backup create"',
-      required: true,
-      kind: 'file',
-    },
-    {
-      name: 'keys-lost',
+  input: z.object({
+    file: backupFile,
+    keys_lost: flag({
+      label: 'Keys lost',
       help: 'restore even if keys in KEY_DIR are lost; profiles sealed under these keys are lost, too',
-      kind: 'flag',
-    },
-  ],
+    }),
+  }),
   changes: {
     of: 'records',
     asks: 'on a terminal',
     left: 'The installation may be only partly restored and will not start: run the same command again to continue where it stopped.',
-    plan: async ({ config, logger, progress }, given) => {
-      const { backup } = await checkRestorable(config, {
-        path: given.required('file'),
-        keysLost: given.flag('keys-lost'),
-        onProgress: (step) => progress(restoreStep(step)),
-      })
-      await checkTarget(config, { backup, logger, waitMs: databaseWaitMs })
-      return {
-        says: [
-          `Restore ${backup.path} into this empty installation: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
-          ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed permanently.'] : []),
-        ],
-      }
-    },
   },
-  run: (context, given) =>
+  plan: async ({ config, logger, progress }, { file, keys_lost: keysLost }) => {
+    const { backup } = await checkRestorable(config, {
+      path: file,
+      keysLost,
+      onProgress: (step) => progress(restoreStep(step)),
+    })
+    await checkTarget(config, { backup, logger, waitMs: restoreWaitMs })
+    return {
+      says: [
+        `Restore ${backup.path} into this empty installation: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
+        ...(keysLost ? ['Profiles whose keys are lost stay sealed permanently.'] : []),
+      ],
+    }
+  },
+  run: (host, { file, keys_lost: keysLost }) =>
     faulted(async () => {
-      const { config, logger, progress } = context
+      const { config, logger, progress } = host
       const startedAt = performance.now()
       const loaded = await restoreBackup(config, {
-        path: given.required('file'),
-        keysLost: given.flag('keys-lost'),
+        path: file,
+        keysLost,
         logger,
-        waitMs: databaseWaitMs,
+        waitMs: restoreWaitMs,
         onProgress: (step) => progress(restoreStep(step)),
       })
-      const foundation = await context.foundation({
+      const context = await host.open({
         anyEventLog: true,
         anyHistory: true,
         anyMark: true,
         restored: loaded.backup.manifest.installation_key,
       })
-      return await proved(context, foundation, { ...loaded, startedAt })
+      return await proved(context, { ...loaded, startedAt })
     }),
-}
+})
 
-const databaseWaitMs = 60_000
+const restoreWaitMs = 60_000
 
 const restoreStep = (step: RestoreProgress): string =>
   step.phase === 'copied' ? `${step.events} events copied` : `${step.phase} ${megabytes(step.readBytes)}`
 
 /** Verifies the event log before anything is derived from it. */
 const proved = async (
-  context: CommandContext,
-  foundation: OperatedFoundation,
+  { foundation, operator, logger, progress }: Context,
   { backup, rows, since, startedAt }: LoadedBackup & { readonly startedAt: number },
 ): Promise<Answer> => {
   const { events, streams, faults } = await verifyEventLog(foundation, {
     against: undefined,
-    onProgress: ({ position, head }) => context.progress(`verified up to ${position} of ${head}`),
+    onProgress: ({ position, head }) => progress(`verified up to ${position} of ${head}`),
   })
   if (faults.length > 0) {
     // The restored data equal the backup, so a repetition of the command would not help.
@@ -241,14 +229,14 @@ const proved = async (
   }
   const withoutPassword = await removeOldPasswords(foundation, backup)
   const withOldSecret = await webhooksWithOldSecret(foundation, backup)
-  await recordRestored(foundation, backup, { ...foundation.operator, since })
+  await recordRestored(foundation, backup, { ...operator, since })
   const rebuilt = await rebuild(foundation, {
     projections,
     reason: 'restored from a backup',
-    ...foundation.operator,
-    logger: context.logger,
+    ...operator,
+    logger,
     mayForget: async () => true,
-    onProgress: reporter(projections, { progress: progressOf(context) }),
+    onProgress: reporter(projections, { progress }),
   })
   await endRestore(foundation.pool)
   const { path, sha256, manifest } = backup
@@ -287,4 +275,4 @@ const proved = async (
   }
 }
 
-export const backupCommands: readonly Command[] = [create, verify, restore]
+export const declarations = [create, verify, restore]

@@ -1,7 +1,11 @@
-import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-log/event-logs.ts'
-import { InputFault } from '../administration/input.ts'
-import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
-import { type Command, type CommandContext, type Given, UsageError } from './command.ts'
+import { z } from 'zod'
+import { type Config, eventLogPrefix, eventLogPrefixRule } from '../../config.ts'
+import { onHost } from '../declare.ts'
+import { anyText } from '../fields.ts'
+import { InputFault, UsageError } from '../input.ts'
+import { copyBetween, eventStoreUserOf, prepareEventStore } from './event-logs.ts'
+
+/** Commands that open other stores than those of this installation. */
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
@@ -29,17 +33,36 @@ const prefixOf = (name: string, typed: string | undefined): string | undefined =
   return typed
 }
 
-const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
-  const source = urlOf('from', given.text('from'), config.EVENT_LOG_FROM)
+const copyInput = z.object({
+  from: anyText({
+    label: 'Source',
+    help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it is not running`,
+  }).optional(),
+  to: anyText({
+    label: 'Target',
+    help: 'the target, in the same form: empty, or an earlier copy of this log; default: EVENT_LOG_TO',
+  }).optional(),
+  from_prefix: anyText({
+    label: 'Prefix of the source',
+    help: 'the EVENT_LOG_PREFIX of the source; default: none',
+  }).optional(),
+  to_prefix: anyText({
+    label: 'Prefix of the target',
+    help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX',
+  }).optional(),
+})
+
+const copyOf = (config: Config, given: z.output<typeof copyInput>) => {
+  const source = urlOf('from', given.from, config.EVENT_LOG_FROM)
   if (source === null && config.EVENT_LOG_URL !== undefined)
     throw new UsageError('--from or EVENT_LOG_FROM is required if EVENT_LOG_URL is set')
-  const prefix = prefixOf('from-prefix', given.text('from-prefix'))
+  const prefix = prefixOf('from-prefix', given.from_prefix)
   const from = source === null ? null : { ...source, prefix }
-  const target = urlOf('to', given.text('to'), config.EVENT_LOG_TO)
+  const target = urlOf('to', given.to, config.EVENT_LOG_TO)
   if (target === null) throw new UsageError('--to or EVENT_LOG_TO is required')
   const to = {
     ...target,
-    prefix: prefixOf('to-prefix', given.text('to-prefix')) ?? config.EVENT_LOG_PREFIX,
+    prefix: prefixOf('to-prefix', given.to_prefix) ?? config.EVENT_LOG_PREFIX,
   }
   if ((from?.url ?? config.DATABASE_URL) === to.url && from?.prefix === to.prefix)
     throw new UsageError('--from and --to are the same event log')
@@ -55,38 +78,27 @@ const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined })
 
 const shownUrl = (url: string): string => url.replace(/^([^:]+:\/\/).*@/, '$1')
 
-const copy: Command = {
+const copy = onHost({
   name: 'event-log copy',
   action: 'log.change',
   summary:
     'copy an event log to another store; ids, digests and the order within streams stay the same; can be resumed',
-  parameters: [
-    {
-      name: 'from',
-      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it is not running`,
-    },
-    {
-      name: 'to',
-      help: 'the target, in the same form: empty, or an earlier copy of this log; default: EVENT_LOG_TO',
-    },
-    { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
-    { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
-  ],
+  input: copyInput,
   changes: {
     of: 'records',
     asks: 'on a terminal',
     left: 'A part of the log was copied. Run the same command again to continue where it stopped.',
-    plan: async (context, given) => {
-      const { from, to } = copyOf(context, given)
-      return {
-        says: [
-          `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}.`,
-        ],
-      }
-    },
   },
-  run: async ({ config, logger, progress }, given) => {
-    const { from, to } = copyOf({ config }, given)
+  plan: async ({ config }, input) => {
+    const { from, to } = copyOf(config, input)
+    return {
+      says: [
+        `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}.`,
+      ],
+    }
+  },
+  run: async ({ config, logger, progress }, input) => {
+    const { from, to } = copyOf(config, input)
     const { events, already, streams, leftOut } = await copyBetween(
       config,
       { from, to },
@@ -98,20 +110,12 @@ const copy: Command = {
           ),
       },
     )
-    return {
-      json: {
-        events,
-        already,
-        streams,
-        left_out: leftOut,
-        next: nextSteps(to),
-      },
-    }
+    return { json: { events, already, streams, left_out: leftOut, next: nextSteps(to) } }
   },
-}
+})
 
-const prepareOf = (config: CommandContext['config'], given: Given) => {
-  const user = eventStoreUserOf(given.required('user'))
+const prepareOf = (config: Config, { user: typed }: { readonly user: string }) => {
+  const user = eventStoreUserOf(typed)
   const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
   if (url === undefined || !storeUrl.test(url))
     throw new UsageError(
@@ -126,28 +130,28 @@ const prepareOf = (config: CommandContext['config'], given: Given) => {
   return { user, url, password }
 }
 
-const prepare: Command = {
+const prepare = onHost({
   name: 'event-log prepare',
   action: 'log.change',
   summary:
     'create the EventStoreDB user of the service with the rights it needs, or set its password; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
-  parameters: [{ name: 'user', help: 'the name of the user: letters, digits, . _ -', required: true }],
+  input: z.object({ user: anyText({ label: 'User', help: 'the name of the user: letters, digits, . _ -' }) }),
   changes: {
     of: 'access',
     asks: 'on a terminal',
     left: 'The user may exist without its rights. Run the same command again to add them.',
-    plan: async ({ config }, given) => {
-      const { user, url } = prepareOf(config, given)
-      return {
-        says: [
-          `Create the user ${user} at ${shownUrl(url)}, or set its password, with the rights that the service needs. The password is that in EVENT_LOG_USER_PASSWORD.`,
-        ],
-      }
-    },
   },
-  run: async ({ config, logger }, given) => {
-    const { user, url, password } = prepareOf(config, given)
+  plan: async ({ config }, input) => {
+    const { user, url } = prepareOf(config, input)
+    return {
+      says: [
+        `Create the user ${user} at ${shownUrl(url)}, or set its password, with the rights that the service needs. The password is that in EVENT_LOG_USER_PASSWORD.`,
+      ],
+    }
+  },
+  run: async ({ config, logger }, input) => {
+    const { user, url, password } = prepareOf(config, input)
     const { created, settingsChanged, settings } = await prepareEventStore(
       { variable: 'EVENT_LOG_ADMIN_URL', url },
       { user, password, shared: config.EVENT_LOG_PREFIX !== undefined, logger },
@@ -162,6 +166,6 @@ const prepare: Command = {
       },
     }
   },
-}
+})
 
-export const eventLogCommands: readonly Command[] = [copy, prepare]
+export const declarations = [copy, prepare]
