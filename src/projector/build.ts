@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
+import { begin } from '../concurrency/transaction.ts'
 import { type LogPlace, logStart, type Position, placeOf, type SubscriptionItem } from '../event-log/port.ts'
 import { readingAhead } from '../event-log/read-stream.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
@@ -95,7 +96,7 @@ const advance = (
 
 /** The SQL statements around each batch: a separate transaction, or a savepoint in a longer transaction. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
-export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
+export const inTransaction: Piece = { begin, keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
   begin: 'savepoint piece',
   keep: 'release savepoint piece',

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { begin } from '../concurrency/transaction.ts'
 import { logStart, placeOf } from '../event-log/port.ts'
 import type { Build } from './build.ts'
 import { type Checkpoint, readCheckpoints, readHaltedStreams, strayCheckpoints } from './checkpoints.ts'
@@ -58,7 +59,7 @@ const mayReplace = async (work: SecondSet, options: RebuildOptions): Promise<boo
 const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   const { client, builds, options } = work
   const differences: TotalDifference[] = []
-  await client.query('begin')
+  await client.query(begin)
   await client.query(`set local lock_timeout = '10s'`)
   await foldToCheckpoints(work)
   const checkpoints = await readCheckpoints(client)

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import type { Projection, RowSeal, TableName } from '../../projections/projection.ts'
+import { begin } from '../concurrency/transaction.ts'
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
 import { type Build, foldUp, inSavepoint, inTransaction } from './build.ts'
 import { readCheckpoints, strayCheckpoints } from './checkpoints.ts'
@@ -103,7 +104,7 @@ export const beside = async <Result>(
 
 const index = async ({ client }: SecondSet, { folder, indexed }: OpenBuild): Promise<void> => {
   if (indexed) return
-  await client.query('begin')
+  await client.query(begin)
   await createIndexes(client, folder.projection, folder.table)
   await noteIndexed(client, folder.projection)
   await client.query('commit')
@@ -152,7 +153,7 @@ const openBuild = async (
     const folder = createFolder(projection, { table, eventLog, seal, halted })
     return { ...open, folder, position: place.position, from: place.position, indexed, poison, note }
   }
-  await client.query('begin')
+  await client.query(begin)
   await createTables(client, projection, table)
   await beginNoted(client, projection)
   await client.query('commit')

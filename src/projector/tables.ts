@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { from as copyFrom } from 'pg-copy-streams'
 import type { Projection, TableName } from '../../projections/projection.ts'
 import { type Change, copyOf, definitionOf, statementOf } from '../../projections/rows.ts'
+import { begin } from '../concurrency/transaction.ts'
 
 /**
  * The tables of a projection: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, and `…_verify` is
@@ -98,7 +99,7 @@ export const prepareProjections = async (
   client: pg.ClientBase,
   projections: readonly Projection[],
 ): Promise<void> => {
-  await client.query('begin')
+  await client.query(begin)
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('prepare_projections'))`)
     const { rows } = await client.query<{ name: string }>('select name from projection_checkpoints')

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
+import { begin } from '../concurrency/transaction.ts'
 import type { Position } from '../event-log/port.ts'
 import { beside, foldToCheckpoints, type SecondSetOptions } from './second-set.ts'
 import { liveTable, verifyTable } from './tables.ts'
@@ -26,7 +27,7 @@ export type Verdict = {
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside('compare', options, async (work) => {
     const { client, builds } = work
-    await client.query('begin')
+    await client.query(begin)
     await foldToCheckpoints(work)
     const verdicts: Verdict[] = []
     for (const { folder, position } of builds) {

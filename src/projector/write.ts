@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
+import { begin } from '../concurrency/transaction.ts'
 import { type LogPlace, type Position, placeOf, type RecordedEvent } from '../event-log/port.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
 import { haltProjections, moveCheckpoints } from './checkpoints.ts'
@@ -174,7 +175,7 @@ const tell = (
 }
 
 const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Promise<void> => {
-  await client.query('begin')
+  await client.query(begin)
   try {
     await work()
     await client.query('commit')
