@@ -4,6 +4,9 @@ import { expect, test } from 'vitest'
 import { testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, lookup, startService, startWorker } from '../support/service.ts'
 
+/** The server ends the transaction after 30 s. The rest is for starting a process on a busy machine. */
+const takeOverMaxMs = 120_000
+
 test('a projector that is frozen in the middle of a transaction is replaced, and writes nothing when it continues', async () => {
   const database = await testDatabase()
   const environment = {
@@ -42,7 +45,7 @@ test('a projector that is frozen in the middle of a transaction is replaced, and
     await eventually(async () => ((await rowsOf(open)).length > 0 ? true : undefined))
 
     second = startWorker(environment)
-    await eventually(async () => ((await callsInRows()) === 2 ? true : undefined))
+    await eventually(async () => ((await callsInRows()) === 2 ? true : undefined), takeOverMaxMs)
     const leases = `select owner, epoch from leases where name = 'projector'`
     const taken = await rowsOf(leases)
     first.child.kill('SIGCONT')
