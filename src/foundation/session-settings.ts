@@ -17,6 +17,8 @@ const settings = {
   transform_null_equals: 'off',
   // At a higher level, the server refuses transactions that change the same row at the same time, such as concurrent appends.
   default_transaction_isolation: 'read committed',
+  // Connections wait idle for work. The server would end them again and again, and the projector would restart each time.
+  idle_session_timeout: '0',
 } as const
 
 const own = Object.entries(settings)

@@ -16,6 +16,7 @@ const unusual = {
   array_nulls: 'off',
   transform_null_equals: 'on',
   default_transaction_isolation: 'serializable',
+  idle_session_timeout: '2s',
 }
 
 const setUnusual = async (query: (sql: string) => Promise<unknown>, whose: string): Promise<void> => {
@@ -55,6 +56,7 @@ test('the settings of a connection take precedence over those of the database, t
       array_nulls: 'on',
       transform_null_equals: 'off',
       default_transaction_isolation: 'read committed',
+      idle_session_timeout: '0',
     }
     expect(await settingsAt(database.url)).toMatchObject(expected)
     const options = encodeURIComponent('-c work_mem=512kB -c timezone=Asia/Tokyo')
