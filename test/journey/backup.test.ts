@@ -2,7 +2,7 @@ import { copyFile, cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
 import {
   cli,
@@ -11,7 +11,6 @@ import {
   eventually,
   lookup,
   type Partner,
-  type Service,
   startCli,
   startService,
 } from '../support/service.ts'
@@ -24,21 +23,16 @@ import {
 const callsFirst = Number(process.env.BACKUP_CALLS ?? 400)
 const callers = 8
 
-let dir = ''
-let service: Service
-let partners: Partner[]
 const file = (name: string): string => join(dir, name)
 const from = (): Record<string, string> => ({ DATA_DIR: file('from') })
 const running: (() => Promise<unknown>)[] = []
 
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'backup-'))
-  service = await startService(from())
-  partners = [await createPartner('100000', from()), await createPartner('500', from())]
-})
+const dir = await mkdtemp(join(tmpdir(), 'backup-'))
+const service = await startService(from())
+const partners = [await createPartner('100000', from()), await createPartner('500', from())]
 afterAll(async () => {
   for (const end of running.reverse()) await end()
-  await service?.end('SIGTERM')
+  await service.end('SIGTERM')
   await rm(dir, { recursive: true, force: true })
 })
 

@@ -2,26 +2,20 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { afterAll, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
 /** A checkpoint is signed, stored elsewhere, and proves that the log was changed. */
 
-let database: TestDatabase
-let environment: Record<string, string>
-let dir = ''
-
-beforeAll(async () => {
-  database = await testDatabase()
-  dir = await mkdtemp(join(tmpdir(), 'checkpoints-'))
-  environment = {
-    DATABASE_URL: database.url,
-    SECRET_KEY: 'a secret of the test, long enough to be one',
-    KEY_DIR: join(dir, 'keys'),
-  }
-})
+const database = await testDatabase()
+const dir = await mkdtemp(join(tmpdir(), 'checkpoints-'))
+const environment = {
+  DATABASE_URL: database.url,
+  SECRET_KEY: 'a secret of the test, long enough to be one',
+  KEY_DIR: join(dir, 'keys'),
+}
 
 afterAll(async () => {
   await database.drop()

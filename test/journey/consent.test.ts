@@ -1,34 +1,27 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { keyDirOf } from '../../src/foundation/data-dir.ts'
-import { type House, openHouse, type Partner } from '../support/house.ts'
+import { openHouse } from '../support/house.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
 /** Before a command changes something, it shows the change and asks for consent, on a terminal and in a script. */
 
-let house: House
-let partner: Partner
-let environment: Record<string, string>
-let dir = ''
-
-beforeAll(async () => {
-  house = await openHouse()
-  partner = await house.partner({ credits: '10' })
-  dir = await mkdtemp(join(tmpdir(), 'consent-'))
-  await writeFile(join(dir, 'patch.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
-  environment = {
-    DATABASE_URL: house.foundation.url,
-    DATABASE_MIGRATION_URL: house.foundation.migrationUrl,
-    SECRET_KEY: house.config.SECRET_KEY ?? '',
-    KEY_DIR: keyDirOf(house.config),
-    TWO_PERSON: 'off',
-  }
-})
+const house = await openHouse()
+const partner = await house.partner({ credits: '10' })
+const dir = await mkdtemp(join(tmpdir(), 'consent-'))
+await writeFile(join(dir, 'patch.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
+const environment = {
+  DATABASE_URL: house.foundation.url,
+  DATABASE_MIGRATION_URL: house.foundation.migrationUrl,
+  SECRET_KEY: house.config.SECRET_KEY ?? '',
+  KEY_DIR: keyDirOf(house.config),
+  TWO_PERSON: 'off',
+}
 afterAll(async () => {
-  await house?.close()
+  await house.close()
   await rm(dir, { recursive: true, force: true })
 })
 

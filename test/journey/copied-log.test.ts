@@ -1,15 +1,14 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { afterAll, expect, test } from 'vitest'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import {
   cli,
   cliJson,
   createPartner,
   eventually,
   lookup,
-  type Partner,
   type Service,
   startService,
 } from '../support/service.ts'
@@ -19,32 +18,27 @@ import {
  * double of the server's protocol takes the place of EventStoreDB. Each test continues from the previous one.
  */
 
-let dir = ''
 let environment: Record<string, string>
-let double: EventStoreDouble
 let service: Service | undefined
-let partner: Partner
 
 const started = async (): Promise<Service> => {
   service = await startService(environment)
   return service
 }
 
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'copied-log-'))
-  environment = { DATA_DIR: join(dir, 'data'), EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9' }
-  double = await startEventStoreDouble({ version: '23.10', systemEventEvery: 5 })
-  const { apiUrl } = await started()
-  partner = await createPartner('100', environment)
-  for (let n = 0; n < 20; n++)
-    await eventually(async () =>
-      (await lookup(apiUrl, partner.apiKey, `8.8.4.${n}`)).status === 200 ? true : undefined,
-    )
-})
+const dir = await mkdtemp(join(tmpdir(), 'copied-log-'))
+environment = { DATA_DIR: join(dir, 'data'), EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9' }
+const double = await startEventStoreDouble({ version: '23.10', systemEventEvery: 5 })
+const { apiUrl } = await started()
+const partner = await createPartner('100', environment)
+for (let n = 0; n < 20; n++)
+  await eventually(async () =>
+    (await lookup(apiUrl, partner.apiKey, `8.8.4.${n}`)).status === 200 ? true : undefined,
+  )
 
 afterAll(async () => {
   await service?.end('SIGTERM')
-  await double?.close()
+  await double.close()
   await rm(dir, { recursive: true, force: true })
 })
 

@@ -3,19 +3,16 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import { serviceOnTerminal } from '../support/terminal.ts'
 
 /** The service's statements about its demo are true, even after the demo has been changed. */
 
-let dataDir = ''
 let service: Service | undefined
 
-beforeAll(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'demo-'))
-  service = await startService({ DATA_DIR: dataDir })
-})
+const dataDir = await mkdtemp(join(tmpdir(), 'demo-'))
+service = await startService({ DATA_DIR: dataDir })
 
 afterAll(async () => {
   await service?.end('SIGTERM')

@@ -2,18 +2,17 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { examine } from '../../src/start/doctor.ts'
 import { certificateFiles, renewedCertificate } from '../support/certificate.ts'
-import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
+import { logger } from '../support/logger.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 
-const logger = pino({ level: 'silent' })
 const common = {
   SECRET_KEY: 'oXb0sP2vDk9tQ4mZ7rYw1uCg6hJf3nEa',
   EMAIL_PROBE: 'off',
@@ -21,26 +20,19 @@ const common = {
   METRICS_PORT: '2',
 }
 
-let dir = ''
-let database: TestDatabase
-let store: EventStoreDouble
-let environment: Record<string, string>
-
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'doctor-own-'))
-  database = await testDatabase()
-  store = await startEventStoreDouble()
-  environment = {
-    ...common,
-    DATA_DIR: dir,
-    KEY_DIR: database.keyDir,
-    DATABASE_URL: database.serviceUrl,
-    EVENT_LOG_URL: store.url,
-  }
-  // Prepares the schema, the roles and the first price book, as a first start does.
-  const open = { ...environment, DATABASE_MIGRATION_URL: database.url, EVENT_LOG_URL: store.url }
-  await (await openFoundation(parseConfig(open), { logger })).close()
-})
+const dir = await mkdtemp(join(tmpdir(), 'doctor-own-'))
+const database = await testDatabase()
+const store = await startEventStoreDouble()
+const environment = {
+  ...common,
+  DATA_DIR: dir,
+  KEY_DIR: database.keyDir,
+  DATABASE_URL: database.serviceUrl,
+  EVENT_LOG_URL: store.url,
+}
+// Prepares the schema, the roles and the first price book, as a first start does.
+const open = { ...environment, DATABASE_MIGRATION_URL: database.url, EVENT_LOG_URL: store.url }
+await (await openFoundation(parseConfig(open), { logger })).close()
 afterAll(async () => {
   await store.close()
   await database.drop()

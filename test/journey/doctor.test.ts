@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { writeMmdb } from '../support/mmdb-writer.ts'
 import { cli, eventually, lookup, type Service, startService } from '../support/service.ts'
 
@@ -14,9 +14,7 @@ type Finding = {
   readonly remedy: string | null
 }
 
-let dir = ''
 let service: Service | undefined
-let environment: Record<string, string>
 
 const hourMs = 3_600_000
 
@@ -50,16 +48,14 @@ const wrong = (findings: readonly Finding[]): Finding[] =>
   // The lists in the packages get older as time passes.
   findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists')
 
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'doctor-'))
-  environment = {
-    DATA_DIR: join(dir, 'data'),
-    KEY_DIR: join(dir, 'keys'),
-    GEOIP_CITY_DB: await mmdb('now.mmdb', Date.now()),
-    EMAIL_PROBE: 'off',
-  }
-  service = await startService({ ...environment, METRICS_PROT: 'geheimnis' })
-})
+const dir = await mkdtemp(join(tmpdir(), 'doctor-'))
+const environment = {
+  DATA_DIR: join(dir, 'data'),
+  KEY_DIR: join(dir, 'keys'),
+  GEOIP_CITY_DB: await mmdb('now.mmdb', Date.now()),
+  EMAIL_PROBE: 'off',
+}
+service = await startService({ ...environment, METRICS_PROT: 'geheimnis' })
 afterAll(async () => {
   await service?.end('SIGTERM')
   await rm(dir, { recursive: true, force: true })

@@ -1,18 +1,14 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { until } from '../support/house.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { cli, type Service, startService } from '../support/service.ts'
 
 /** A service on your own empty database prints commands to type, and these commands work. */
 
-let database: TestDatabase
-let environment: Record<string, string>
 let service: Service | undefined
 
-beforeAll(async () => {
-  database = await testDatabase()
-  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-})
+const database = await testDatabase()
+const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
 
 afterAll(async () => {
   await service?.end('SIGTERM')

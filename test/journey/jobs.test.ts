@@ -1,28 +1,22 @@
 import { once } from 'node:events'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cliJson, eventually, type ServiceProcess, startCli, startWorker } from '../support/service.ts'
+import { afterAll, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
+import { cliJson, eventually, startCli, startWorker } from '../support/service.ts'
 
 /** Jobs on the command line, while another process runs them. */
 
-let database: TestDatabase
-let environment: Record<string, string>
-let worker: ServiceProcess
-
 type Listed = { name: string; last_outcome: string | null }
 
-beforeAll(async () => {
-  database = await testDatabase()
-  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-  worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
-  await eventually(async () =>
-    (await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined,
-  )
-})
+const database = await testDatabase()
+const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+const worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
+await eventually(async () =>
+  (await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined,
+)
 
 afterAll(async () => {
-  await worker?.end('SIGKILL')
-  await database?.drop()
+  await worker.end('SIGKILL')
+  await database.drop()
 })
 
 test('a failed job: exit code 1, a dead letter with the error, and a retry that succeeds', async () => {

@@ -1,6 +1,6 @@
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { afterAll, describe, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
@@ -18,24 +18,17 @@ type Verified = {
   }[]
 }
 
-let database: TestDatabase
-let pool: pg.Pool
-let environment: Record<string, string>
-let orgs: string[]
-
-beforeAll(async () => {
-  database = await testDatabase()
-  pool = new pg.Pool({ connectionString: database.url, max: 1 })
-  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-  orgs = []
-  for (const name of ['One', 'Two', 'Three']) {
-    const made = await cliJson<{ organization_id: string }>(['org', 'create', name], environment)
-    await cliJson(['credits', 'grant', made.organization_id, '10', '--reason', 'opening'], environment)
-    orgs.push(made.organization_id)
-  }
-  // Folds the events written so far.
-  await cliJson(['projection', 'verify', '--all'], environment)
-})
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+const orgs: string[] = []
+for (const name of ['One', 'Two', 'Three']) {
+  const made = await cliJson<{ organization_id: string }>(['org', 'create', name], environment)
+  await cliJson(['credits', 'grant', made.organization_id, '10', '--reason', 'opening'], environment)
+  orgs.push(made.organization_id)
+}
+// Folds the events written so far.
+await cliJson(['projection', 'verify', '--all'], environment)
 
 afterAll(async () => {
   await pool.end()

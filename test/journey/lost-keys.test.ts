@@ -4,34 +4,26 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import pino from 'pino'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { importProfilesFrom } from '../../src/capabilities/profile/dataset/installed.ts'
-import { type Config, parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { parseConfig } from '../../src/config.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { vacuum } from '../../src/foundation/vacuum.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { cli, startService } from '../support/service.ts'
 
-let database: TestDatabase
-let root = ''
-let environment: Record<string, string> = {}
-let config: Config
-let foundation: Foundation
-
-beforeAll(async () => {
-  database = await testDatabase()
-  root = await mkdtemp(join(tmpdir(), 'lost-keys-'))
-  environment = {
-    DATABASE_URL: database.url,
-    SECRET_KEY: 'a secret of the test, long enough to be one',
-    KEY_DIR: join(root, 'keys'),
-  }
-  config = parseConfig(environment)
-  foundation = await openFoundation(config, { logger: pino({ level: 'silent' }) })
-})
+const database = await testDatabase()
+const root = await mkdtemp(join(tmpdir(), 'lost-keys-'))
+const environment = {
+  DATABASE_URL: database.url,
+  SECRET_KEY: 'a secret of the test, long enough to be one',
+  KEY_DIR: join(root, 'keys'),
+}
+const config = parseConfig(environment)
+const foundation = await openFoundation(config, { logger: pino({ level: 'silent' }) })
 afterAll(async () => {
-  await foundation?.close()
-  await database?.drop()
+  await foundation.close()
+  await database.drop()
   await rm(root, { recursive: true, force: true })
 })
 

@@ -3,15 +3,14 @@ import { once } from 'node:events'
 import { mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { afterAll, describe, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
 import {
   type CliResult,
   cli,
   compileCache,
   createPartner,
   lookup,
-  type Partner,
   root,
   startCli,
   startService,
@@ -19,24 +18,17 @@ import {
 
 /** The output of commands and of the service in a pipe and on a terminal, the user's paths, and interruptions. */
 
-let database: TestDatabase
-let environment: Record<string, string>
-let partner: Partner
-let dir = ''
-
-beforeAll(async () => {
-  database = await testDatabase()
-  dir = await mkdtemp(join(tmpdir(), 'manners-'))
-  environment = {
-    DATABASE_URL: database.url,
-    SECRET_KEY: 'a secret of the test, long enough to be one',
-    KEY_DIR: join(dir, 'keys'),
-  }
-  partner = await createPartner('100', environment)
-})
+const database = await testDatabase()
+const dir = await mkdtemp(join(tmpdir(), 'manners-'))
+const environment = {
+  DATABASE_URL: database.url,
+  SECRET_KEY: 'a secret of the test, long enough to be one',
+  KEY_DIR: join(dir, 'keys'),
+}
+const partner = await createPartner('100', environment)
 
 afterAll(async () => {
-  await database?.drop()
+  await database.drop()
   await rm(dir, { recursive: true, force: true })
 })
 

@@ -1,10 +1,10 @@
-import { pino } from 'pino'
 import { afterEach, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import { logStart } from '../../src/event-log/port.ts'
 import { appendUntilKnown, newEvents } from '../contract/event-log.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
+import { logger } from '../support/logger.ts'
 import { testDatabase } from '../support/postgres.ts'
 import {
   cli,
@@ -21,7 +21,6 @@ import {
  * no longer contains the charges made after that copy. Until an operator has decided, calls must not exceed the credits.
  */
 
-const logger = pino({ level: 'silent' })
 let services: Service[] = []
 let closing: (() => Promise<void>)[] = []
 

@@ -1,21 +1,15 @@
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { afterAll, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
 /** Files that the command line writes. */
 
-let database: TestDatabase
-let environment: Record<string, string>
-let dir: string
-
-beforeAll(async () => {
-  database = await testDatabase()
-  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-  dir = await mkdtemp(join(tmpdir(), 'statements-'))
-})
+const database = await testDatabase()
+const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+const dir = await mkdtemp(join(tmpdir(), 'statements-'))
 
 afterAll(async () => {
   await rm(dir, { recursive: true, force: true })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fastify from 'fastify'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
@@ -13,12 +13,8 @@ import { cli, eventually, root, serviceCommand, startChild, startService } from 
 
 /** An invalid variable prevents the start with one line that names it, with exit code 2 and without a stack trace. */
 
-let dir = ''
-
-beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'surroundings-'))
-  await writeFile(join(dir, 'file'), 'no directory')
-})
+const dir = await mkdtemp(join(tmpdir(), 'surroundings-'))
+await writeFile(join(dir, 'file'), 'no directory')
 
 afterAll(() => rm(dir, { recursive: true, force: true }))
 

@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { lookup, type Service, startService } from '../support/service.ts'
+import { afterAll, expect, test } from 'vitest'
+import { lookup, startService } from '../support/service.ts'
 
 /**
  * Clients send requests to a real process but do not read the answers. The test measures the process's memory and the duration of
@@ -14,19 +14,14 @@ import { lookup, type Service, startService } from '../support/service.ts'
 const pipelined = 600
 const mib = 1024 * 1024
 
-let dataDir = ''
-let service: Service
-let apiKey: string
 const sockets: Socket[] = []
 
-beforeAll(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'unread-'))
-  service = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' })
-  apiKey = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')).api_key
-})
+const dataDir = await mkdtemp(join(tmpdir(), 'unread-'))
+const service = await startService({ DATA_DIR: dataDir, EMAIL_PROBE: 'off' })
+const apiKey = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')).api_key
 afterAll(async () => {
   for (const socket of sockets) socket.destroy()
-  await service?.end('SIGTERM')
+  await service.end('SIGTERM')
   await rm(dataDir, { recursive: true, force: true })
 })
 

@@ -1,13 +1,12 @@
 /** Other clients are served normally while a stranger opens as many silent connections as a machine can. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { afterAll, afterEach, expect, test } from 'vitest'
+import { testDatabase } from '../support/postgres.ts'
 import {
   createPartner,
   eventually,
   type Launch,
-  type Partner,
   type Service,
   serviceCommand,
   startService,
@@ -20,23 +19,18 @@ const answerMaxMs = 60_000
 const stranger = '127.0.0.2'
 const other = '127.0.0.3'
 
-let database: TestDatabase
-let environment: Record<string, string>
 let service: Service | undefined
-let partner: Partner
 const sockets: Socket[] = []
 
-beforeAll(async () => {
-  database = await testDatabase()
-  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-  partner = await createPartner('1000', environment)
-})
+const database = await testDatabase()
+const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+const partner = await createPartner('1000', environment)
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy()
   await service?.end('SIGTERM')
   service = undefined
 })
-afterAll(() => database?.drop())
+afterAll(() => database.drop())
 
 const open = (url: string, localAddress: string): Promise<unknown> => {
   const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', localAddress })

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { houseForFile, places } from '../support/house.ts'
 import { type OtlpReceiver, openOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts'
 import { eventually, lookup, type Service, startService } from '../support/service.ts'
 
@@ -12,15 +12,9 @@ const parent = '00f067aa0ba902b7'
 const spanClockNs = 1_000_000n
 const email = 'mary.shelley@geneva.example'
 
-let house: House
-let partner: Partner
-
-beforeAll(async () => {
-  // The service's own projector folds events, so the house needs none.
-  house = await openHouse({ environment: { ROLES: 'api,dashboard' } })
-  partner = await house.partner({ credits: '100' })
-})
-afterAll(() => house?.close())
+// The service's own projector folds events, so the house needs none.
+const house = await houseForFile({ environment: { ROLES: 'api,dashboard' } })
+const partner = await house.partner({ credits: '100' })
 
 const start = (endpoint: string, more: Readonly<Record<string, string>> = {}): Promise<Service> => {
   const { DATABASE_URL = '', SECRET_KEY = '', DATABASE_MIGRATION_URL = '' } = house.config
