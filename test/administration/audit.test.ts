@@ -1,7 +1,6 @@
 /** Every change and its actor can be read from the event log, even if most events are calls. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { audit, auditPage } from '../../projections/audit.ts'
 import type { ProjectedEvent } from '../../projections/projection.ts'
@@ -21,8 +20,8 @@ import { operatorStream } from '../../src/events/streams.ts'
 import { upcast } from '../../src/events/upcast.ts'
 import { exhaustive } from '../support/exhaustive.ts'
 import { houseForFile } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 
-const logger = pino({ level: 'silent' })
 const all = { since: null, actors: null, about: null, type: null, oldestFirst: false } as const
 
 const ada = 'user:ada'

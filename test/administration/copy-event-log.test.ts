@@ -1,4 +1,3 @@
-import pino from 'pino'
 import { afterAll, expect, test } from 'vitest'
 import { copyEventLog } from '../../src/administration/event-log/copy-event-log.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -12,12 +11,13 @@ import type { Instruction } from '../../src/ledger/command.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { exhaustive } from '../support/exhaustive.ts'
+import { lookUp } from '../support/ledger-commands.ts'
+import { logger } from '../support/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, startCli } from '../support/service.ts'
 
 /** When an installation moves, its event log is copied with every byte that a digest covers. */
 
-const logger = pino({ level: 'silent' })
 const organizations = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
 
 const databases = [await testDatabase(), await testDatabase()] as const
@@ -48,18 +48,7 @@ for (const organization of organizations) {
     reason: 'test',
   })
   await Promise.all(
-    Array.from({ length: 1_200 }, (_, i) =>
-      submit(`call-${i}`, {
-        kind: 'record',
-        call: {
-          keyId: 'l1WO9Eavc8p3Riys',
-          capability: 'ip_lookup',
-          outcome: 'answered',
-          facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-        },
-        book,
-      }),
-    ),
+    Array.from({ length: 1_200 }, (_, i) => submit(`call-${i}`, { kind: 'record', call: lookUp(), book })),
   )
 }
 

@@ -1,7 +1,6 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pino from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import { settingsFor, urlFor } from '../../src/event-log/eventstoredb/prepare.ts'
@@ -9,13 +8,13 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { newEvents } from '../contract/event-log.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { logger } from '../support/logger.ts'
 import { type CliResult, cli } from '../support/service.ts'
 
 /** The service's user, on a double that stores users and the rights in `$settings` like a real server. */
 
 const adminPassword = 'the administrator: @/?'
 const password = 'the service of them all: @/?#'
-const logger = pino({ level: 'silent' })
 
 let double: EventStoreDouble
 let dir = ''

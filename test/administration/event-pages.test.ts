@@ -1,5 +1,4 @@
 /** Pages of the event log in EventStoreDB, whose positions have gaps and which also contains events of other applications. */
-import pino from 'pino'
 import { afterAll, describe, expect, test } from 'vitest'
 import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
@@ -7,8 +6,7 @@ import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
-
-const logger = pino({ level: 'silent' })
+import { logger } from '../support/logger.ts'
 
 const stream = 'ledger-org_a'
 

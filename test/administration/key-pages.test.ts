@@ -1,13 +1,12 @@
 /** The list of API keys is read page by page, without reading all keys for each page. */
-import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { type ApiKeyRow, keysAfter } from '../../projections/api-keys.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Context, Page } from '../../src/administration/declare.ts'
 import { houseForFile, type Partner } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 
 const partners: Partner[] = []
-const logger = pino({ level: 'silent' })
 
 const issue = async (): Promise<void> => {
   partners.push(await house.partner())

@@ -11,6 +11,7 @@ import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { costsOf } from '../../src/ledger/explain/call-costs.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { lookUp } from '../support/ledger-commands.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 export const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -64,17 +65,7 @@ export const call = async (scene: Scene, located = true, under = book): Promise<
     atMs: startMs + world.calls * 1_000,
     actor: 'key:K9abcdefghijklmn',
     kind: 'record',
-    call: {
-      keyId: 'K9abcdefghijklmn',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: located,
-        country_code: located ? 'AT' : null,
-        address_hmac: 'A'.repeat(43),
-      },
-    },
+    call: lookUp(located),
     book: under,
   })
   return requestId

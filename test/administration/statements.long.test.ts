@@ -10,7 +10,6 @@ import { type ClosedMonth, closeMonth } from '../../src/administration/months/cl
 import { monthStatement, type Reading } from '../../src/administration/months/statements.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { closingGapMax } from '../../src/billing/months.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
 import { chain, genesisDigest } from '../../src/event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
@@ -18,12 +17,10 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import { CommandRefused, createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { book, lookUp, org, stream } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
-const book = priceBookOf(defaultPriceBook)
 const seed = 20_261_122
 const ms = (instant: string): number => Date.parse(instant)
 
@@ -55,22 +52,7 @@ const submit = (atMs: number, instruction: Instruction) =>
 const grant = (atMs: number, amount: string, expiresAt: string | null = null, reason = 'test') =>
   submit(atMs, { kind: 'grant', amount: parseCredits(amount), priority: 100, expiresAt, reason })
 
-const call = (atMs: number, located = true) =>
-  submit(atMs, {
-    kind: 'record',
-    book,
-    call: {
-      keyId: 'K9abcdefghijklmn',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: located,
-        country_code: located ? 'AT' : null,
-        address_hmac: 'A'.repeat(43),
-      },
-    },
-  })
+const call = (atMs: number, located = true) => submit(atMs, { kind: 'record', book, call: lookUp(located) })
 
 const adjust = (atMs: number, amount: string, reason = 'test') =>
   submit(atMs, { kind: 'adjust', adjusts: null, amount: parseCredits(amount), reason, rerateRun: null })

@@ -2,7 +2,6 @@
  * An append is held in the network, so its caller does not know the outcome. The append arrives while another process repeats the
  * call under the same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
  */
-import pino from 'pino'
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest'
 import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
@@ -10,9 +9,9 @@ import { createLedger } from '../../src/ledger/write/commit.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import type { App } from '../../src/start/app.ts'
 import { type Answer, openHouse, type Partner, places, send, until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { profileUpstream } from '../support/profile-upstream.ts'
 
-const logger = pino({ level: 'silent' })
 const lid = 'zorvina-quillfeather'
 /** The process whose append is held. It shares the house's database. */
 let partner: Partner

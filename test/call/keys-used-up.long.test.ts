@@ -4,7 +4,6 @@
  * request, so a different request under that key always gets IDEMP_001.
  */
 import pg from 'pg'
-import { pino } from 'pino'
 import { afterAll, describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'
@@ -24,8 +23,8 @@ import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
 import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
 import { expectCredits, expectErrorObject } from '../spec/wire.ts'
 import { type Answer, houseForFile, type Partner, places, send, until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 
-const logger = pino({ level: 'silent' })
 let other: Ledger
 /** The ledger as in an earlier release, whose corrections could take more than the balance. */
 

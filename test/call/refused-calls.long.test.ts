@@ -1,5 +1,4 @@
 /** Refused calls are combined in the ledger, and each is counted exactly once. */
-import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
@@ -8,11 +7,11 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { logger } from '../support/logger.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const organizationId = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const minuteMs = Date.parse('2026-03-01T12:00:00.000Z')
-const logger = pino({ level: 'silent' })
 const key: DirectoryKey = {
   keyId: 'K9abcdefghijklmn',
   organizationId,

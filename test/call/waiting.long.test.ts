@@ -1,6 +1,5 @@
 /** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
 import pg from 'pg'
-import { pino } from 'pino'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { createLedger, type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/write/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
@@ -9,6 +8,7 @@ import type { App } from '../../src/start/app.ts'
 import { chargesOf } from '../spec/ledger-scene.ts'
 import { expectCredits } from '../spec/wire.ts'
 import { type Answer, houseForFile, type Partner, places, send, until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 
 /** A second process, which uses the house's database and has not loaded any account. */
@@ -16,7 +16,6 @@ const releases: (() => Promise<void>)[] = []
 
 const house = await houseForFile()
 const { foundation } = house
-const logger = pino({ level: 'silent' })
 const keyedEvents = createKeyedEvents(foundation.eventLog)
 const ledger = createLedger({
   eventLog: keyedEvents.eventLog,
@@ -106,7 +105,7 @@ test('the ledger does not wait again for the time that a call has already waited
   const ledger = createLedger({
     eventLog: { ...eventLog, append: () => new Promise(() => undefined) },
     snapshot: snapshotFrom(pool, secrets.rowSeal),
-    logger: pino({ level: 'silent' }),
+    logger,
     clock: Date,
   })
   const command: LedgerCommand = {

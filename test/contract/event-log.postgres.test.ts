@@ -1,7 +1,6 @@
 /** The event log in PostgreSQL: the contract of every event log, and the behaviour of the connections and locks of this engine. */
 import { zstdCompressSync } from 'node:zlib'
 import pg from 'pg'
-import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   AppendConflict,
@@ -15,6 +14,7 @@ import {
 } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { everyNth, exhaustive } from '../support/exhaustive.ts'
+import { logger } from '../support/logger.ts'
 import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
 import { recordedEvents } from '../support/segments.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
@@ -32,8 +32,6 @@ import {
   reading,
   readToEnd,
 } from './event-log.ts'
-
-const logger = pino({ level: 'silent' })
 
 type PostgresLog = LogUnderTest & { readonly url: string }
 

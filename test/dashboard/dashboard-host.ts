@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { PgBoss } from 'pg-boss'
-import pino from 'pino'
 import { afterAll } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { adminApi } from '../../src/admin-api/admin-api.ts'
@@ -31,10 +30,10 @@ import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
 import { foldedBy } from '../support/house.ts'
 import { keyDirOf } from '../support/key-dir.ts'
+import { logger } from '../support/logger.ts'
 import { preparedDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
-const logger = pino({ level: 'silent' })
 
 export type DashboardHost = {
   readonly url: string

@@ -1,6 +1,5 @@
 /** An organization's pixel on the dashboard: its rules, their usage, and its hits by day. */
 
-import pino from 'pino'
 import { ulid } from 'ulid'
 import { describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -10,9 +9,9 @@ import { createPixelRules } from '../../src/capabilities/pixel/rules.ts'
 import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { pixelStream } from '../../src/events/streams.ts'
+import { logger } from '../support/logger.ts'
 import { type Browser, roomForFile, signedIn } from './dashboard-host.ts'
 
-const logger = pino({ level: 'silent' })
 const actor = 'cli:setup'
 const keyId = '0123456789abcdef'
 

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { copyEventLog } from '../../src/administration/event-log/copy-event-log.ts'
@@ -13,12 +12,12 @@ import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { readCheckpoints, readHaltedStreams } from '../../src/projector/checkpoints.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { exhaustive } from '../support/exhaustive.ts'
+import { logger } from '../support/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson } from '../support/service.ts'
 
 /** An event store shared with other software, as far as a double of the server's protocol can represent it. */
 
-const logger = pino({ level: 'silent' })
 const prefix = 'enrichment-'
 
 let double: EventStoreDouble

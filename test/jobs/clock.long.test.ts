@@ -1,5 +1,4 @@
 /** Scheduled jobs can be started by a person, are retried, become dead letters when they fail, and appear in metrics. */
-import pino from 'pino'
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
 import { nextRuns, retryDeadLetters, runNow } from '../../src/administration/jobs/now.ts'
@@ -10,8 +9,8 @@ import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { samples } from '../metrics/samples.ts'
 import { houseForFile, until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 
-const logger = pino({ level: 'silent' })
 const by = { actor: 'user:ada', logger }
 
 let work: () => Promise<number>

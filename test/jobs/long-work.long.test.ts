@@ -1,7 +1,6 @@
 /** Long-running work that people request: the rights it needs, its outcome if its process ends, and the stored data about it. */
 import { randomUUID } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
-import pino from 'pino'
 import { ulid } from 'ulid'
 import { expect, test } from 'vitest'
 import { declarationNamed } from '../../src/administration/declarations.ts'
@@ -22,9 +21,9 @@ import { givenIn, typedIn } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { houseForFile, until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { pricedCall } from '../support/memory-process.ts'
 
-const logger = pino({ level: 'silent' })
 const label = { actor: 'cli:ada', role: null } as const
 
 const house = await houseForFile()

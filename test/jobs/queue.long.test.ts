@@ -1,12 +1,10 @@
 /** Work that one process requests and another executes: how much of it waits, when it is executed, and how often. */
 import pg from 'pg'
-import pino from 'pino'
 import { afterAll, expect, test } from 'vitest'
 import { openJobQueue } from '../../src/jobs/queue.ts'
 import { type Jobs, startJobs } from '../../src/jobs/run.ts'
 import { houseForFile, until } from '../support/house.ts'
-
-const logger = pino({ level: 'silent' })
+import { logger } from '../support/logger.ts'
 
 const house = await houseForFile()
 const queue = openJobQueue(house.foundation.url, logger)

@@ -1,5 +1,4 @@
 /** The price book that prices calls in each process. A withdrawn book never prices calls. If a book cannot be trusted, no calls are priced. */
-import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
@@ -10,9 +9,9 @@ import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
 import { keepPriceBookComplete } from '../../src/foundation/own-event-log.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/prices/price-books.ts'
+import { logger } from '../support/logger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
-const logger = pino({ level: 'silent' })
 let eventLog: EventLog
 const opened: PriceBooks[] = []
 

@@ -2,7 +2,6 @@
  * Every state of a ledger's writer with every event. The table is the specification. The test brings a real writer into each
  * state and sends it each event. An event that the table does not list must throw.
  */
-import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOutage } from '../../src/concurrency/outage.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
@@ -21,9 +20,9 @@ import {
   writerTable,
 } from '../../src/ledger/write/writer-states.ts'
 import { atMs, command, grantOf, openLedger, org, stream } from '../support/ledger-commands.ts'
+import { logger } from '../support/logger.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
-const logger = pino({ level: 'silent' })
 const events = [
   'submit',
   'ask',

@@ -1,7 +1,6 @@
 /** Readiness of projections on EventStoreDB, as far as a double of the server's protocol can show it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import type { ProjectionLag } from '../../src/administration/projections/projections.ts'
@@ -13,10 +12,9 @@ import { createProjector } from '../../src/projector/run.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
 import { newEvents } from '../contract/event-log.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { logger } from '../support/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
-
-const logger = pino({ level: 'silent' })
 
 let double: EventStoreDouble
 let database: TestDatabase

@@ -1,7 +1,6 @@
 /** When a process is ready, and how it answers if a dependency is unreachable or hangs. */
 import fastify from 'fastify'
 import pg from 'pg'
-import { pino } from 'pino'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { lagSecondsMax } from '../../src/administration/checks/event-log.ts'
@@ -12,12 +11,11 @@ import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerFailure } from '../../src/ledger/write/commit.ts'
 import { createHealth, type Health, type HealthOptions } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
+import { logger } from '../support/logger.ts'
 import { preparedDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
-
-const logger = pino({ level: 'silent' })
 
 let proxy: TcpProxy
 let url = ''

@@ -3,7 +3,6 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { pino } from 'pino'
 import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
@@ -15,11 +14,11 @@ import { composeApiKey } from '../../src/keys/api-key.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { startApp } from '../../src/start/app.ts'
 import { places, writeCityFile } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { eventually, lookup } from '../support/service.ts'
 import { changed, labelWords, samples } from './samples.ts'
 
-const logger = pino({ level: 'silent' })
 const actor = 'system'
 /** Two public addresses cost one credit each, and the third is free. */
 const addresses = [places.london, places.munich, places.private] as const

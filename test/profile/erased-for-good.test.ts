@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pino from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
@@ -29,8 +28,8 @@ import { openJobQueue } from '../../src/jobs/queue.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openable, type Target } from '../support/byte-scan.ts'
 import { exhaustive } from '../support/exhaustive.ts'
+import { logger } from '../support/logger.ts'
 
-const logger = pino({ level: 'silent' })
 const mark = 'Quillfeather'
 const email = 'zorvina@quillfeather.example'
 const claim = { organizationId: 'org_of-the-scan', key: 'a-key-of-the-scan', fingerprint: Buffer.alloc(32) }

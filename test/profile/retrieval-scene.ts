@@ -1,7 +1,6 @@
 /** Retrieval over a real database, a real event log and a running projector, shared by several processes. Only the sources are scripted. */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
-import pino from 'pino'
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
@@ -23,12 +22,11 @@ import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { foldedBy } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { testDatabase } from '../support/postgres.ts'
 
 export const hourMs = 3_600_000
 export const dayMs = 24 * hourMs
-
-const logger = pino({ level: 'silent' })
 
 type Script = (ref: ProfileRef) => ProviderAnswer | Promise<ProviderAnswer>
 export type Source = ProfileProvider & {

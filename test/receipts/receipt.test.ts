@@ -4,14 +4,12 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { receiptOf } from '../../src/event-log/tree/receipt.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../event-log/tree/tree-scene.ts'
+import { lookUp, org, stream } from '../support/ledger-commands.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
 const [charged, free] = ['01M7YKBQZN92PN3ABTVNQE6E12', '01M7YKBQZN92PN3ABTVNQE6E13']
 
 let scene: TreeScene
@@ -36,12 +34,7 @@ const calls = async (): Promise<void> => {
   ] as const)
     await submit(requestId, {
       kind: 'record',
-      call: {
-        keyId: 'K9abcdefghijklmn',
-        capability: 'ip_lookup',
-        outcome: 'answered',
-        facts: { kind: 'ip_lookup', success, country_code: null, address_hmac: 'A'.repeat(43) },
-      },
+      call: lookUp(success),
       book: priceBookOf(defaultPriceBook),
     })
 }

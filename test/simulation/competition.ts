@@ -1,15 +1,14 @@
 /** Two processes write to the same ledger: a busy process next to the log, and a distant process with one call per second. */
-import { pino } from 'pino'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
+import { logger } from '../support/logger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { time } from './time.ts'
 
 const organizationId = 'org_01K9SSSSSSSSSSSSSSSSSSSSSA'
 const book = priceBookOf(defaultPriceBook)
-const logger = pino({ level: 'silent' })
 const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) } as const
 const nearMs = 2
 const farMs = 20

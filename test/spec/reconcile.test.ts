@@ -3,7 +3,6 @@
  * affected request.
  */
 import { randomUUID } from 'node:crypto'
-import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
@@ -18,9 +17,9 @@ import { rerateStream } from '../../src/events/streams.ts'
 import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
 import { prices } from '../administration/rerate-scene.ts'
 import { houseForFile, places } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 
 const requests: string[] = []
-const logger = pino({ level: 'silent' })
 
 const look = async (): Promise<void> => {
   const { headers } = await house.lookup(partner, { ip: places.london })

@@ -3,7 +3,7 @@ import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import type { Envelope, Instruction } from '../../src/ledger/command.ts'
+import type { CallToRecord, Envelope, Instruction } from '../../src/ledger/command.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 
 export const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -17,6 +17,14 @@ export const located = {
   country_code: 'AT',
   address_hmac: 'A'.repeat(43),
 } as const satisfies CallFacts
+
+/** A look-up of an IP address that was located, or not. */
+export const lookUp = (success = true): CallToRecord => ({
+  keyId,
+  capability: 'ip_lookup',
+  outcome: 'answered',
+  facts: success ? located : { ...located, success, country_code: null },
+})
 
 /** A command that belongs to a request. The request id equals the key. */
 export const command = <Asked extends Instruction>(
@@ -34,11 +42,7 @@ export const command = <Asked extends Instruction>(
 
 /** A call that costs one credit if the IP address was located. */
 export const call = (key: string, more: Partial<Envelope> = {}, facts: CallFacts = located) =>
-  command(
-    key,
-    { kind: 'record', call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts }, book },
-    more,
-  )
+  command(key, { kind: 'record', call: { ...lookUp(), facts }, book }, more)
 
 /** A command that grants credits without an expiry. */
 export const grantOf = (credits: string) =>

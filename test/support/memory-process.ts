@@ -1,15 +1,13 @@
 /** A process of the service, reduced to a client of a log in memory and its own ledger. */
-import { pino } from 'pino'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { LedgerCommand } from '../../src/ledger/command.ts'
 import { createLedger, ledgerLimits } from '../../src/ledger/write/commit.ts'
+import { logger } from './logger.ts'
 import type { ClientFaults, MemoryEventLog } from './memory-event-log.ts'
 
 export type MemoryProcess = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
-
-const logger = pino({ level: 'silent' })
 
 /** Read models without rows, so everything is read from the log. Only the database's clock can be read. */
 export const noRows = {

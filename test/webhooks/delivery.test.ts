@@ -1,6 +1,5 @@
 /** From an event to a receiver: which messages are stored, and when they are sent. Each message is created only once. */
 import { createHmac } from 'node:crypto'
-import pino from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits } from '../../src/billing/money.ts'
 import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
@@ -21,11 +20,11 @@ import {
 import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
+import { logger } from '../support/logger.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { databaseForFile } from '../support/postgres.ts'
 import { organization } from './events.ts'
 
-const logger = pino({ level: 'silent' })
 const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
 const sealer = createSecrets('a secret of at least thirty-two characters').sealer(webhookSealPurpose)
 const startMs = Date.parse('2026-11-22T10:00:00.000Z')

@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import pino from 'pino'
 import { appendNext } from '../../../src/event-log/append-next.ts'
 import { openEventStoreDb } from '../../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../../src/event-log/port.ts'
@@ -13,6 +12,7 @@ import { createSigningKeyFiles } from '../../../src/event-log/tree/signing-key.t
 import { createTreeStore, type TreeStore } from '../../../src/event-log/tree/store.ts'
 import { makeDataDir } from '../../../src/foundation/data-dir.ts'
 import { startEventStoreDouble } from '../../support/eventstore-double.ts'
+import { logger } from '../../support/logger.ts'
 import { createMemoryEventLog } from '../../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../../support/postgres.ts'
 
@@ -39,7 +39,6 @@ export const signingKeysIn = (dir: string) =>
   createSigningKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') })
 
 const appendEventsMax = 500
-const logger = pino({ level: 'silent' })
 
 export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
   const database = await testDatabase()

@@ -1,4 +1,3 @@
-import { pino } from 'pino'
 import { afterEach, describe, expect, test } from 'vitest'
 import { appendNext } from '../../../src/event-log/append-next.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../../src/event-log/stored-event.ts'
@@ -6,12 +5,12 @@ import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
 import type { LogVerified } from '../../../src/events/operator.ts'
 import { operatorStream } from '../../../src/events/streams.ts'
 import { verifyLogOnward } from '../../../src/jobs/own-jobs.ts'
+import { logger } from '../../support/logger.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
 /** The daily run continues after the events that an earlier run verified. A signature shows only which events those are. */
 
-const logger = pino({ level: 'silent' })
 const prices = 'pricebook'
 
 let scene: TreeScene
