@@ -86,13 +86,13 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
       break
     case 'CreditCharged':
       state.charged += microOf(event.data.amount)
-      state.overdrawn += microOf(event.data.amount) - take(state, event.data.allocations)
+      charge(state, microOf(event.data.amount), event.data.allocations)
       break
     case 'CreditAdjusted': {
       const { adjustment_id, amount, allocations, overdraft_repaid, fills } = event.data
       const micro = microOf(amount)
       state.adjusted += micro
-      if (micro < 0n) state.overdrawn += -micro - take(state, allocations)
+      if (micro < 0n) charge(state, -micro, allocations)
       else
         grant(state, {
           grantId: adjustment_id,
@@ -139,7 +139,8 @@ const grant = (
 ): void => {
   const { grantId, priority, expiresAt, event } = granted
   const repaid = microOf(granted.overdraft_repaid)
-  if (repaid > state.overdrawn) throw new Error(`grant ${grantId} repays more than the overdraft`)
+  if (repaid < 0n || repaid > state.overdrawn || repaid > granted.amount)
+    throw new Error(`grant ${grantId} repays more than its amount or the overdraft`)
   if (state.lots.has(grantId)) throw new Error(`lot ${grantId} was granted twice`)
   state.overdrawn -= repaid
   const { amount } = granted
@@ -163,6 +164,7 @@ const fill = (
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
     const part = microOf(amount)
+    if (part < 0n) throw new Error(`${amount} credits are returned to lot ${grant_id}`)
     const lot = state.lots.get(grant_id) ?? {
       grantId: grant_id,
       priority,
@@ -177,13 +179,24 @@ const fill = (
   return given
 }
 
+/** Takes an amount from lots. The rest is overdrawn. */
+const charge = (
+  state: AccountState,
+  amount: bigint,
+  allocations: readonly { grant_id: string; amount: string }[],
+): void => {
+  const overdrawn = amount - take(state, allocations)
+  if (overdrawn < 0n) throw new Error('more credits are taken from lots than are charged')
+  state.overdrawn += overdrawn
+}
+
 /** Takes amounts from lots. Returns the total. */
 const take = (state: AccountState, allocations: readonly { grant_id: string; amount: string }[]): bigint => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {
     const lot = state.lots.get(grant_id)
     const part = microOf(amount)
-    if (lot === undefined || lot.remaining < part)
+    if (lot === undefined || part < 0n || lot.remaining < part)
       throw new Error(`${amount} credits are taken from lot ${grant_id}, which contains fewer`)
     setLot(state, { ...lot, remaining: lot.remaining - part })
     taken += part

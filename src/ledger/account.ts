@@ -99,14 +99,14 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
       return
     }
     case 'CreditCharged':
-      account.overdrawn += parseCredits(event.data.amount) - take(account, event.data.allocations)
+      charge(account, parseCredits(event.data.amount), event.data.allocations)
       return
     case 'CreditAdjusted': {
       const amount = parseCredits(event.data.amount)
       account.adjustedRevision = revision
       if (event.data.rerate_run !== null) account.reratedRevision = revision
       if (amount < 0n) {
-        account.overdrawn += -amount - take(account, event.data.allocations)
+        charge(account, -amount, event.data.allocations)
         return
       }
       grant(account, {
@@ -142,8 +142,11 @@ const grant = (
   account: Account,
   { grantId, priority, expiresAt, amount, overdraftRepaid, revision }: Granted,
 ): void => {
-  account.overdrawn -= overdraftRepaid
   const remaining = amount - overdraftRepaid
+  if (remaining < 0n || overdraftRepaid < 0n || overdraftRepaid > account.overdrawn)
+    throw new Error(`grant ${grantId} repays more than its amount or the overdraft`)
+  if (account.lots.some((lot) => lot.grantId === grantId)) throw new Error(`lot ${grantId} was granted twice`)
+  account.overdrawn -= overdraftRepaid
   if (remaining === 0n) return
   const expiresAtMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
   account.lots.push({ grantId, priority, expiresAtMs, revision, granted: amount, remaining })
@@ -155,6 +158,7 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
     const part = parseCredits(amount)
+    if (part < 0n) throw new Error(`${amount} credits are returned to lot ${grant_id}`)
     given += part
     const lot = account.lots.find(({ grantId }) => grantId === grant_id)
     if (lot !== undefined) lot.remaining += part
@@ -172,6 +176,17 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   return given
 }
 
+/** Takes an amount from lots. The rest is overdrawn. */
+const charge = (
+  account: Account,
+  amount: MicroCredits,
+  allocations: readonly { grant_id: string; amount: string }[],
+): void => {
+  const overdrawn = amount - take(account, allocations)
+  if (overdrawn < 0n) throw new Error('more credits are taken from lots than are charged')
+  account.overdrawn += overdrawn
+}
+
 /** Takes amounts from lots, and removes lots that become empty. Returns the total. */
 const take = (
   account: Account,
@@ -182,7 +197,7 @@ const take = (
   for (const { grant_id, amount } of allocations) {
     const lot = account.lots.find(({ grantId }) => grantId === grant_id)
     const part = parseCredits(amount)
-    if (lot === undefined || lot.remaining < part)
+    if (lot === undefined || part < 0n || lot.remaining < part)
       throw new Error(
         `ledger of ${account.organizationId}: ${amount} credits cannot be taken from lot ${grant_id}, which contains less`,
       )

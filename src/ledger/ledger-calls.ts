@@ -8,6 +8,7 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
+import { decodeLedgerEvent, withEvent } from './read-ledger.ts'
 import type { RatedCall } from './rerate/part.ts'
 
 /** Reads a ledger as calls with their charges, fast enough for millions of calls. */
@@ -72,7 +73,7 @@ export const walkLedger = async (
       if (until !== undefined && recorded.position > until) break
       events++
       last = recorded
-      const event = decoded(recorded)
+      const event = withEvent(recorded, () => decoded(recorded))
       const charge = event.type === 'CreditCharged' ? event.data : null
       if (charge !== null && pending !== null && isCausedBy(recorded, pending.eventId)) {
         pending.charge = charge
@@ -87,7 +88,7 @@ export const walkLedger = async (
         if (whole.type === 'CreditAdjusted') walk.adjusted?.(whole)
         else walk.other?.(whole)
       }
-      fold(account, event, recorded.revision)
+      withEvent(recorded, () => fold(account, event, recorded.revision))
       account.revision = recorded.revision
     }
     if (last !== undefined) account.digest = digestAfter(last)
@@ -107,7 +108,7 @@ const opening = '{"schema_version":'
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
-  if (!isMost || !metadata.startsWith(opening)) return decodeEvent(recorded) as unknown as LedgerEvent
+  if (!isMost || !metadata.startsWith(opening)) return decodeLedgerEvent(recorded) as unknown as LedgerEvent
   const version = Number.parseInt(metadata.slice(opening.length, opening.length + 4), 10)
   return upcast(type, version, JSON.parse(data)) as LedgerEvent
 }

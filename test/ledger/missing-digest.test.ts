@@ -36,7 +36,7 @@ test.each(foreignMetadata)(
     const other = log.client('other')
     const before = await other.read(stream, { from: 0, max: 100 })
     await other.append(stream, before.length - 1, [
-      { id: randomUUID(), type: 'LedgerFenced', data: '{}', metadata },
+      { id: randomUUID(), type: 'LedgerFenced', data: '{"request_ids":[]}', metadata },
     ])
 
     const ledger = processOf('a')

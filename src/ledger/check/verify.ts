@@ -261,7 +261,12 @@ const faultOf = (
       expiryFault(account, decoded) ??
       folding.closingFault(decoded)
     folding.sound = false
-    evolve(account, { type, data } as LedgerEvent, recorded.revision)
+    try {
+      evolve(account, { type, data } as LedgerEvent, recorded.revision)
+    } catch (error) {
+      if (wrong === null) throw error
+      return wrong
+    }
     folding.sound = true
     if (wrong !== null) return wrong
     const recordedMs = Date.parse(metadata.recorded_at)

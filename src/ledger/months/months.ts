@@ -8,10 +8,10 @@ import {
 } from '../../billing/statement.ts'
 import { createOwnPrices, hasLines, type LedgerRecord } from '../../billing/statement-line.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
-import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
+import { decodeLedgerEvent, withEvent } from '../read-ledger.ts'
 import { type MonthClosing, readLedger } from './pages.ts'
 
 /**
@@ -116,11 +116,11 @@ export const readOn = async (
   return true
 }
 
-const effectiveAtOf = ({ metadata }: RecordedEvent): string =>
-  (JSON.parse(metadata) as Partial<EventMetadata>).effective_at ?? ''
+const effectiveAtOf = (recorded: RecordedEvent): string =>
+  withEvent(recorded, () => (JSON.parse(recorded.metadata) as Partial<EventMetadata>).effective_at ?? '')
 
 const recordOf = (recorded: RecordedEvent): LedgerRecord => {
-  const { type, data, metadata } = decodeEvent(recorded)
+  const { type, data, metadata } = decodeLedgerEvent(recorded)
   return { type, data, metadata, revision: recorded.revision, eventId: recorded.id } as LedgerRecord
 }
 

@@ -1,9 +1,9 @@
 import { type Closing, closingAt, closingGapMax } from '../../billing/months.ts'
 import { type EventLog, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
-import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
+import { decodeLedgerEvent } from '../read-ledger.ts'
 
 /** Reads a ledger in pages. Before a page is processed, all closings that determine the months of its events are read. */
 
@@ -24,7 +24,7 @@ export type MonthClosing = Closing & { readonly revision: number; readonly close
 /** The closing that an event records, or null. */
 export const closingOf = (event: RecordedEvent): MonthClosing | null => {
   if (event.type !== 'MonthClosed') return null
-  const { type, data } = decodeEvent(event)
+  const { type, data } = decodeLedgerEvent(event)
   return type === 'MonthClosed'
     ? { ...closingAt(event.revision, data), revision: event.revision, closed: data }
     : null

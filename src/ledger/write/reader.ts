@@ -9,6 +9,7 @@ import type { LedgerEvent } from '../../events/catalogue.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
 import type { Committed } from '../command.ts'
+import { decodeLedgerEvent, withEvent } from '../read-ledger.ts'
 import type { LedgerLimits } from './options.ts'
 
 /**
@@ -134,8 +135,9 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
   for (const recorded of events) {
     if (recorded.revision !== account.revision + 1)
       throw new Error(`${recorded.stream}: revision ${account.revision + 1} is missing`)
-    const decoded = decodeEvent(recorded)
-    evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
+    const decoded = decodeLedgerEvent(recorded)
+    const event = { type: decoded.type, data: decoded.data } as LedgerEvent
+    withEvent(recorded, () => evolve(account, event, recorded.revision))
     account.digest = digestAfter(recorded)
     account.recordedAtMs = recordedMsIn(recorded.metadata, 0)
     record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
