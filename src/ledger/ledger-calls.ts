@@ -1,5 +1,6 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import { digestAfter } from '../event-log/hash-chain.ts'
+import { decodeLedgerEvent, withEvent } from '../event-log/ledger-event.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { pagesOf } from '../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
@@ -8,7 +9,6 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
-import { decodeLedgerEvent, withEvent } from './read-ledger.ts'
 import type { RatedCall } from './rerate/part.ts'
 
 /** Reads a ledger as calls with their charges, fast enough for millions of calls. */

@@ -1,9 +1,11 @@
 import type { ProjectedEvent, Projection } from '../../projections/projection.ts'
 import { digestAfter } from '../event-log/hash-chain.ts'
+import { decodeLedgerEvent } from '../event-log/ledger-event.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
-import { whyUnreadable } from '../event-log/stored-event.ts'
-import type { EventMetadata } from '../events/envelope.ts'
-import { upcast } from '../events/upcast.ts'
+import { decodeEvent, whyUnreadable } from '../event-log/stored-event.ts'
+import { ledgerStream } from '../events/streams.ts'
+
+const ledgerPrefix = ledgerStream('')
 
 /** A batch of recorded events, split into those that could be decoded and those that could not. */
 export type Decoded = {
@@ -19,8 +21,12 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   for (const event of recorded) {
     const { id, position, stream, revision, recordedAtMs } = event
     try {
-      const written: EventMetadata = JSON.parse(event.metadata)
-      const { type, data } = upcast(event.type, written.schema_version, JSON.parse(event.data))
+      // Processes continue from the rows of ledgers, so rows must not include an event that a process would refuse.
+      const {
+        type,
+        data,
+        metadata: written,
+      } = event.stream.startsWith(ledgerPrefix) ? decodeLedgerEvent(event) : decodeEvent(event)
       // An event that other software wrote can lack a digest. Rows then contain the digest to which the next event is chained.
       const digest = digestAfter(event)
       const metadata = written.digest === digest ? written : { ...written, digest }

@@ -7,11 +7,11 @@ import {
   type StatementSummary,
 } from '../../billing/statement.ts'
 import { createOwnPrices, hasLines, type LedgerRecord } from '../../billing/statement-line.ts'
+import { decodeLedgerEvent, withEvent } from '../../event-log/ledger-event.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
-import { decodeLedgerEvent, withEvent } from '../read-ledger.ts'
 import { type MonthClosing, readLedger } from './pages.ts'
 
 /**

@@ -1,9 +1,9 @@
 import { type Closing, closingAt, closingGapMax } from '../../billing/months.ts'
+import { decodeLedgerEvent } from '../../event-log/ledger-event.ts'
 import { type EventLog, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
-import { decodeLedgerEvent } from '../read-ledger.ts'
 
 /** Reads a ledger in pages. Before a page is processed, all closings that determine the months of its events are read. */
 
