@@ -35,7 +35,10 @@ export type KeyDirectory = {
 }
 
 export type OpenKeyDirectory = KeyDirectory & {
-  /** Returns the reason why valid keys can be refused or revocations delayed, or null if there is none. */
+  /**
+   * Returns the reason why changes of keys can be delayed, or null if there is none. A key with an unreadable event is not a reason, because other
+   * keys are answered.
+   */
   failure(): Error | null
   /** Returns the keys that are not revoked, but have an event that this process or the projector cannot read. */
   doubtful(): readonly string[]
@@ -130,13 +133,7 @@ export const openKeyDirectory = async ({
     doubtful,
     caughtUp: following.caughtUp,
     stop: following.stop,
-    failure: () => {
-      const [first] = doubtful()
-      if (following.failure() !== null || first === undefined) return following.failure()
-      return new Error(
-        `events of ${keyStream(first)} cannot be read; revoke the key, or install a release that can read them`,
-      )
-    },
+    failure: following.failure,
     parked: async (streams) => {
       keys.parked = new Set(streams.map(keyIdOf).filter((keyId) => keyId !== null))
       const isRevoked = (keyId: string): boolean =>
