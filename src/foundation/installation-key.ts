@@ -23,16 +23,24 @@ import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 type Log = Pick<EventLog, 'append' | 'read'>
 
+/** `revision` is that of the last event in the stream. */
 type WrappedKey = InstallationKeyWrapped & { readonly revision: number }
 
-const pageMax = 10
+const pageMax = 100
 
-/** Returns the wrapped installation key, or null if the log contains none. */
+/** Returns the wrapped installation key, or null if the log contains none. Events of other software in the stream are skipped. */
 export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey | null> => {
-  const page = await readIfAny(eventLog, installationStream, { direction: 'backwards', max: pageMax })
-  for (const recorded of page) {
-    const { type, data } = decodeEvent(recorded)
-    if (type === 'InstallationKeyWrapped') return { ...data, revision: recorded.revision }
+  const backwards = { direction: 'backwards', max: pageMax } as const
+  let page = await readIfAny(eventLog, installationStream, backwards)
+  const revision = page[0]?.revision ?? -1
+  while (page.length > 0) {
+    const newest = page.find(({ type }) => type === 'InstallationKeyWrapped')
+    if (newest !== undefined) {
+      const { type, data } = decodeEvent(newest)
+      if (type === 'InstallationKeyWrapped') return { ...data, revision }
+    }
+    const from = (page.at(-1)?.revision ?? 0) - 1
+    page = from < 0 ? [] : await readIfAny(eventLog, installationStream, { ...backwards, from })
   }
   return null
 }

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { ConfigError } from '../../src/config.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { installationStream, priceBookStream } from '../../src/events/streams.ts'
 import { appendSlots, openInstallationKey, standingKeyIn } from '../../src/foundation/installation-key.ts'
@@ -59,6 +59,24 @@ describe('an event log', () => {
     )
     expect(new Set(values).size).toBe(1)
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
+  })
+
+  test('opens and accepts another slot although other software appended to its stream', async () => {
+    const first = hmacOf(await open(old))
+    const client = memory.client('other')
+    const foreign = Array.from({ length: 250 }, (_, n) => ({
+      id: uuidV5(`foreign ${n}`),
+      type: 'ValueStored',
+      data: n === 0 ? 'not JSON' : '{}',
+      metadata: '{}',
+    }))
+    await client.append(installationStream, 1, foreign)
+    expect(hmacOf(await open(old))).toBe(first)
+    const { slots, revision, key_check } = await standingKeyIn(client)
+    const second = openSlots(slots, [old])?.wrapFor(next)
+    if (second === undefined) throw new Error('it opens')
+    await appendSlots(client, { expected: revision, actor: 'cli', key_check, slots: [...slots, second] })
+    expect(hmacOf(await open(next))).toBe(first)
   })
 
   test('does not open with another SECRET_KEY, and the attempt reveals and changes nothing', async () => {
