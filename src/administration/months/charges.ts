@@ -8,7 +8,7 @@ import { day, month } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { closableAt } from './statements.ts'
 
-/** The charges for the calls of a month, from the daily sums. */
+/** The charges and refunds of months and days, from rows. */
 
 type Pool = Pick<pg.Pool, 'query'>
 
