@@ -158,7 +158,10 @@ export class StreamMissing extends Error {
   override name = 'StreamMissing'
 }
 
-/** The log has lost events that were read before, because it was restored from an older copy or is another log. This error is final. */
+/**
+ * The log has lost events that were read before, because it was restored from an older copy or is another log, or its own records contradict each
+ * other. This error is final.
+ */
 export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }

@@ -757,6 +757,86 @@ describe('the event log in PostgreSQL', () => {
     )
   })
 
+  describe('tables that someone edited', () => {
+    const edited = async (change: string, use: (log: PostgresLog, sql: pg.Client) => Promise<void>) => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        await own.eventLog.append('ledger-a', 'none', newEvents(2))
+        await own.eventLog.append('ledger-a', 1, newEvents(5))
+        await own.eventLog.append('key-b', 'none', newEvents(2))
+        await client.query(change)
+        await use(own, client)
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    }
+
+    test.each([
+      [
+        'the newest row is deleted',
+        'delete from log_segments where last_position = 9',
+        /at position 9, but .* ends at 7:/,
+      ],
+      ['all rows are deleted', 'truncate log_segments', /at position 9, but .* ends at 0:/],
+      ['log_head is set back', 'update log_head set position = 5', /at position 5, but .* ends at 9:/],
+      ['log_head is set forward', 'update log_head set position = 99', /at position 99, but .* ends at 9:/],
+      ['log_head is empty', 'delete from log_head', /the table log_head has no row:/],
+    ])('%s: no process appends or follows the log, and the error names the remedy', (_, change, sentence) =>
+      edited(change, async (own, client) => {
+        const rows = 'select last_position from log_segments order by 1'
+        const before = (await client.query(rows)).rows
+        for (const log of [own.eventLog, await own.reopen()]) {
+          for (const asked of [
+            log.append('ledger-c', 'none', newEvents(1)),
+            log.append('ledger-a', 6, newEvents(1)),
+            log.head(),
+          ]) {
+            const refusal = await asked.catch((error: unknown) => error)
+            expect(refusal).toBeInstanceOf(LogRewritten)
+            expect(refusal).toMatchObject({ message: expect.stringMatching(sentence) })
+            expect(refusal).toMatchObject({ message: expect.stringContaining('from one backup') })
+          }
+          for (const prefixes of [[], ['ledger-'], ['key-']]) {
+            const reader = reading(log, { prefixes })
+            await expect(reader.until(caughtUp)).rejects.toMatchObject({ cause: expect.any(LogRewritten) })
+            expect(reader.items).toEqual([])
+          }
+        }
+        expect((await client.query(rows)).rows).toEqual(before)
+      }),
+    )
+
+    test('log_head is set back after a process has read everything: a new reader does not receive events again and again', () =>
+      edited('select', async ({ eventLog: own }, client) => {
+        await readToEnd(own)
+        await client.query('update log_head set position = 5')
+        const reader = reading(own)
+        await expect(reader.until((now) => now.items.length > 5)).rejects.toMatchObject({
+          cause: expect.any(LogRewritten),
+        })
+        expect(reader.items).toEqual([])
+      }))
+
+    test('a reader of ledgers stops at missing rows that fill a whole window, instead of asking again and again', () =>
+      edited(
+        `update log_segments set last_position = last_position + 100000 where last_position > 2;
+         update log_head set position = position + 100000`,
+        async ({ reopen }) => {
+          const reader = reading(await reopen(), { prefixes: ['ledger-'] })
+          await expect(reader.until(caughtUp)).rejects.toMatchObject({
+            cause: expect.objectContaining({
+              name: 'LogRewritten',
+              message: expect.stringContaining('rows of log_segments after position 2 are missing'),
+            }),
+          })
+          expect(reader.events()).toHaveLength(2)
+        },
+      ))
+  })
+
   test('27 positions have no gaps, after all the conflicts, failures, cuts and rollbacks above', async () => {
     await expectContiguous()
   })

@@ -5,11 +5,12 @@ import {
   AppendConflict,
   type Appended,
   type ExpectedRevision,
+  LogRewritten,
   type NewEvent,
   Unavailable,
   UnknownOutcome,
 } from '../port.ts'
-import { type LastSeen, lostFromLog, type Seen } from './reads.ts'
+import { type LastSeen, logEnd, lostFromLog, type Reads, type Seen } from './reads.ts'
 import { packSegment, type Segment } from './segment.ts'
 
 /** Collects appends, and writes one batch at a time over its own connection. */
@@ -46,6 +47,7 @@ type AppenderOptions = {
   readonly logger: Logger
   /** The last segment that this process has read. If the log has lost it, appends are refused. */
   readonly lastSeen: Pick<LastSeen, 'get'>
+  readonly head: Reads['head']
 }
 
 /**
@@ -57,13 +59,14 @@ type LastWritten = { stream: string; revision: number; hash: Buffer }
 type Writing = {
   readonly connection: Connection
   readonly lastSeen: Pick<LastSeen, 'get'>
+  readonly head: Reads['head']
   written: LastWritten | undefined
 }
 
-export const createAppender = ({ url, logger, lastSeen }: AppenderOptions): Appender => {
+export const createAppender = ({ url, logger, lastSeen, head }: AppenderOptions): Appender => {
   const queue: QueuedAppend[] = []
   const connection = createConnection({ url, logger })
-  const writing: Writing = { connection, lastSeen, written: undefined }
+  const writing: Writing = { connection, lastSeen, head, written: undefined }
   let running: Promise<void> | undefined
   let closed = false
 
@@ -187,7 +190,7 @@ const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<
       ],
     })
     if (rows.length === 0) {
-      const error = lostFromLog(inMemory(seen, written))
+      const error = await whyRefused(writing, seen)
       for (const append of batch) append.reject(error)
       return
     }
@@ -237,6 +240,11 @@ const lastWritten = (batch: readonly QueuedAppend[], results: readonly number[])
   return { stream, revision, hash: hash('sha256', segment.events, 'buffer') }
 }
 
+const whyRefused = async ({ head, written }: Writing, seen: Seen | undefined): Promise<LogRewritten> => {
+  const contradiction = await head().catch((error: unknown) => error)
+  return contradiction instanceof LogRewritten ? contradiction : lostFromLog(inMemory(seen, written))
+}
+
 const inMemory = (seen: Seen | undefined, written: LastWritten | undefined): string =>
   [
     seen && `the event at position ${seen.position} that this process has read`,
@@ -245,11 +253,15 @@ const inMemory = (seen: Seen | undefined, written: LastWritten | undefined): str
     .filter((event) => event !== undefined)
     .join(', or ')
 
-/** Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process. */
+/**
+ * Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process, or if `log_head` is
+ * not at the end of the log.
+ */
 const appendSql = `
   select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
     from log_head
-   where ($8::bigint is null or (select sha256(events) from log_segments where last_position = $8::bigint) = $9::bytea)
+   where position = ${logEnd}
+     and ($8::bigint is null or (select sha256(events) from log_segments where last_position = $8::bigint) = $9::bytea)
      and ($10::text is null or $12::bytea =
            (select sha256(g.events) from log_segments g join log_streams s on s.id = g.stream_id
              where s.name = $10::text and g.last_revision = $11::bigint))`

@@ -54,12 +54,15 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
+/** The position of the last event, or 0. Appends keep `log_head` at the same position. */
+export const logEnd = `coalesce((select last_position from log_segments order by last_position desc limit 1), 0)`
+
 /**
  * `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query searches. `seen` and
  * `end_hash`: the hashes of the segments that end at `$6` and at the end of the log.
  */
 const afterPosition = (where: string, scanned: string): string => `
-  select h.position as head, ${scanned} as scanned, page.*,
+  select h.position as head, ${logEnd} as log_end, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
             from log_segments where last_position >= $5 order by last_position limit 1) as known,
          (select sha256(events) from log_segments where last_position >= $6 order by last_position limit 1) as seen,
@@ -91,20 +94,21 @@ const statements = {
   look_at_busy: lookAtBusy,
   look_back: readBack,
   at: readAt,
-  head: 'select position from log_head',
+  head: `select position as head, ${logEnd} as log_end from log_head`,
   last_revision: 'select revision from log_streams where name = $1',
   streams: 'select name from log_streams where name like $1',
 }
 type Statement = keyof typeof statements
 
 type Nothing = { readonly last_position: null }
-type Looked = (SegmentRow | Nothing) & {
-  readonly head: string
-  readonly scanned: string | null
-  readonly known: string | null
-  readonly seen: Buffer | null
-  readonly end_hash: Buffer | null
-}
+type Ends = { readonly head: string; readonly log_end: string }
+type Looked = (SegmentRow | Nothing) &
+  Ends & {
+    readonly scanned: string | null
+    readonly known: string | null
+    readonly seen: Buffer | null
+    readonly end_hash: Buffer | null
+  }
 
 const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & SegmentRow =>
   row.last_position !== null
@@ -186,6 +190,21 @@ export const lostFromLog = (what: string): LogRewritten =>
   new LogRewritten(
     `the event log no longer contains ${what}: it was restored from an older copy, or a standby took over without its last events; restart this process`,
   )
+
+/**
+ * Returns the position of the last event. Throws `LogRewritten` if `log_head` and `log_segments` disagree about it, because then a reader would skip
+ * or repeat events, and an append could get the position of another event.
+ */
+const headOf = (ends: Ends | undefined): Position => {
+  if (ends !== undefined && ends.head === ends.log_end) return BigInt(ends.head)
+  const said =
+    ends === undefined
+      ? 'the table log_head has no row'
+      : `according to log_head the event log ends at position ${ends.head}, but the last row of log_segments ends at ${ends.log_end}`
+  throw new LogRewritten(
+    `${said}: someone changed or deleted rows, or restored only a part of the log; restore log_head, log_streams and log_segments from one backup, then restart this process`,
+  )
+}
 
 /** Notes the last of these segments, which are in the order of the log or in the opposite order. */
 const noteSegments = (lastSeen: LastSeen, segments: readonly SegmentRow[]): void => {
@@ -279,7 +298,7 @@ const lookAfter = async (
     ...(all ? [] : [prefixes.map(familyPattern)]),
     ...(busy ? [(after + scanWindow).toString()] : []),
   ])
-  const head = BigInt(rows[0]?.head ?? 0)
+  const head = headOf(rows[0])
   if (head < after)
     throw new LogRewritten(`the event log ends at ${head}, but it was already read up to ${after}`)
   if (last !== undefined && rows[0]?.known !== last.id.replaceAll('-', ''))
@@ -298,6 +317,11 @@ const lookAfter = async (
   const due = events.filter(({ position }) => position > after)
   const reached = isComplete(segments, max) ? rows[0]?.scanned : segments.at(-1)?.last_position
   const position = end ?? BigInt(reached ?? 0)
+  // Positions have no gaps, so every window contains events.
+  if (position <= after && after < head)
+    throw new LogRewritten(
+      `the event log ends at position ${head}, but rows of log_segments after position ${after} are missing; restore log_head, log_streams and log_segments from one backup, then restart this process`,
+    )
   return { events: due, position: position > after ? position : after, head }
 }
 
@@ -365,8 +389,8 @@ export const createReads = (pool: pg.Pool, lastSeen: LastSeen): Reads => {
     read: (stream, options) => read(asking, stream, options),
     lookAfter: (from, prefixes, max) => lookAfter(asking, from, prefixes, max),
     head: async () => {
-      const [row] = await ask<{ position: string }>('head', [])
-      return BigInt(row?.position ?? 0)
+      const [ends] = await ask<Ends>('head', [])
+      return headOf(ends)
     },
     at: async (position) => {
       const segment = await find(position)
