@@ -180,7 +180,7 @@ const keep = (keys: Keys, keyId: string, stream: KeyStream): FoundKey => {
     unreadable.add(keyId)
     logger.fatal(
       { stream: keyStream(keyId), revision: stream.unreadableAt },
-      "an event of an API key's stream cannot be read, so the key is refused; install a release that can read it, or revoke the key",
+      "an event of an API key's stream is missing or cannot be read, so the key is refused; restore the event log, install a release that can read it, or revoke the key",
     )
   }
   return found

@@ -7,11 +7,29 @@ import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
 import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
 import { allowList } from './allow-list.ts'
 
-/** Reads the events after `known`. If there is no stream, returns an empty one. Throws `Unavailable` if the log does not answer. */
+/**
+ * Reads the events after `known`. If there is no stream, returns an empty one. If the stream ends before its last revision according to the log's own
+ * records, the key is doubtful, because the missing event can be its revocation. Throws `Unavailable` if the log does not answer.
+ */
 export const readKeyStream = async (
-  eventLog: Pick<EventLog, 'read'>,
+  eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
   keyId: string,
   known: KeyStream = emptyKeyStream,
+): Promise<KeyStream> => {
+  const stream = await readOn(eventLog, keyId, known)
+  // Anyone can invent a key id. Without an event it is refused anyway.
+  if (stream.revision === -1) return stream
+  const revision = (await eventLog.lastRevision(keyStream(keyId))) ?? -1
+  if (revision <= stream.revision) return stream
+  // The event can have been written since the first read.
+  const again = await readOn(eventLog, keyId, stream)
+  return revision <= again.revision ? again : foldKeyStream(again, null, { revision, effectiveAt: '' })
+}
+
+const readOn = async (
+  eventLog: Pick<EventLog, 'read'>,
+  keyId: string,
+  known: KeyStream,
 ): Promise<KeyStream> => {
   let stream = known
   for await (const page of pagesOf(eventLog, keyStream(keyId), { from: known.revision + 1 }))

@@ -201,6 +201,27 @@ test('every process refuses a key that has ended in its stream, no matter what i
   )
 })
 
+test('a key whose revocation was deleted from the event log is refused by a process that starts later, and reported', async () => {
+  const [key, other] = [composeApiKey(randomBytes(256)), composeApiKey(randomBytes(256))]
+  await append(key, [issued(key), revoked(key)], 0)
+  await append(other, [issued(other)], 0)
+  await house.projected()
+  await mishaps['revocation erased']?.(key)
+  await house.query(
+    `delete from log_segments g using log_streams s where s.id = g.stream_id and s.name = $1 and g.last_revision = 1`,
+    [keyStream(key.keyId)],
+  )
+  const { logger: own, fatal } = listening()
+  const started = await another(own)
+  try {
+    expect(await whoami(started.dashboardUrl, key)).toBe(401)
+    expect(await whoami(started.dashboardUrl, other)).toBe(200)
+    expect(fatal.join()).toContain(keyStream(key.keyId))
+  } finally {
+    await started.close()
+  }
+})
+
 test('if several operators change one key at the same moment, a revocation stays effective, and no successor is left behind', async () => {
   const request = { name: 'B', overdraftLimit: 0n, actor: 'cli' }
   const { organizationId: own } = await createOrganization(house.foundation, request)
