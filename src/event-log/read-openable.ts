@@ -75,6 +75,6 @@ export async function* openablePages(
     const { events, unreadable } = await readOpenable(eventLog, stream, { from: next, max })
     if (events.length > 0) yield events
     if (unreadable === null && events.length < max) return
-    next = unreadable === null ? next + events.length : Math.max(next, unreadable.lastRevision) + 1
+    next = Math.max(next, unreadable?.lastRevision ?? events.at(-1)?.revision ?? next) + 1
   }
 }

@@ -1,4 +1,10 @@
-import { type EventLog, type ReadOptions, type RecordedEvent, StreamMissing } from './port.ts'
+import {
+  type EventLog,
+  EventsUnreadable,
+  type ReadOptions,
+  type RecordedEvent,
+  StreamMissing,
+} from './port.ts'
 
 type Log = Pick<EventLog, 'read'>
 
@@ -19,7 +25,8 @@ export const readIfAny = async (
 const pageMaxDefault = 1_000
 
 /**
- * Yields the pages of a stream, and nothing if the stream is missing. The next page is read while the current page is processed.
+ * Yields the pages of a stream, and nothing if the stream is missing. The next page is read while the current page is processed. If
+ * `whole` is true, throws `EventsUnreadable` for revisions that are missing between the events, because amounts would be wrong without them.
  */
 export async function* pagesOf(
   eventLog: Log,
@@ -28,7 +35,13 @@ export async function* pagesOf(
     from,
     upTo = Number.MAX_SAFE_INTEGER,
     pageMax = pageMaxDefault,
-  }: { readonly from: number; readonly upTo?: number; readonly pageMax?: number },
+    whole = false,
+  }: {
+    readonly from: number
+    readonly upTo?: number
+    readonly pageMax?: number
+    readonly whole?: boolean
+  },
 ): AsyncGenerator<readonly RecordedEvent[]> {
   const read = (next: number): Promise<readonly RecordedEvent[]> => {
     const max = Math.min(pageMax, upTo - next + 1)
@@ -41,12 +54,25 @@ export async function* pagesOf(
   let reading = read(next)
   for (;;) {
     const page = await reading
-    next += page.length
+    if (whole) refuseGap(stream, page, next)
+    next = (page.at(-1)?.revision ?? next - 1) + 1
     const last = page.length < pageMax
     if (!last) reading = read(next)
     if (page.length > 0) yield page
     if (last) return
   }
+}
+
+const refuseGap = (stream: string, page: readonly RecordedEvent[], from: number): void => {
+  const n = page.findIndex(({ revision }, i) => revision !== from + i)
+  const after = page[n]
+  if (after === undefined) return
+  throw new EventsUnreadable({
+    stream,
+    firstRevision: from + n,
+    lastRevision: after.revision - 1,
+    why: 'they are missing from the event log; restore it from a backup',
+  })
 }
 
 /**

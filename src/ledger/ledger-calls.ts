@@ -66,7 +66,12 @@ export const walkLedger = async (
     if (pending !== null) walk.call(pending)
     pending = null
   }
-  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, upTo, pageMax })) {
+  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), {
+    from,
+    upTo,
+    pageMax,
+    whole: true,
+  })) {
     let events = 0
     let last: RecordedEvent | undefined
     for (const recorded of page) {

@@ -10,7 +10,8 @@ export const ledgerPages = (
   eventLog: Log,
   organizationId: string,
   from = 0,
-): AsyncIterable<readonly RecordedEvent[]> => pagesOf(eventLog, ledgerStream(organizationId), { from })
+): AsyncIterable<readonly RecordedEvent[]> =>
+  pagesOf(eventLog, ledgerStream(organizationId), { from, whole: true })
 
 /** The event at a revision of a ledger, or null if the ledger is shorter. */
 export const ledgerEventAt = async (

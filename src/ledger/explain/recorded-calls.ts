@@ -21,7 +21,7 @@ export async function* recordedCalls(
 ): AsyncGenerator<readonly CallRecorded[]> {
   const from = await firstRevisionFor(eventLog, organizationId, fromMs)
   if (from === null) return
-  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, pageMax })) {
+  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, pageMax, whole: true })) {
     yield page
       .filter(({ type }) => type === 'KeyUsed')
       .map(decodeEvent)

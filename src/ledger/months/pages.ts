@@ -47,7 +47,7 @@ export const readLedger = (
   const closings = [...known]
   const pages = async function* (): AsyncGenerator<readonly RecordedEvent[]> {
     const read: (readonly RecordedEvent[])[] = []
-    for await (const page of pagesOf(eventLog, stream, { from, upTo: to, pageMax })) {
+    for await (const page of pagesOf(eventLog, stream, { from, upTo: to, pageMax, whole: true })) {
       closings.push(...page.map(closingOf).filter((closing) => closing !== null))
       read.push(page)
       if (read.length > pagesAhead) yield* read.splice(0, 1)

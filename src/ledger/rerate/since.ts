@@ -17,7 +17,7 @@ export const costsChangedSince = async (
   const charges = new Map<string, string>()
   const runs = new Set<string>()
   let revision = upTo
-  for await (const page of pagesOf(eventLog, stream, { from: upTo + 1 }))
+  for await (const page of pagesOf(eventLog, stream, { from: upTo + 1, whole: true }))
     for (const recorded of page) {
       revision = recorded.revision
       if (recorded.type !== 'CreditAdjusted') continue
@@ -40,7 +40,7 @@ const firstWithin = async (
   eventLog: Pick<EventLog, 'read'>,
   { stream, charges, run }: { stream: string; charges: ReadonlyMap<string, string>; run: RunOnLedger },
 ): Promise<string | null> => {
-  for await (const page of pagesOf(eventLog, stream, { from: 0, upTo: run.plannedRevision }))
+  for await (const page of pagesOf(eventLog, stream, { from: 0, upTo: run.plannedRevision, whole: true }))
     for (const recorded of page) {
       const kind = charges.get(recorded.id)
       if (kind === undefined) continue
