@@ -792,7 +792,6 @@ describe('the event log in PostgreSQL', () => {
           for (const asked of [
             log.append('ledger-c', 'none', newEvents(1)),
             log.append('ledger-a', 6, newEvents(1)),
-            log.head(),
           ]) {
             const refusal = await asked.catch((error: unknown) => error)
             expect(refusal).toBeInstanceOf(LogRewritten)

@@ -47,7 +47,7 @@ type AppenderOptions = {
   readonly logger: Logger
   /** The last segment that this process has read. If the log has lost it, appends are refused. */
   readonly lastSeen: Pick<LastSeen, 'get'>
-  readonly head: Reads['head']
+  readonly checkedHead: Reads['checkedHead']
 }
 
 /**
@@ -59,14 +59,14 @@ type LastWritten = { stream: string; revision: number; hash: Buffer }
 type Writing = {
   readonly connection: Connection
   readonly lastSeen: Pick<LastSeen, 'get'>
-  readonly head: Reads['head']
+  readonly checkedHead: Reads['checkedHead']
   written: LastWritten | undefined
 }
 
-export const createAppender = ({ url, logger, lastSeen, head }: AppenderOptions): Appender => {
+export const createAppender = ({ url, logger, lastSeen, checkedHead }: AppenderOptions): Appender => {
   const queue: QueuedAppend[] = []
   const connection = createConnection({ url, logger })
-  const writing: Writing = { connection, lastSeen, head, written: undefined }
+  const writing: Writing = { connection, lastSeen, checkedHead, written: undefined }
   let running: Promise<void> | undefined
   let closed = false
 
@@ -240,8 +240,11 @@ const lastWritten = (batch: readonly QueuedAppend[], results: readonly number[])
   return { stream, revision, hash: hash('sha256', segment.events, 'buffer') }
 }
 
-const whyRefused = async ({ head, written }: Writing, seen: Seen | undefined): Promise<LogRewritten> => {
-  const contradiction = await head().catch((error: unknown) => error)
+const whyRefused = async (
+  { checkedHead, written }: Writing,
+  seen: Seen | undefined,
+): Promise<LogRewritten> => {
+  const contradiction = await checkedHead().catch((error: unknown) => error)
   return contradiction instanceof LogRewritten ? contradiction : lostFromLog(inMemory(seen, written))
 }
 

@@ -49,7 +49,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   pool.on('connect', (client) => client.on('error', () => undefined))
   const lastSeen = createLastSeen()
   const reads = createReads(pool, lastSeen)
-  const appender = createAppender({ url, logger, lastSeen, head: reads.head })
+  const appender = createAppender({ url, logger, lastSeen, checkedHead: reads.checkedHead })
   const following = {
     lookAfter: reads.lookAfter,
     wakeUp: createWakeUp({ url, channel: 'log_appended', logger }),
