@@ -1,7 +1,7 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import type { PriceBook } from '../../billing/price-book.ts'
 import { NoRule, type Rating } from '../../billing/tariff.ts'
-import type { EventLog, Position } from '../../event-log/port.ts'
+import { type EventLog, EventsUnreadable, type Position } from '../../event-log/port.ts'
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
 import { type Account, balanceOf, evolve } from '../account.ts'
@@ -123,7 +123,11 @@ export const reconcileLedger = async (
       until,
       fold: from === 0 ? folding(rowRevision, (found) => (totals = found)) : pricesOnly,
     },
-  )
+  ).catch((error: unknown) => {
+    // The other ledgers are still compared.
+    if (!(error instanceof EventsUnreadable)) throw error
+    add([error.message])
+  })
   return {
     organizationId,
     from,
