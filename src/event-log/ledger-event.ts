@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { checkEventData, currentVersion } from '../events/catalogue.ts'
-import { isInstant } from '../events/keys.ts'
+import { isInstant } from '../events/primitives.ts'
 import type { RecordedEvent } from './port.ts'
 import { type DecodedEvent, decodeEvent, faultOf, whyUnreadable } from './stored-event.ts'
 

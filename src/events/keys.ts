@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { permission } from './capabilities.ts'
-import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
+import { instant, isInstant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
 /** A key's rate limits, for all its calls and for its e-mail validations (Spec §8: 10 a second, upgradeable). */
 const keyLimits = z.object({
@@ -31,9 +31,7 @@ export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 
-/** Requires a date that exists. The pattern `instant` would also accept the 99th of a month, which cannot be compared. */
-const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
-export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
+const realInstant = instant.refine(isInstant)
 
 /**
  * The members that must be valid before these events can give access. Display texts are not checked, because an invalid

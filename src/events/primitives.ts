@@ -9,8 +9,15 @@ export const creditAmount = z.string().regex(/^(0|[1-9]\d{0,17})(\.\d{0,5}[1-9])
 /** Like `creditAmount`, but possibly negative, as in an adjustment. "-0" is not canonical, so it is refused. */
 export const signedCreditAmount = z.string().regex(/^(?!-0$)-?(0|[1-9]\d{0,17})(\.\d{0,5}[1-9])?$/)
 
+const instantForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
 /** An instant in UTC with milliseconds, as `Date.prototype.toISOString` writes it. */
-export const instant = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+export const instant = z.string().regex(instantForm)
+
+const existing = /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/
+
+/** Whether the value is an `instant` that can be compared. The pattern of `instant` also accepts the 99th of a month. */
+export const isInstant = (value: unknown): boolean => typeof value === 'string' && existing.test(value)
 
 /** A UUID in lower case. Event, charge and grant ids are deterministic UUIDv5s. */
 export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
