@@ -49,7 +49,7 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
-    // For the refunds and corrections of all organizations in a time.
+    // For the refunds and corrections of all organizations in a month or on a day.
     'create index on $table (effective_at) where calls is null',
     // For lists of the calls of all organizations by time, and of refused or failed calls.
     'create index on $table (effective_at, ledger, revision) where calls is not null',

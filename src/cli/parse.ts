@@ -128,7 +128,7 @@ export const typedIn = (declared: AnyDeclared, args: readonly string[]): Typed =
 /** A document can contain a plan for all organizations of a large installation, but must fit into memory. */
 const documentBytesMax = 256 * 1024 * 1024
 
-/** Returns the values of the fields. Throws `UsageError` if one is missing, and `InputFault` if a file cannot be read. */
+/** Returns the values of the fields. Throws `UsageError` if a required value is missing, and `InputFault` if a file cannot be read. */
 export const givenIn = async (fields: readonly Field[], { texts, flags }: Typed): Promise<Given> => {
   const values: Record<string, unknown> = {}
   for (const field of fields) {

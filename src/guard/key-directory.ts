@@ -17,7 +17,7 @@ export type DirectoryKey = KeyState & {
   readonly allowed: AllowList | null
 }
 
-/** `in_doubt`: the key's stream contains an event that this release cannot read, which could be a revocation. */
+/** `in_doubt`: an event of the key's stream is missing or cannot be read by this release, and could be a revocation. */
 export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
@@ -40,7 +40,7 @@ export type OpenKeyDirectory = KeyDirectory & {
    * keys are answered.
    */
   failure(): Error | null
-  /** Returns the keys that are not revoked, but have an event that this process or the projector cannot read. */
+  /** Returns the keys that are not revoked, but have an event that is missing, or that this process or the projector cannot read. */
   doubtful(): readonly string[]
   /** Must be called with the streams that have parked events. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>

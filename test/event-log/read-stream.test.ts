@@ -44,10 +44,13 @@ test.each([
   [[1, 2, 3], 'revision 0'],
   [[0, 1, 5, 6], 'revisions 2 to 4'],
   [[0, 1, 2, 4], 'revision 3'],
-])('a reader that needs the whole stream is told what is missing: %j', async (revisions, named) => {
-  const error = await revisionsIn(revisions, true).catch((thrown: unknown) => thrown)
-  expect(error).toBeInstanceOf(EventsUnreadable)
-  expect(error).toMatchObject({
-    message: `${named} of ledger-a cannot be opened: they are missing from the event log; restore it from a backup`,
-  })
-})
+])(
+  'for a reader that needs the whole stream, an error names what is missing: %j',
+  async (revisions, named) => {
+    const error = await revisionsIn(revisions, true).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(EventsUnreadable)
+    expect(error).toMatchObject({
+      message: `${named} of ledger-a cannot be opened: they are missing from the event log; restore it from a backup`,
+    })
+  },
+)

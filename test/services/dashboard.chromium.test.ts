@@ -49,8 +49,8 @@ const signIn = async (window: Window): Promise<void> => {
 }
 
 /**
- * Names for the routes in the table that `named` lacks: `GET /users/:user/disable` gets `users-user-disable`. If a form exists both for one
- * organization and for all, only the latter is included, because the named pages show how the former differs.
+ * Names for the routes in the table that `named` lacks: `GET /users/:user/disable` gets `users-user-disable`. A form that exists
+ * both for one organization and for all is included only for all, because the named pages show how the pages of an organization differ.
  */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
   const known = new Set(Object.values(named).map((path) => path.split('?')[0]))

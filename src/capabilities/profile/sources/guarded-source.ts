@@ -59,7 +59,7 @@ export const guardSource = (
       const endMs = Math.min(deadlineMs, startedAtMs + totalMaxMs)
       const answer = await answerBy(source, ref, { deadlineMs: endMs, ageMaxMs, clock, logger })
       observe?.asked(source.name, answer.kind, (clock.now() - startedAtMs) / 1000)
-      // The outcome of a request that was sent before the breaker opened says nothing about the source's current state.
+      // The outcome of a request that was sent before the breaker opened does not show the source's current state.
       if (!wasClosed || breaker.state(clock.now()) === 'closed') {
         if (answer.kind === 'transient') breaker.fail(null, clock.now())
         else breaker.succeed()
