@@ -39,9 +39,10 @@ export const dashboardPages = async ({ events, rounds, seconds, report }: BenchO
     }
     await write(foundation, ids, events, report)
     const rows: Row[] = []
+    let sessions: readonly string[] = []
     const together = await startOn(store, { ROLES: 'api,dashboard,projector' })
     try {
-      const sessions = await signInAll(together.dashboardUrl)
+      sessions = await signInAll(together.dashboardUrl)
       const [session = ''] = sessions
       const paths = await pathsOf(foundation, ids[0] ?? '')
       for (const [what, path] of Object.entries(paths)) {
@@ -57,7 +58,9 @@ export const dashboardPages = async ({ events, rounds, seconds, report }: BenchO
     for (const { where, roles } of layouts) {
       const processes: Service[] = []
       try {
-        for (const one of roles) processes.push(await startOn(store, { ROLES: one }))
+        // Sign-ins are limited per address, so the people keep their cookies, whose names contain the port.
+        const { port: DASHBOARD_PORT } = new URL(together.dashboardUrl)
+        for (const one of roles) processes.push(await startOn(store, { ROLES: one, DASHBOARD_PORT }))
         const [api, dashboard = api] = processes
         if (api === undefined || dashboard === undefined) throw new Error('no process was started')
         const port = Number(new URL(api.apiUrl).port)
@@ -78,7 +81,7 @@ export const dashboardPages = async ({ events, rounds, seconds, report }: BenchO
             report,
             calls,
             url: dashboard.dashboardUrl,
-            sessions: await signInAll(dashboard.dashboardUrl),
+            sessions,
             paths: Object.values(await pathsOf(foundation, ids[0] ?? '')),
           }),
         )
