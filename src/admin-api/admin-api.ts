@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
-import type { FastifyError, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import service from '../../package.json' with { type: 'json' }
@@ -27,8 +27,8 @@ import { safeHeaders } from '../call/answer.ts'
 import { parseIdempotencyKey } from '../call/idempotency.ts'
 import { parseJson } from '../call/json-text.ts'
 import { sendFile } from '../call/streamed.ts'
-import { createPixelControls } from '../capabilities/index.ts'
-import { createFairShare } from '../concurrency/fair-share.ts'
+import { createPixelControls, type PixelControls } from '../capabilities/index.ts'
+import { createFairShare, type FairShare } from '../concurrency/fair-share.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -61,53 +61,17 @@ type Options = {
 }
 
 export const adminApi =
-  (
-    foundation: Foundation,
-    logger: Logger,
-    { twoPerson, settings, outside, publicUrl }: Options,
-  ): FastifyPluginAsync =>
+  (foundation: Foundation, logger: Logger, options: Options): FastifyPluginAsync =>
   async (host) => {
-    const users = openUserDirectory(foundation)
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
-    const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
-    const enter = createFairShare(() => runningMax).enter
+    const contextOf = contextsOf({ ...options, foundation, logger, pixel })
     const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
     // Created on the first request, because this takes about 25 ms of processor time.
     let document: string | undefined
 
-    host.removeAllContentTypeParsers()
-    host.addContentTypeParser(
-      'application/json',
-      { parseAs: 'buffer', bodyLimit: bodyMax },
-      (_, bytes: Buffer, done) => {
-        // Checked first, because decoding replaces invalid bytes with U+FFFD.
-        if (!isUtf8(bytes)) return done(new Refused('body', 'the body is not UTF-8'))
-        try {
-          done(null, parseJson(bytes.toString()))
-        } catch (error) {
-          done(new Refused('body', `the body is not JSON: ${error instanceof Error ? error.message : error}`))
-        }
-      },
-    )
-    host.setErrorHandler((error: FastifyError, request, reply) => {
-      const refused = refusedBy(error)
-      const requestId = ulid()
-      if (refused.status >= 500)
-        logger.error({ err: error, requestId, path: request.routeOptions.url }, 'admin API: a request failed')
-      if (refused.retryAfterSeconds !== null) reply.header('retry-after', refused.retryAfterSeconds)
-      if (refused.status === 401) reply.header('www-authenticate', 'Bearer')
-      const { error: category, message, code, field } = refused
-      const details = field === null ? {} : { field }
-      return send(reply.code(refused.status), {
-        error: category,
-        message,
-        code,
-        request_id: requestId,
-        details,
-      })
-    })
-
+    acceptJson(host)
+    host.setErrorHandler((error: FastifyError, request, reply) => sendFault(logger, error, request, reply))
     await host.register(adminDocumentation(offered))
     host.get('/admin/openapi.json', (_, reply) => {
       document ??= JSON.stringify(adminOpenApiOf(offered, service.version))
@@ -116,87 +80,144 @@ export const adminApi =
     host.all('/admin/v1/*', async () => {
       throw new Refused('missing', 'this command or query does not exist; /admin/openapi.json lists them')
     })
-
-    const contextOf = async (request: FastifyRequest, declared: Declared): Promise<Context> => {
-      const { user, role } = await ownerOf(request)
-      if (!mayDo(role, declared.action))
-        throw new Refused(
-          'forbidden',
-          `${user} has the role ${role}, but "${declared.name}" requires ${rolesThatMay(declared.action)}`,
-        )
-      return {
-        foundation,
-        logger,
-        twoPerson,
-        requestedAt: new Date().toISOString(),
-        operator: { ...provedOperator(user), role },
-        outside: async () => outside,
-        data: async () => capabilityDataOf(foundation, { settings, logger }),
-        pixel: (use) => use(pixel),
-        progress: () => undefined,
-        caughtUp: () => catchUp(foundation, logger),
-        dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
-      }
-    }
-
-    const ownerOf = async (request: FastifyRequest) => {
-      const [, token] = /^Bearer ([!-~]{1,200})$/.exec(request.headers.authorization ?? '') ?? []
-      try {
-        if (token === undefined)
-          throw new ConfigError('an operator token is required: Authorization: Bearer …')
-        return await users.ownerOf(token)
-      } catch (error) {
-        if (!(error instanceof ConfigError)) throw error
-        const waitSeconds = await attempts(callerAddress(request))
-        if (waitSeconds !== null)
-          throw new Refused('limited', `too many invalid tokens; try again in ${waitSeconds} s`, {
-            retryAfterSeconds: waitSeconds,
-          })
-        throw new Refused('unauthorized', error.message.replace('OPERATOR_TOKEN: ', ''))
-      }
-    }
-
     const showJob = declarationNamed('jobs show')
     host.get<{ Params: { id: string } }>(`${jobPath}/:id`, async (request, reply) => {
       const context = await contextOf(request, showJob)
       return send(reply, (await showJob.read({ id: request.params.id }).run(context)).json)
     })
+    const { enter } = createFairShare(() => runningMax)
+    for (const declared of offered) declaredRoute(host, declared, { contextOf, enter })
+  }
 
-    for (const declared of offered) {
-      const path = adminPathOf(declared)
-      const method = adminMethodOf(declared)
-      host.route({
-        method,
-        url: path,
-        handler: async (request, reply) => {
-          const context = await contextOf(request, declared)
-          const { given, stretch } = givenIn(request, declared)
-          try {
-            const asked = readAs(declared, given)
-            const leave = enter(context.operator.actor)
-            if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
-            const { file } = asked
-            if (file !== undefined)
-              return await sendFile(reply.headers(safeHeaders), file, (write) =>
-                file.write(context, write).finally(leave),
-              )
-            const work = { declared, given, asked, context }
-            const answer = method === 'POST' ? changed(request, reply, work) : found(stretch, work)
-            return send(reply, await answer.finally(leave))
-          } catch (error) {
-            throw namedAsIn(declared, given, error)
-          }
-        },
-      })
-      host.route({
-        method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].filter((one) => one !== method),
-        url: path,
-        handler: async () => {
-          throw new Refused('method', `${path} accepts ${method}`)
-        },
-      })
+const acceptJson = (host: FastifyInstance): void => {
+  host.removeAllContentTypeParsers()
+  host.addContentTypeParser(
+    'application/json',
+    { parseAs: 'buffer', bodyLimit: bodyMax },
+    (_, bytes: Buffer, done) => {
+      // Checked first, because decoding replaces invalid bytes with U+FFFD.
+      if (!isUtf8(bytes)) return done(new Refused('body', 'the body is not UTF-8'))
+      try {
+        done(null, parseJson(bytes.toString()))
+      } catch (error) {
+        done(new Refused('body', `the body is not JSON: ${error instanceof Error ? error.message : error}`))
+      }
+    },
+  )
+}
+
+const sendFault = (
+  logger: Logger,
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply => {
+  const { status, retryAfterSeconds, error: category, message, code, field } = refusedBy(error)
+  const requestId = ulid()
+  if (status >= 500)
+    logger.error({ err: error, requestId, path: request.routeOptions.url }, 'admin API: a request failed')
+  if (retryAfterSeconds !== null) reply.header('retry-after', retryAfterSeconds)
+  if (status === 401) reply.header('www-authenticate', 'Bearer')
+  const details = field === null ? {} : { field }
+  return send(reply.code(status), { error: category, message, code, request_id: requestId, details })
+}
+
+type ContextOf = (request: FastifyRequest, declared: Declared) => Promise<Context>
+
+/** Returns a function that checks the token and the role of a request. */
+const contextsOf = ({
+  foundation,
+  logger,
+  pixel,
+  twoPerson,
+  settings,
+  outside,
+  publicUrl,
+}: Options & {
+  readonly foundation: Foundation
+  readonly logger: Logger
+  readonly pixel: PixelControls
+}): ContextOf => {
+  const users = openUserDirectory(foundation)
+  const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
+
+  const ownerOf = async (request: FastifyRequest) => {
+    const [, token] = /^Bearer ([!-~]{1,200})$/.exec(request.headers.authorization ?? '') ?? []
+    try {
+      if (token === undefined) throw new ConfigError('an operator token is required: Authorization: Bearer …')
+      return await users.ownerOf(token)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      const waitSeconds = await attempts(callerAddress(request))
+      if (waitSeconds !== null)
+        throw new Refused('limited', `too many invalid tokens; try again in ${waitSeconds} s`, {
+          retryAfterSeconds: waitSeconds,
+        })
+      throw new Refused('unauthorized', error.message.replace('OPERATOR_TOKEN: ', ''))
     }
   }
+
+  return async (request, declared) => {
+    const { user, role } = await ownerOf(request)
+    if (!mayDo(role, declared.action))
+      throw new Refused(
+        'forbidden',
+        `${user} has the role ${role}, but "${declared.name}" requires ${rolesThatMay(declared.action)}`,
+      )
+    return {
+      foundation,
+      logger,
+      twoPerson,
+      requestedAt: new Date().toISOString(),
+      operator: { ...provedOperator(user), role },
+      outside: async () => outside,
+      data: async () => capabilityDataOf(foundation, { settings, logger }),
+      pixel: (use) => use(pixel),
+      progress: () => undefined,
+      caughtUp: () => catchUp(foundation, logger),
+      dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
+    }
+  }
+}
+
+const declaredRoute = (
+  host: FastifyInstance,
+  declared: Declared,
+  { contextOf, enter }: { readonly contextOf: ContextOf; readonly enter: FairShare['enter'] },
+): void => {
+  const url = adminPathOf(declared)
+  const method = adminMethodOf(declared)
+  host.route({
+    method,
+    url,
+    handler: async (request, reply) => {
+      const context = await contextOf(request, declared)
+      const { given, stretch } = givenIn(request, declared)
+      try {
+        const asked = readAs(declared, given)
+        const leave = enter(context.operator.actor)
+        if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
+        const { file } = asked
+        if (file !== undefined)
+          return await sendFile(reply.headers(safeHeaders), file, (write) =>
+            file.write(context, write).finally(leave),
+          )
+        const work = { declared, given, asked, context }
+        const answer = method === 'POST' ? changed(request, reply, work) : found(stretch, work)
+        return send(reply, await answer.finally(leave))
+      } catch (error) {
+        throw namedAsIn(declared, given, error)
+      }
+    },
+  })
+  host.route({
+    method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].filter((one) => one !== method),
+    url,
+    handler: async () => {
+      throw new Refused('method', `${url} accepts ${method}`)
+    },
+  })
+}
 
 type Asking = { readonly limit?: string | undefined; readonly cursor?: string | undefined }
 

@@ -3,7 +3,7 @@
  * call is allowed if its party has less than its share, which is the limit divided by the number of parties with calls in progress. A busy party can
  * therefore use capacity that others do not need, and the call of a new party is allowed immediately. Each party can exceed the limit by one call.
  */
-type FairShare = {
+export type FairShare = {
   /** Returns a function that ends the call and must be called exactly once, or null if the party has used its share. */
   enter(party: string): (() => void) | null
   readonly inProgress: number

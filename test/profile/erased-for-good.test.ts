@@ -13,7 +13,7 @@ import { createIdempotency } from '../../src/call/idempotency.ts'
 import { importProfilesFrom } from '../../src/capabilities/profile/dataset/installed.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
-import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import { createFetchClaims } from '../../src/capabilities/profile/record/claims.ts'
 import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { createRetrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import { createVault } from '../../src/capabilities/profile/record/vault.ts'
@@ -84,7 +84,7 @@ const leaveTraces = async (): Promise<void> => {
     pool,
     eventLog,
     vault: createVault({ pool, sealer: sealerFor('profile-key'), clock: Date }),
-    claims: createClaims(pool),
+    claims: createFetchClaims(pool),
     provider: {
       name: 'http',
       fetch: async () => ({

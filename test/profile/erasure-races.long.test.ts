@@ -3,7 +3,7 @@
  * meanwhile get nothing. Data that two fetches record at the same time can be read.
  */
 import { describe, expect, test, vi } from 'vitest'
-import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import { createFetchClaims } from '../../src/capabilities/profile/record/claims.ts'
 import type { Erasure } from '../../src/capabilities/profile/record/erase.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
@@ -243,7 +243,7 @@ describe('an erasure while a caller waits for a fetch by another process', () =>
     'a caller who waits for %s data of an erased person gets "missing", and the source is not asked',
     async (wants) => {
       const name = freshLid()
-      const claims = createClaims(scene.foundation().pool)
+      const claims = createFetchClaims(scene.foundation().pool)
       expect(await claims.take(scene.hmacOf(lid(name)), 'another process')).toBe(true)
       const http = source(() => foundAs(name, null))
       const waiting = processOver(http)
@@ -261,7 +261,7 @@ describe('an erasure while a caller waits for a fetch by another process', () =>
     const http = source(() => foundAs(name, number))
     await askAndSettle(processOver(http), lid(name))
     scene.move(laterMs)
-    const claims = createClaims(scene.foundation().pool)
+    const claims = createFetchClaims(scene.foundation().pool)
     expect(await claims.take(scene.hmacOf(urn(number)), 'another process')).toBe(true)
     const waiting = processOver(http)
     const { told } = await beginAsking(waiting, urn(number), 'fresh')

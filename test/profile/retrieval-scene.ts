@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
-import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import { createFetchClaims } from '../../src/capabilities/profile/record/claims.ts'
 import { type Erasure, eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
@@ -174,7 +174,7 @@ export const retrievalScene = (): RetrievalScene => {
         pool: foundation.pool,
         eventLog: foundation.eventLog,
         vault: over,
-        claims: createClaims(foundation.pool),
+        claims: createFetchClaims(foundation.pool),
         provider: source,
         identifierHmac: foundation.secrets.identifierHmac,
         clock,

@@ -19,7 +19,7 @@ import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import { document, profileCall } from './document.ts'
 import type { Identifiers } from './identifier.ts'
-import { createClaims } from './record/claims.ts'
+import { createFetchClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval, type Retrieval } from './record/retrieval.ts'
 import type { Retrieved } from './record/retrieved.ts'
@@ -266,7 +266,7 @@ export const profile: Capability<ProfileSettings> = {
       pool,
       eventLog,
       vault,
-      claims: createClaims(pool),
+      claims: createFetchClaims(pool),
       provider: source,
       identifierHmac: secrets.identifierHmac,
       clock: Date,

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { askFor } from '../sources/asking.ts'
 import type { ProfileProvider, ProviderAnswer } from '../sources/provider.ts'
 import { type CacheParts, readCache } from './cache.ts'
-import type { Claims } from './claims.ts'
+import type { FetchClaims } from './claims.ts'
 import { cachedAgeMaxMs, freshAgeMaxMs } from './freshness.ts'
 import { type RecordingParts, recordAbsent, recordFound } from './recording.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
@@ -11,7 +11,7 @@ import { findAlias, idsOf, knownAliases } from './subjects.ts'
 
 export type FetchParts = RecordingParts &
   CacheParts & {
-    readonly claims: Claims
+    readonly claims: FetchClaims
     readonly provider: ProfileProvider
     readonly limits: FetchLimits
   }

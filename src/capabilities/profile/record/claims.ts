@@ -5,7 +5,7 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
  * Records which process is fetching which person. A row with an expiry is used, because a database lock would occupy a connection during the
  * whole upstream request.
  */
-export type Claims = {
+export type FetchClaims = {
   take(claim: string, holder: string): Promise<boolean>
   release(claim: string, holder: string): Promise<void>
 }
@@ -13,7 +13,7 @@ export type Claims = {
 /** Longer than any fetch. After this time, the claim of a dead process can be taken over. */
 const claimTtlSeconds = 15
 
-export const createClaims = (pool: pg.Pool): Claims => ({
+export const createFetchClaims = (pool: pg.Pool): FetchClaims => ({
   take: async (claim, holder) => {
     const { rowCount } = await pool
       .query(

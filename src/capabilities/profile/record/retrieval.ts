@@ -2,7 +2,7 @@ import { afterMs, within } from '../../../concurrency/deadline.ts'
 import type { ProfileProvider, ProfileRef } from '../sources/provider.ts'
 import { readCache } from './cache.ts'
 import { type FetchLimits, type FetchParts, fetchClaimed, fetchLimits } from './claimed-fetch.ts'
-import type { Claims } from './claims.ts'
+import type { FetchClaims } from './claims.ts'
 import { createLookUps } from './look-ups.ts'
 import type { RecordingParts } from './recording.ts'
 import { askedFor, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
@@ -14,7 +14,7 @@ import { createSharedFetches, type SharedFetchLimits, sharedFetchLimits } from '
  */
 
 type RetrievalParts = RecordingParts & {
-  readonly claims: Claims
+  readonly claims: FetchClaims
   readonly provider: ProfileProvider
   readonly limits?: Partial<FetchLimits & SharedFetchLimits>
 }
