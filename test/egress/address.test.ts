@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net'
+import { BlockList } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { parseAddress } from '../../src/egress/address.ts'
 import {
@@ -7,7 +7,6 @@ import {
   ipv6Embedding,
   ipv6SpecialPurpose,
 } from '../../src/egress/iana.ts'
-import { seededRandom } from '../ip-lookup/seeded-random.ts'
 
 describe('malformed addresses are refused', () => {
   it.each([
@@ -92,6 +91,8 @@ describe('the IANA registries decide what may be looked up', () => {
     ])
     expect(ipv6Embedding.map(({ prefix }) => prefix)).toEqual(['::ffff:0:0/96', '64:ff9b::/96', '2002::/16'])
     expect(ipv6Allocated).toHaveLength(34)
+    // Only 2000::/3 contains unicast addresses.
+    for (const prefix of ipv6Allocated) expect(prefix).toMatch(/^[23][0-9a-f]{3}:/)
   })
 
   const ipv4Edges = ipv4SpecialPurpose.flatMap(({ prefix, lookedUp }) => {
@@ -149,107 +150,7 @@ describe('the IANA registries decide what may be looked up', () => {
       reachable: false,
     })
   })
-
-  it('none of many random unallocated addresses inside 2000::/3 may be looked up', () => {
-    const random = seededRandom(6)
-    const taken = blockList([...ipv6Allocated, '2002::/16', '2001:3::/32', '2001:4:112::/48'])
-    for (let found = 0; found < 3_000; ) {
-      const address = ipv6Text(randomIPv6(random, 0x2000 + random.integer(0x2000)))
-      if (taken.check(address, 'ipv6')) continue
-      found++
-      if (parseAddress(address)?.reachable !== false) expect.fail(address)
-    }
-  })
-
-  it('nothing outside 2000::/3 may be looked up, except the embedded forms', () => {
-    const random = seededRandom(7)
-    for (let round = 0; round < 3_000; round++) {
-      const address = ipv6Text(randomIPv6(random, (0x4000 + random.integer(0xe000)) & 0xffff))
-      if (parseAddress(address)?.reachable !== false) expect.fail(address)
-    }
-  })
-
-  it('random addresses near the allocated blocks agree with node:net', () => {
-    const random = seededRandom(8)
-    for (let round = 0; round < 3_000; round++) {
-      const { first, last } = ipv6Range(random.pick(ipv6Allocated))
-      const value = first + BigInt(Math.floor(random.next() * 2 ** 40)) * ((last - first) >> 39n)
-      const address = ipv6Text(value)
-      if (address.startsWith('2002:')) continue
-      if (parseAddress(address)?.reachable !== oracleIPv6(address)) expect.fail(address)
-    }
-  })
 })
-
-describe('the parser agrees with Node on every text', () => {
-  it('random texts: no throw, and the verdict of net.isIP without zone ids', () => {
-    const random = seededRandom(1)
-    const letters = [...'0123456789abcdefABCDEFgx:::...%/[] \n']
-    let accepted = 0
-    for (let round = 0; round < 10_000; round++) {
-      const text = round % 2 === 0 ? randomText(random, letters) : mutated(random, letters)
-      const expected = isIP(text) !== 0 && !text.includes('%')
-      if (expected) accepted++
-      if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
-    }
-    expect(accepted).toBeGreaterThan(1_000)
-  })
-
-  it('IPv6 texts of any spelling print like the URL host serializer prints them', () => {
-    const random = seededRandom(2)
-    for (let round = 0; round < 5_000; round++) {
-      const text = spelled(random)
-      const parsed = parseAddress(text)
-      const serialised = new URL(`http://[${text}]/`).hostname.slice(1, -1)
-      const mapped = serialised.startsWith('::ffff:') && parsed?.lookup.family === 4
-      if (mapped ? parsed?.canonical !== `::ffff:${parsed?.lookup.text}` : parsed?.canonical !== serialised) {
-        expect.fail(text)
-      }
-    }
-  })
-})
-
-type Random = ReturnType<typeof seededRandom>
-
-function randomText(random: Random, letters: string[]): string {
-  return Array.from({ length: random.integer(24) }, () => random.pick(letters)).join('')
-}
-
-function mutated(random: Random, letters: string[]): string {
-  let text = random.next() < 0.4 ? ipv4Text(random.integer(2 ** 32)) : spelled(random)
-  for (let edits = random.integer(3); edits > 0; edits--) {
-    const at = random.integer(text.length + 1)
-    text =
-      text.slice(0, at) +
-      (random.next() < 0.7 ? random.pick(letters) : '') +
-      text.slice(at + random.integer(2))
-  }
-  return text
-}
-
-function spelled(random: Random): string {
-  const words = Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
-  if (random.next() < 0.1) words.splice(0, 6, 0, 0, 0, 0, 0, 0xffff)
-  const texts = words.map((word) => {
-    const text = word.toString(16).padStart(random.next() < 0.3 ? 4 : 1, '0')
-    return random.next() < 0.3 ? text.toUpperCase() : text
-  })
-  if (random.next() < 0.3) {
-    const [high = 0, low = 0] = words.slice(6)
-    texts.splice(6, 2, `${high >>> 8}.${high & 255}.${low >>> 8}.${low & 255}`)
-  }
-  const zeroAt = texts.findIndex((_, index) => index < 6 && words[index] === 0)
-  if (zeroAt < 0 || random.next() < 0.3) return texts.join(':')
-  let end = zeroAt + 1
-  while (end < Math.min(6, texts.length) && words[end] === 0 && random.next() < 0.8) end++
-  return `${texts.slice(0, zeroAt).join(':')}::${texts.slice(end).join(':')}`
-}
-
-function randomIPv6(random: Random, first: number): bigint {
-  let value = BigInt(first)
-  for (let word = 1; word < 8; word++) value = (value << 16n) | BigInt(random.integer(65_536))
-  return value
-}
 
 const oracleRefused = blockList(
   ipv6SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
