@@ -1,13 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { createHomePages, type FetchPage } from '../../src/capabilities/email-validation/company/home-page.ts'
 import { read } from '../../src/capabilities/email-validation/company/on-page.ts'
 import { companyOf } from '../../src/capabilities/email-validation/company/record.ts'
 import { type CompanyResult, companyResult } from '../../src/capabilities/email-validation/contract.ts'
-import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
-import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
+import type { PageAnswer, PageRequest } from '../../src/egress/page.ts'
 
 /** Data that companies publish on their home pages: which data is accepted, and how long a request may take. */
 
@@ -347,54 +344,4 @@ describe('a page made to slow us down', () => {
       expect(tookMs).toBeLessThan(300)
     },
   )
-})
-
-describe('over a real connection', () => {
-  let server: Server
-  let port = 0
-  let answer: (request: IncomingMessage, response: ServerResponse) => void
-
-  beforeAll(async () => {
-    server = createServer((request, response) => answer(request, response))
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const address = server.address()
-    port = typeof address === 'object' && address !== null ? address.port : 0
-  })
-  afterAll(() => new Promise((resolve) => server.close(resolve)))
-
-  const homePages = () =>
-    createHomePages({
-      // The loopback interface has no certificate for other hosts and no port 443.
-      fetchPage: ({ url, mayRedirectTo, ...request }) =>
-        fetchBounded(
-          {
-            ...request,
-            url: `http://${new URL(url).hostname}:${port}/`,
-            mayRedirectTo: ({ href }) => mayRedirectTo?.(new URL(href.replace('http:', 'https:'))) ?? true,
-          },
-          {
-            guard: createEgressGuard({ allow: ['127.0.0.1'] }),
-            resolveHost: async () => ({ addresses: ['127.0.0.1'], code: null }),
-          },
-        ),
-      userAgent: 'enrichment-test/1',
-    })
-
-  test('a compressed page behind a redirect to www is read', async () => {
-    const seen: string[] = []
-    answer = (request, response) => {
-      seen.push(`${request.headers.host} ${request.headers['user-agent']}`)
-      if (request.headers.host === `example.com:${port}`)
-        response.writeHead(301, { location: `http://www.example.com:${port}/` }).end()
-      else
-        response
-          .writeHead(200, { 'content-type': 'text/html', 'content-encoding': 'gzip' })
-          .end(gzipSync(html({ '@graph': [organization] })))
-    }
-    expect(await homePages().find('example.com')).toMatchObject({ name: 'Example', source: 'home_page' })
-    expect(seen).toEqual([
-      `example.com:${port} enrichment-test/1`,
-      `www.example.com:${port} enrichment-test/1`,
-    ])
-  })
 })
