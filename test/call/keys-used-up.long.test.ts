@@ -10,33 +10,31 @@ import { requestIdsIn, reverseCalls } from '../../src/administration/credits/rev
 import { parseCredits } from '../../src/billing/money.ts'
 import {
   claimOf as claimFor,
-  claimOf,
   createIdempotency,
   type Idempotency,
+  type IdempotencyClaim,
 } from '../../src/call/idempotency.ts'
 import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
-import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
 import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
 import { expectCredits, expectErrorObject } from '../spec/wire.ts'
 import { type Answer, houseForFile, type Partner, places, send, until } from '../support/house.ts'
 import { logger } from '../support/logger.ts'
 
-let other: Ledger
-/** The ledger as in an earlier release, whose corrections could take more than the balance. */
-
 const house = await houseForFile()
 const otherLog = openPostgresEventLog({ url: house.foundation.url, logger })
 const options = { eventLog: otherLog, snapshot: async () => null, logger, clock: Date }
-other = createLedger(options)
+const other = createLedger(options)
+/** The ledger as in an earlier release, whose corrections could take more than the balance. */
 const earlier = createLedger({
   ...options,
   decide: (account, ...rest) => decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, ...rest),
 })
-afterAll(() => otherLog?.close())
+afterAll(() => otherLog.close())
 
 /** No location file contains this address, so the answer is free. */
 const nowhere = '10.0.0.1'
@@ -50,6 +48,25 @@ const lookup = ({ apiKey }: Partner, key: string | null, ip: string = places.lon
     },
     body: { ip },
   })
+
+/** The claims of a process with this event log. */
+const claimsOn = (eventLog: EventLog): Idempotency => {
+  const { pool, secrets, epochKeys } = house.foundation
+  return createIdempotency({
+    pool,
+    secrets,
+    sealer: epochKeys.sealer('idempotent-answer'),
+    eventLog,
+    keyedEvents: createKeyedEvents(eventLog),
+  })
+}
+
+const claimOf = ({ organizationId }: Partner, key: string, ip: string = places.london): IdempotencyClaim =>
+  claimFor(
+    house.foundation.secrets,
+    { organizationId, key },
+    { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
+  )
 
 const replayed = ({ headers }: Answer): string | null => headers.get('idempotent-replayed')
 
@@ -172,80 +189,15 @@ test('a call that would wait for the database longer than a second is refused wi
   expect(await chargesOf(house, partner)).toHaveLength(3)
 })
 
-describe('a charge that was re-rated, and not refunded,', () => {
-  /** Charges a call under a key, deletes its answer, and waits until the charge is in the projection. */
-  const charged = async (key: string): Promise<{ partner: Partner; chargeId: string }> => {
-    const partner = await house.partner({ credits: '10' })
-    expectCredits(await lookup(partner, key), '1', '9')
-    const [charge] = await chargesOf(house, partner)
-    await until('the charge is projected', () => projected(partner, 'call', 'charge_id is not null'))
-    await forget(house, partner)
-    return { partner, chargeId: String(charge?.data.charge_id) }
-  }
-
-  const projected = async ({ organizationId }: Partner, kind: string, and = 'true'): Promise<boolean> =>
-    (
-      await house.query(`select 1 from ledger_lines where organization_id = $1 and kind = $2 and ${and}`, [
-        organizationId,
-        kind,
-      ])
-    ).length > 0
-
-  const expectRepeatedFree = async (partner: Partner, key: string, remaining: string): Promise<void> => {
-    const again = await lookup(partner, key)
-    expect({ status: again.status, replayed: replayed(again) }).toEqual({ status: 200, replayed: 'true' })
-    expectCredits(again, '0', remaining)
-    expect(await chargesOf(house, partner)).toHaveLength(1)
-    expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
-  }
-
-  test('is not charged again before the correction is in a projection', async () => {
-    const { partner, chargeId } = await charged('in-the-tail')
-    const release = await lock(`lock table ${await linesTables()} in share row exclusive mode`)
-    try {
-      await rerate(house, partner, { amount: '0.25', adjusts: chargeId })
-      await expectRepeatedFree(partner, 'in-the-tail', '9.25')
-      expect(await projected(partner, 'adjustment')).toBe(false)
-    } finally {
-      await release()
-    }
-  })
-
-  test('is not charged again after the correction is projected', async () => {
-    const { partner, chargeId } = await charged('projected')
-    await rerate(house, partner, { amount: '-0.25', adjusts: chargeId })
-    await until('the correction is projected', () => projected(partner, 'adjustment'))
-    await expectRepeatedFree(partner, 'projected', '8.75')
-  })
-})
-
-const linesTables = async (): Promise<string> =>
-  (
-    await house.query(
-      `select format('%I.%I', n.nspname, c.relname) as name
-         from pg_class c join pg_namespace n on n.oid = c.relnamespace
-        where c.relkind = 'r' and c.relname ~ '^ledger_lines'`,
-    )
-  )
-    .map(({ name }) => name)
-    .join(', ')
-
 describe('a ledger that cannot be read', () => {
   /** The claims of a process whose event log `away` can make unreachable. */
   const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
-    const { pool, secrets, epochKeys, eventLog } = house.foundation
+    const { eventLog } = house.foundation
     let gone = true
-    const awayAtTimes: EventLog = {
+    const idempotency = claimsOn({
       ...eventLog,
       read: (stream, options) =>
         gone ? Promise.reject(new Unavailable('away')) : eventLog.read(stream, options),
-    }
-    const idempotency = createIdempotency({
-      pool,
-      secrets,
-      sealer: epochKeys.sealer('idempotent-answer'),
-      eventLog: awayAtTimes,
-      keyedEvents: createKeyedEvents(awayAtTimes),
     })
     return {
       idempotency,
@@ -254,16 +206,6 @@ describe('a ledger that cannot be read', () => {
       },
     }
   }
-
-  const claimOf = ({ organizationId }: Partner, key: string, ip: string = places.london) => ({
-    organizationId,
-    key,
-    fingerprint: claimFor(
-      house.foundation.secrets,
-      { organizationId, key },
-      { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
-    ).fingerprint,
-  })
 
   test('leaves no claim: the next call with the key is a first call', async () => {
     const claim = claimOf(await house.partner(), 'away')
@@ -361,19 +303,13 @@ describe('if rows are lost', () => {
       }
     })
 
-    test('after the charge is projected', async () => {
-      const partner = await paid()
-      await until('the charge is projected', () => projected(partner))
-      await expectOwnOnly(partner)
-    })
-
     test('also if a process died before it sent IDEMP_001 to another request', async () => {
       const partner = await paid()
       const { organizationId } = partner
       const rowOf = () =>
         house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
       const own = await rowOf()
-      const another = fingerprintFor(partner, places.munich)
+      const another = claimOf(partner, key, places.munich).fingerprint
       // Turns the row into a claim that is more than a minute old, made by a process that has ended.
       const leave = () =>
         house.query(
@@ -411,42 +347,15 @@ describe('if rows are lost', () => {
     await house.query('delete from ledger_lines_v2 where ledger = ledger_key($1) and idempotent', [
       organizationId,
     ])
-    const { pool, eventLog, secrets, epochKeys } = house.foundation
-    const idempotency = createIdempotency({
-      pool,
-      eventLog,
-      keyedEvents: createKeyedEvents(eventLog),
-      secrets,
-      sealer: epochKeys.sealer('idempotent-answer'),
+    expect(await claimsOn(house.foundation.eventLog).claim(claimOf(partner, key))).toMatchObject({
+      kind: 'charged',
     })
-    const claim = { organizationId, key, fingerprint: fingerprintFor(partner, places.london) }
-    expect(await idempotency.claim(claim)).toMatchObject({ kind: 'charged' })
   })
-
-  const fingerprintFor = ({ organizationId }: Partner, ip: string): Buffer =>
-    claimOf(
-      house.foundation.secrets,
-      { organizationId, key },
-      { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
-    ).fingerprint
 
   test('a process that stopped for minutes does not give its answer to a later request with its key, and does not end that claim', async () => {
     const partner = await house.partner()
-    const { organizationId } = partner
-    const { pool, eventLog, secrets, epochKeys } = house.foundation
-    const idempotency = createIdempotency({
-      pool,
-      eventLog,
-      secrets,
-      sealer: epochKeys.sealer('idempotent-answer'),
-      keyedEvents: createKeyedEvents(eventLog),
-    })
-    const [own, later] = [places.london, places.munich].map((ip) => ({
-      organizationId,
-      key,
-      fingerprint: fingerprintFor(partner, ip),
-    }))
-    if (own === undefined || later === undefined) throw new Error('there are no claims')
+    const idempotency = claimsOn(house.foundation.eventLog)
+    const [own, later] = [claimOf(partner, key), claimOf(partner, key, places.munich)]
     expect(await idempotency.claim(own)).toMatchObject({ kind: 'first' })
     // Another process has taken the stale claim over, and its call failed.
     await loseRows(partner)
@@ -459,7 +368,6 @@ describe('if rows are lost', () => {
 
   test.each([
     ['another revision', 1],
-    ['a revision that the ledger does not have', 1_000_000],
     ['no place', null],
   ] as const)('a row that names %s is ignored, and nothing is charged again', async (_, revision) => {
     const partner = await paid()
@@ -472,17 +380,6 @@ describe('if rows are lost', () => {
     expect(again.headers.get('idempotent-replayed')).toBe('true')
     expectCredits(again, '0', '9')
     expect(await chargesOf(house, partner)).toHaveLength(1)
-  })
-
-  test("the ledger does not contain a request's text, and equal requests under two keys leave nothing in common", async () => {
-    const partners = [await paid(), await paid()]
-    const fingerprints = await Promise.all(
-      partners.map(async ({ organizationId }) =>
-        (await house.eventsOf(organizationId)).flatMap(({ data }) => data.request_fingerprint ?? []),
-      ),
-    )
-    expect(fingerprints.map((one) => one.length)).toEqual([1, 1])
-    expect(new Set(fingerprints.flat()).size).toBe(2)
   })
 })
 
