@@ -1,11 +1,13 @@
 /** A process's keys in memory are read from the event log at their first use, updated by the subscription, and never guessed. */
+import fc from 'fast-check'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
+import { type EventLog, type NewEvent, Unavailable } from '../../src/event-log/port.ts'
 import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { type FoundKey, type OpenKeyDirectory, openKeyDirectory } from '../../src/guard/key-directory.ts'
 import type { KeyEvent } from '../../src/keys/key-state.ts'
+import { randomCases } from '../support/exhaustive.ts'
 import { until } from '../support/house.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -286,5 +288,76 @@ describe('a process with more keys than fit into memory', () => {
     expect(directory.doubtful()).toEqual([keyId])
     await append(revoked)
     await until('the revocation was applied', async () => directory.doubtful().length === 0)
+  })
+})
+
+describe('any events in the stream of a key', () => {
+  type Written = Pick<NewEvent, 'type' | 'data' | 'metadata'>
+  const envelope = (version = 1, effectiveAt = at): string =>
+    JSON.stringify({ schema_version: version, actor: 'cli', effective_at: effectiveAt })
+  const written = (type: string, data: object, metadata = envelope()): Written => ({
+    type,
+    data: JSON.stringify(data),
+    metadata,
+  })
+  const revokedFor = (reason: unknown, metadata?: string): Written =>
+    written('ApiKeyRevoked', { key_id: keyId, reason }, metadata)
+  const revokedAs = (data: string): Written => ({ ...revokedFor('leaked'), data })
+  const rotated = (grace_until: string): Written =>
+    written('ApiKeyRotated', { key_id: keyId, successor_id: 'A0b1C2d3E4f5G6h7', grace_until })
+
+  /** With an event of the second group, the key is refused. */
+  const happenings: Readonly<Record<'open' | 'refused', Readonly<Record<string, Written>>>> = {
+    open: {
+      'rotated, in grace': rotated('2999-03-01T00:00:00.000Z'),
+      'issued again': written('ApiKeyIssued', issued().data),
+      'issued again with U+0000': written('ApiKeyIssued', { ...issued().data, name: 'again\0' }),
+      'limits changed': written('ApiKeyLimitsChanged', { key_id: keyId, limits }),
+    },
+    refused: {
+      revoked: revokedFor('leaked'),
+      'revoked, reason with U+0000': revokedFor('leaked\0'),
+      'revoked, reason with half a character': revokedAs(`{"key_id":"${keyId}","reason":"\\ud800"}`),
+      'revoked, reason too long': revokedFor('x'.repeat(5_000)),
+      'revoked, without a reason': revokedFor(undefined),
+      'revoked by an unknown later version': revokedFor('leaked', envelope(99)),
+      'revoked, broken off': revokedAs('{"key_id":"'),
+      'revoked, in the name of another key': revokedAs('{"key_id":"0000000000000000","reason":"leaked"}'),
+      'revoked at an invalid time': revokedFor('leaked', envelope(1, '2026-99-99T00:00:00.000Z')),
+      'revoked in the future': revokedFor('leaked', envelope(1, '2999-01-01T00:00:00.000Z')),
+      'rotated, grace over': rotated(at),
+      'an event of tomorrow': written('ApiKeyPutToSleep', {}),
+      'an event of another family': written('PixelBlocked', {}),
+    },
+  }
+  const all = { ...happenings.open, ...happenings.refused }
+
+  const expectSame = async (happened: readonly string[], usedBefore: boolean): Promise<void> => {
+    log = createMemoryEventLog()
+    writer = log.client('writer')
+    await append(issued())
+    const running = await open()
+    if (usedBefore) expect(ended(await running.get(keyId))).toBe(false)
+    for (const [n, name] of happened.entries())
+      await writer.append(stream, n, [{ ...(all[name] ?? expect.unreachable()), id: uuidV5(`${name} ${n}`) }])
+    const refused = happened.some((name) => name in happenings.refused)
+    const starting = await open()
+    expect({ happened, refused: ended(await starting.get(keyId)) }).toEqual({ happened, refused })
+    await until(
+      `the running process gives the same answer: ${happened}`,
+      async () => ended(await running.get(keyId)) === refused,
+    )
+  }
+
+  test.each(Object.keys(all))('%s: every process gives the same answer', async (name) => {
+    for (const usedBefore of [true, false]) await expectSame([name], usedBefore)
+  })
+
+  test('several, in any order: every process refuses the key if one of them ends it or cannot be read', async () => {
+    const names = fc.array(fc.constantFrom(...Object.keys(all)), { minLength: 2, maxLength: 4 })
+    await fc.assert(fc.asyncProperty(names, fc.boolean(), expectSame), {
+      seed: 1,
+      numRuns: randomCases(50),
+    })
   })
 })
