@@ -485,24 +485,6 @@ describe('rule 3: unknown outcomes', () => {
     expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 1, 1, 1, 1, 3])
   })
 
-  test('a known failure after an unknown outcome does not decide it: resending continues past the shorter limit', async () => {
-    await opened()
-    let sent = 0
-    const ledger = processOf('a', {
-      limits: { unavailableRetryMs: 100, unknownRetryMs: 1_000_000 },
-      faults: {
-        onAppend: () => {
-          nowMs += 60
-          sent++
-          if (sent === 1) return 'lose-reply'
-          return sent < 8 ? 'unavailable' : undefined
-        },
-      },
-    })
-    expect(await outcomeOf(ledger.submit(org, call('first')))).toBe('committed')
-    expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
-  })
-
   test('past the deadline the stream is read: the append was written, so the answer comes from its events', async () => {
     await opened()
     let unheard = true
@@ -1227,18 +1209,6 @@ describe('rule 5: credits', () => {
 })
 
 describe('known failures', () => {
-  test('are retried with the identical append', async () => {
-    await opened()
-    let failures = 3
-    const ledger = processOf('a', {
-      faults: { onAppend: () => (failures-- > 0 ? 'unavailable' : undefined) },
-    })
-    expect(await ledger.submit(org, call('first'))).toMatchObject({ revision: 3 })
-    const attempts = attemptsBy('a')
-    expect(attempts).toHaveLength(4)
-    for (const attempt of attempts) expect(attempt).toEqual(attempts[0])
-  })
-
   test('past their limit the batch is refused, nothing of it is written, and the next batch succeeds', async () => {
     await opened()
     let failing = true
@@ -1333,18 +1303,6 @@ describe('rule 6: loading the account', () => {
     await ledger.submit(org, call('after'))
     // The read begins with the snapshot's last event, to compare it.
     expect(from).toEqual([5])
-  })
-
-  test('a decision on a snapshot cut between a call and its charge equals the decision on the whole stream', async () => {
-    await history()
-    const before = standing().length
-    const cut = standing().findLastIndex(({ type }) => type === 'CreditCharged')
-    const { balance, revision } = await processOf('a', { snapshot: snapshotAfter(() => cut) }).submit(
-      org,
-      call('next'),
-    )
-    expect(revision).toBe(before + 1)
-    expect(formatCredits(balance)).toBe(await balanceNow())
   })
 
   test('a command of which the snapshot contains half is answered completely', async () => {
