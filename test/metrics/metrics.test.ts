@@ -225,6 +225,10 @@ describe('the routes', () => {
           expect([url, path, method, response.status]).toEqual([url, path, method, 200])
           expect(response.headers.get('cache-control')).toBe('no-store')
         }
+    // Only the metrics port shows figures, and it answers nothing else.
+    for (const url of [app.apiUrl, app.dashboardUrl]) expect((await fetch(`${url}/metrics`)).status).toBe(404)
+    for (const path of ['/', '/login', '/v1/ip/lookup'])
+      expect((await fetch(`${app.metricsUrl}${path}`)).status).toBe(404)
     expect(changed(before, await text(), 'calls_total')).toEqual({})
     expect(await (await fetch(`${app.apiUrl}/livez`)).json()).toEqual({ status: 'live' })
     expect(await (await fetch(`${app.apiUrl}/readyz`)).json()).toMatchObject({

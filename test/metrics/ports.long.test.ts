@@ -78,30 +78,6 @@ test('no answer of that port may be cached, or interpreted as another type', asy
   }
 })
 
-describe('a process has metrics and health, also without a host for callers', () => {
-  test.each(['api', 'jobs'])('%s', async (role) => {
-    const app = await start({ ROLES: role, METRICS_PORT: '0' })
-    try {
-      const metrics = await fetch(`${app.metricsUrl}/metrics`)
-      expect(metrics.status).toBe(200)
-      expect(metrics.headers.get('cache-control')).toBe('no-store')
-      expect(await metrics.text()).toContain('enrichment_calls_total')
-      expect(await (await fetch(`${app.metricsUrl}/livez`)).json()).toEqual({ status: 'live' })
-      expect(await (await fetch(`${app.metricsUrl}/readyz`)).json()).toMatchObject({
-        status: 'ready',
-        checks: { event_log: { status: 'ok' }, database: { status: 'ok' } },
-      })
-      for (const path of ['/', '/login', '/v1/ip/lookup', '/metrics/x'])
-        expect((await fetch(`${app.metricsUrl}${path}`)).status).toBe(404)
-      expect((await fetch(`${app.metricsUrl}/metrics`, { method: 'POST', body: 'x' })).status).toBe(404)
-      for (const url of [app.apiUrl, app.dashboardUrl])
-        if (url !== null) expect((await fetch(`${url}/metrics`)).status).toBe(404)
-    } finally {
-      await app.close()
-    }
-  })
-})
-
 describe('the port', () => {
   test('if the default port is taken, another port is used, and that is logged', async () => {
     await take(defaultPort)
