@@ -253,36 +253,6 @@ describe('erasure', () => {
     expect(await scene.aliasesOf(lid(name))).toEqual([])
   })
 
-  test('leaves nothing readable in the event log, in any table, or in a rebuilt projection', async () => {
-    const [name, number] = [freshLid(), freshUrn()]
-    const marks = ['Xylophora', 'Brindlemoor', 'xylophora@example.org', name]
-    const retrieval = processOver(
-      source(() =>
-        foundAs(name, number, {
-          firstname: 'Xylophora',
-          lastname: 'Brindlemoor',
-          emails: [{ value: 'xylophora@example.org', sub_type: 'PERSONAL' }],
-        }),
-      ),
-    )
-    await askAndSettle(retrieval, lid(name))
-    await scene.erase(lid(name))
-    const { pool } = scene.foundation()
-    const { rows: tables } = await pool.query<{ name: string }>(
-      `select format('%I.%I', schemaname, tablename) as name from pg_tables
-        where schemaname not in ('pg_catalog', 'information_schema')`,
-    )
-    for (const { name: table } of tables) {
-      const { rows } = await pool.query<{ row: string }>(`select row_to_json(t)::text as row from ${table} t`)
-      const text = rows.map(({ row }) => row).join('\n')
-      for (const mark of marks) expect([table, text.includes(mark)]).toEqual([table, false])
-    }
-    const log = JSON.stringify(await scene.profileEvents(), (_, value) =>
-      typeof value === 'bigint' ? String(value) : value,
-    )
-    for (const mark of marks) expect(log.includes(mark)).toBe(false)
-  })
-
   test('keys older than 30 days are deleted, together with the data they opened', async () => {
     const name = freshLid()
     const http = source(() => foundAs(name, null))

@@ -9,7 +9,6 @@ import { accounts } from '../../projections/accounts.ts'
 import { apiKeys } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage } from '../../projections/key-usage.ts'
-import { ledgerIndex } from '../../projections/ledger-index.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { Projection } from '../../projections/projection.ts'
@@ -397,33 +396,6 @@ describe('a raised version', () => {
       { calls: 63 },
     ])
     expect((await house.verify(usageV2)).differences).toEqual([])
-  })
-
-  test('is not visible to readers until it is complete', async () => {
-    await open()
-    const old = house.start()
-    await calls('old', 60)
-    await untilProjected(house)
-    await old.stop()
-    const seenWhileFolding: unknown[] = []
-    let folding = 0
-    const watched: Projection = {
-      ...usageV2,
-      fold: (events) => {
-        folding++
-        return usageV2.fold(events)
-      },
-    }
-    house.start({ only: [accounts, ledgerLines, ledgerIndex, apiKeys, watched, profileCache] })
-    await until('the version is raised', async () => {
-      const { rows } = await house.pool.query<{ calls: number }>(
-        'select sum(calls)::integer as calls from key_usage',
-      )
-      seenWhileFolding.push(rows[0]?.calls)
-      return (await house.checkpointOf(keyUsage)).version === usageV2.version
-    })
-    expect(folding).toBeGreaterThan(0)
-    expect(new Set(seenWhileFolding)).toEqual(new Set([60]))
   })
 
   test('of a read model that parks: an event that cannot be folded is parked again and does not block', async () => {
