@@ -2,18 +2,13 @@
  * Every caller finds a keyed event at any revision, also if another process wrote it. While an event is in memory, it is not
  * read again.
  */
-import { pino } from 'pino'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { type EventLog, type NewEvent, Unavailable } from '../../src/event-log/port.ts'
-import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { uuidV5 } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { createKeyedEvents, keyedEventsLimits } from '../../src/ledger/write/keyed-events.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
-import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-import { testDatabase } from '../support/postgres.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const stream = ledgerStream(org)
@@ -81,46 +76,6 @@ test('each keyed event after the end of the projection is found at its place, an
 
 test('a ledger that does not exist has no keyed events', async () => {
   expect(await createKeyedEvents(counted).find(org, names, -1)).toEqual({ places: new Map(), upTo: -1 })
-})
-
-describe.each(['PostgreSQL', 'EventStoreDB (test double)'])('on %s', (engine) => {
-  let open: () => EventLog
-  const closing: (() => Promise<unknown>)[] = []
-
-  beforeAll(async () => {
-    const logger = pino({ level: 'silent' })
-    if (engine === 'PostgreSQL') {
-      const database = await testDatabase()
-      closing.push(database.drop)
-      open = () => openPostgresEventLog({ url: database.url, logger })
-    } else {
-      const double = await startEventStoreDouble()
-      closing.push(() => double.close())
-      open = () => openEventStoreDb({ url: double.url, logger })
-    }
-  })
-  afterAll(async () => {
-    for (const close of closing.reverse()) await close()
-  })
-
-  test('one process finds the events of another, and those that a ledger appends through it, up to the end', async () => {
-    const [another, own] = [open(), open()]
-    closing.push(another.close, own.close)
-    const events = createKeyedEvents(own, { ...keyedEventsLimits, pageMax: 5 })
-    expect(await events.find(org, names, -1)).toEqual({ places: new Map(), upTo: -1 })
-    await another.append(stream, 'none', [keyed('a'), ...many(9, 'x0')])
-    await events.eventLog.append(stream, 9, [keyed('b')])
-    await another.append(stream, 10, [plain('y'), keyed('c')])
-    expect(await events.find(org, names, -1)).toEqual({
-      places: new Map([
-        [idOf('a'), 0],
-        [idOf('b'), 10],
-        [idOf('c'), 12],
-      ]),
-      upTo: 12,
-    })
-    await expect(events.find(org, names, 20)).rejects.toBeInstanceOf(Unavailable)
-  })
 })
 
 describe('no event is read twice', () => {

@@ -46,24 +46,22 @@ const record = (data: LogVerified): Promise<unknown> =>
     ),
   ])
 
-describe.each<LogKind>(['postgres', 'eventstoredb', 'memory'])('in %s', (kind) => {
-  test('the first run reads the whole log, and the next run reads the events since the last checkpoint that the first one passed', async () => {
-    await opened(kind)
-    const first = await run()
-    expect(first).toMatchObject({ after: 0, events: 403, streams: 3, checkpoints: 1, returned: 0 })
-    expect(first.through?.size).toBe(402)
-    await scene.write(5)
-    await scene.write(7, prices)
-    const { size } = await scene.checkpoints().make()
-    const second = await run()
-    // The run's own earlier event, the twelve new events, and the two checkpoints. The first checkpoint comes after the leaves
-    // that it covers.
-    expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
-    expect(second.through?.size).toBe(size)
-    // Without a new checkpoint, the next run cannot start any later.
-    expect((await run()).through).toEqual(second.through)
-    expect((await verifyLog(scene)).faults).toEqual([])
-  })
+test('the first run reads the whole log, and the next run reads the events since the last checkpoint that the first one passed', async () => {
+  await opened('eventstoredb')
+  const first = await run()
+  expect(first).toMatchObject({ after: 0, events: 403, streams: 3, checkpoints: 1, returned: 0 })
+  expect(first.through?.size).toBe(402)
+  await scene.write(5)
+  await scene.write(7, prices)
+  const { size } = await scene.checkpoints().make()
+  const second = await run()
+  // The run's own earlier event, the twelve new events, and the two checkpoints. The first checkpoint comes after the leaves
+  // that it covers.
+  expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
+  expect(second.through?.size).toBe(size)
+  // Without a new checkpoint, the next run cannot start any later.
+  expect((await run()).through).toEqual(second.through)
+  expect((await verifyLog(scene)).faults).toEqual([])
 })
 
 test('a run that has no more time stops at the last checkpoint it passed, and several runs reach the end', async () => {

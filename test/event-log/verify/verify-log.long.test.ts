@@ -31,20 +31,18 @@ const written = async (kind: LogKind): Promise<string[]> => {
   return notes
 }
 
-describe.each<LogKind>(['postgres', 'eventstoredb', 'memory'])('an intact log in %s', (kind) => {
-  test('every chain and checkpoint is intact, and the log extends each checkpoint stored elsewhere', async () => {
-    const notes = await written(kind)
-    await scene.write(3)
-    const verdict = await verified(notes[0])
-    expect(verdict).toMatchObject({
-      events: 608,
-      streams: 3,
-      faults: [],
-      checkpoints: { recomputed: 3, earlier: 0, announced: [] },
-      against: { verdict: 'extended' },
-    })
-    for (const note of notes) expect((await verified(note)).faults).toEqual([])
+test('of an intact log, every chain and checkpoint is intact, and the log extends each checkpoint stored elsewhere', async () => {
+  const notes = await written('eventstoredb')
+  await scene.write(3)
+  const verdict = await verified(notes[0])
+  expect(verdict).toMatchObject({
+    events: 608,
+    streams: 3,
+    faults: [],
+    checkpoints: { recomputed: 3, earlier: 0, announced: [] },
+    against: { verdict: 'extended' },
   })
+  for (const note of notes) expect((await verified(note)).faults).toEqual([])
 })
 
 describe('a log that grows while it is read', () => {
