@@ -1,4 +1,4 @@
-/** Other clients are served normally while a stranger opens as many silent connections as a machine can. */
+/** Other clients are served normally while a stranger opens more silent connections than the process may have files open. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, expect, test } from 'vitest'
@@ -69,11 +69,11 @@ const fewFiles: Launch = {
   command: ['/bin/sh', '-c', 'ulimit -n 1024 && exec "$0" "$@"', ...serviceCommand],
 }
 
-test.each<[string, number, Launch, number]>([
-  ['10,000 idle sockets of one address', 10_000, {}, 1_000],
-  ['2,000, where a process may have 1,024 files open', 2_000, fewFiles, 128],
-])('%s do not stop the service from answering others', async (_, idle, launch, heldMax) => {
-  service = await startService(environment, launch)
+const idle = 2_000
+const heldMax = 128
+
+test('2,000 idle sockets of one address do not stop a service that may have 1,024 files open from answering others', async () => {
+  service = await startService(environment, fewFiles)
   const { apiUrl } = service
   await eventually(async () => ((await lookUp(apiUrl, other)) === 200 ? true : undefined))
   const startedMs = performance.now()
