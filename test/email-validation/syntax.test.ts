@@ -196,6 +196,7 @@ describe('refused, for the first rule broken', () => {
     '"a"b@example.com',
     '"a"."b"@example.com',
     '"a\\"@example.com',
+    '"a\\é"@example.com',
   ])
   refuses('domain_empty', 'RFC 5321 §4.1.2', ['a@', '"a"@', 'é@'])
   refuses('domain_too_long', 'at most 253 octets as A-labels (RFC 1035 §2.3.4)', [
@@ -227,6 +228,7 @@ describe('refused, for the first rule broken', () => {
   refuses('label_hyphen', 'only inside a label, and reserved in third and fourth place (RFC 5890 §2.3.1)', [
     'a@-example.com',
     'a@example.-com',
+    'a@example-.com',
     'a@-',
     'a@ab--cd.com',
   ])
