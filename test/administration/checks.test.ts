@@ -1,11 +1,10 @@
 /** The checks of "doctor", each tested alone, some with doubles of the database's answers. */
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import {
   type Check,
@@ -36,6 +35,7 @@ import { operatorStream, priceBookStream } from '../../src/events/streams.ts'
 import { parseSoundConfig } from '../../src/foundation/sound-config.ts'
 import { startChecks } from '../../src/start/doctor.ts'
 import { commands } from '../cli/commands.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -43,8 +43,7 @@ const minuteMs = 60_000
 const hourMs = 60 * minuteMs
 const dayMs = 24 * hourMs
 
-const dir = await mkdtemp(join(tmpdir(), 'doctor-checks-'))
-afterAll(() => rm(dir, { recursive: true, force: true }))
+const dir = await directoryForFile()
 afterEach(() => void vi.useRealTimers())
 
 const all: readonly Check<never>[] = [

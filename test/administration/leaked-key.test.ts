@@ -7,7 +7,6 @@ import { pino } from 'pino'
 import { ulid } from 'ulid'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { adjust } from '../../src/administration/credits/corrections.ts'
-import { grant } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import type { Context, Given } from '../../src/administration/declare.ts'
@@ -15,7 +14,6 @@ import {
   certainKey,
   changeLimits,
   defaultKeyLimits,
-  issueKey,
   revoke,
   rotate,
 } from '../../src/administration/keys/api-keys.ts'
@@ -32,6 +30,7 @@ import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { exhaustive, randomCases } from '../support/exhaustive.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess, pricedCall } from '../support/memory-process.ts'
+import { anotherKey, grantTo } from '../support/partners.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const another = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
@@ -88,28 +87,11 @@ const openLedger = async (organizationId: string, amount: string): Promise<void>
     name: 'Acme',
     overdraftLimit: 0n,
   })
-  await grant(one, {
-    organizationId,
-    amount: parseCredits(amount),
-    priority: 100,
-    expiresAt: null,
-    reason: 'plan',
-    actor,
-  })
+  await grantTo(one, organizationId, amount)
 }
 
-const issued = async (organizationId = org): Promise<string> => {
-  const { keyId } = await issueKey(one, {
-    organizationId,
-    name: 'production',
-    permissions: ['ip_lookup'],
-    limits: defaultKeyLimits,
-    actor,
-    allowedCidrs: ['203.0.113.0/24'],
-    expiresAt: null,
-  })
-  return keyId
-}
+const issued = async (organizationId = org): Promise<string> =>
+  (await anotherKey(one, organizationId, { name: 'production', allowedCidrs: ['203.0.113.0/24'] })).keyId
 
 const call = async (
   price: string,
@@ -201,7 +183,7 @@ describe('a leaked key', () => {
     })
     expect(typesIn(keyStream(key))).toEqual(['ApiKeyIssued', 'ApiKeyRevoked', 'ApiKeyRotated'])
     expect(log.eventsOf(keyStream(key)).map((event) => decodeEvent(event).metadata.actor)).toEqual([
-      actor,
+      'cli',
       actor,
       actor,
     ])

@@ -1,7 +1,4 @@
 /** Every page and every form is tested with every role, by the table of permissions. Every page that a role can open must be linked. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { declarations } from '../../src/administration/declarations.ts'
@@ -11,39 +8,30 @@ import { type Action, mayDo, roles, rolesThatMay } from '../../src/administratio
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
 import { moved } from '../../src/dashboard/moved.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { writeCityFile } from '../support/house.ts'
 import {
   type Browser,
+  browserForEachRole,
+  browserOf,
   encoded,
   openBrowser,
-  signedIn,
   tokenIn,
   unescaped,
-  userWhoChose,
 } from './dashboard-host.ts'
 import { openFurnished } from './furnished.ts'
 import { type RouteExamples, requestOf, routeExamples } from './route-examples.ts'
 import { formRoutes, pageRoutes, routeAt, routes } from './route-table.ts'
 import { openScene } from './scene.ts'
 
-const people = new Map<string, Browser>()
-
-const directory = await mkdtemp(join(tmpdir(), 'access-'))
 const furnished = await openFurnished({
   days: 2,
-  environment: { GEOIP_CITY_DB: await writeCityFile(directory) },
+  environment: { GEOIP_CITY_DB: await writeCityFile(await directoryForFile()) },
 })
 const { room, scene } = furnished
 const other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
-for (const role of roles) {
-  const organizationId = role === 'partner' ? scene.organizationId : null
-  const person = await userWhoChose(room, { name: `the-${role}`, role, organizationId, actor: 'cli:setup' })
-  people.set(role, await signedIn(room, person))
-}
-afterAll(async () => {
-  await furnished.close()
-  await rm(directory, { recursive: true })
-})
+const as = await browserForEachRole(room, scene.organizationId)
+afterAll(() => furnished.close())
 
 type Answer = Awaited<ReturnType<Browser['get']>>
 
@@ -62,19 +50,10 @@ const reachedFrom = (path: string, body: string): { method: string; path: string
   )
 }
 
-const as = (role: string): Browser => {
-  const browser = people.get(role)
-  if (browser === undefined) throw new Error(`there is no ${role}`)
-  return browser
-}
-
 const hrefsIn = (page: string): string[] =>
   [...page.matchAll(/href="([^"]+)"/g)].map(([, href = '']) => unescaped(href))
 
-/** A partner, and the operator's role with the fewest rights. */
-const tried = roles
-
-describe.each(tried)('%s', (role) => {
+describe.each(roles)('%s', (role) => {
   const isForThem = ({ method, path }: { method: string; path: string }): boolean => {
     if (`${method} ${path}` === 'POST /logout' || (role === 'partner' && path === '/')) return true
     const route = routeAt(method, path)
@@ -158,13 +137,8 @@ describe.each(tried)('%s', (role) => {
 })
 
 test('a partner finds and changes nothing with any id of another organization', async () => {
-  const contoso = await userWhoChose(room, {
-    name: 'contoso',
-    role: 'partner',
-    organizationId: other.organizationId,
-    actor: 'cli:setup',
-  })
-  const browser = await signedIn(room, contoso)
+  const { organizationId } = other
+  const browser = await browserOf(room, { name: 'contoso', role: 'partner', organizationId })
   const page = await browser.get(`/organizations/${other.organizationId}`)
   const csrf = tokenIn(page.body)
   const before = await room.foundation.eventLog.head()
@@ -198,10 +172,7 @@ test('a partner sees only published prices, and its pages do not name operators'
   const { foundation } = room
   const { organizationId } = scene
   const operator = 'olga.of.finance'
-  const olga = await signedIn(
-    room,
-    await userWhoChose(room, { name: operator, role: 'admin', organizationId: null, actor: 'cli:setup' }),
-  )
+  const olga = await browserOf(room, { name: operator, role: 'admin' })
   const by = { actor: `user:${operator}` }
   const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
   const propose = (amount: string, reason: string) =>
@@ -241,13 +212,7 @@ test('a partner sees only published prices, and its pages do not name operators'
   expect((await olga.get('/commands/price/show')).body).toContain('the reason of an open proposal')
   expect((await olga.get(`${base}/pixel/rules`)).body).toContain(`user:${operator}`)
 
-  const partner = await userWhoChose(room, {
-    name: 'pia',
-    role: 'partner',
-    organizationId,
-    actor: 'cli:setup',
-  })
-  const browser = await signedIn(room, partner)
+  const browser = await browserOf(room, { name: 'pia', role: 'partner', organizationId })
   const seen: string[] = []
   const leaks: string[] = []
   for (const route of routes.filter((one) => one.startsWith('GET ') && mayOpen('partner', one))) {

@@ -4,11 +4,9 @@
  */
 import { describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { createUser } from '../../src/administration/users/user-changes.ts'
 import { formatCredits } from '../../src/billing/money.ts'
-import type { UserRole } from '../../src/events/users.ts'
-import { give, roomForFile, signedIn } from './dashboard-host.ts'
+import { openOrganization } from '../support/partners.ts'
+import { browserOf, give, roomForFile } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 const actor = 'cli:setup'
@@ -20,16 +18,10 @@ const monthOf = (ago: number): string => {
 
 const room = await roomForFile()
 const scene = await openScene(room, { nowMs, days: 70, everyDays: 7 })
-const evil = (await createOrganization(room.foundation, { name: '=cmd()<b>', overdraftLimit: 0n, actor }))
-  .organizationId
+const evil = await openOrganization(room.foundation, '=cmd()<b>')
 await room.caughtUp()
-const person = async (name: string, role: UserRole) => {
-  const { password } = await createUser(room.foundation, { name, role, organizationId: null, actor })
-  return signedIn(room, { name, password })
-}
-await person('ada', 'admin')
-const finance = await person('fay', 'finance')
-const viewer = await person('vic', 'viewer')
+const finance = await browserOf(room, { name: 'fay', role: 'finance' })
+const viewer = await browserOf(room, { name: 'vic', role: 'viewer' })
 
 const used = async (month: string) => {
   const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
@@ -101,11 +93,7 @@ describe('the month of all organizations', () => {
   })
 
   test('lists organizations by name, regardless of case, on every page', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'nabokov',
-      overdraftLimit: 0n,
-      actor,
-    })
+    const organizationId = await openOrganization(room.foundation, 'nabokov')
     await room.caughtUp()
     const names = async (query: string) =>
       [

@@ -1,12 +1,9 @@
 /** Which connections get cookies, and the attributes of these cookies. Pages and calls share a host without affecting each other. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { grant } from '../../src/administration/credits/credits.ts'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { insertUser } from '../../src/administration/users/users.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
+import { openPartner } from '../support/partners.ts'
 import {
   type Browser,
   encoded,
@@ -224,29 +221,7 @@ describe('pages and calls on one host', () => {
   const vera = { name: 'vera', password: 'correct horse battery staple' }
   beforeAll(async () => {
     await insertUser(room.foundation.pool, { ...vera, role: 'admin' })
-    const actor = 'cli'
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Acme',
-      overdraftLimit: 0n,
-      actor,
-    })
-    await grant(room.foundation, {
-      organizationId,
-      amount: parseCredits('10'),
-      priority: 1,
-      expiresAt: null,
-      reason: 'test',
-      actor,
-    })
-    ;({ apiKey } = await issueKey(room.foundation, {
-      organizationId,
-      name: 'production',
-      permissions: [],
-      limits: defaultKeyLimits,
-      allowedCidrs: [],
-      expiresAt: null,
-      actor,
-    }))
+    ;({ apiKey } = await openPartner(room.foundation, { credits: '10', permissions: [] }))
     await room.caughtUp()
   })
 
@@ -254,7 +229,7 @@ describe('pages and calls on one host', () => {
     const browser = await signedIn(room, vera)
     const answer = await browser.get('/whoami', { 'x-api-key': apiKey })
     expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toMatchObject({ organization: 'Acme' })
+    expect(answer.json()).toMatchObject({ organization: 'Partner' })
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
     expect(answer.headers['set-cookie']).toBeUndefined()
     expect(answer.headers['content-security-policy']).toBeUndefined()

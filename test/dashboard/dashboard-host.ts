@@ -3,11 +3,13 @@ import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { PgBoss } from 'pg-boss'
-import { afterAll } from 'vitest'
+import { afterAll, expect } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { adminApi } from '../../src/admin-api/admin-api.ts'
 import type { Finding } from '../../src/administration/checks/check.ts'
+import { roles } from '../../src/administration/roles.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
+import { insertUser } from '../../src/administration/users/users.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
 import { createOverload, type Overload } from '../../src/call/overload.ts'
@@ -19,6 +21,7 @@ import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
 import type { ProviderSettings } from '../../src/dashboard/identity-provider.ts'
+import type { UserRole } from '../../src/events/users.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
@@ -310,13 +313,17 @@ export const encoded = (fields: Record<string, string | string[]>): string =>
     ),
   ).toString()
 
+type NewUser = Pick<Parameters<typeof createUser>[1], 'name' | 'role'> & {
+  readonly organizationId?: string | null
+}
+
 /** A user who has replaced the initial password. */
 export const userWhoChose = async (
   { foundation }: Pick<DashboardHost, 'foundation'>,
-  user: Parameters<typeof createUser>[1],
+  { name, role, organizationId = null }: NewUser,
 ): Promise<{ name: string; password: string }> => {
-  const { name, actor } = user
-  await createUser(foundation, user)
+  const actor = 'cli:setup'
+  await createUser(foundation, { name, role, organizationId, actor })
   const chosen = `${name} chose this ${randomUUID()}`
   const { password } = await changePassword(foundation, { name, chosen, actor })
   return { name, password }
@@ -339,6 +346,30 @@ export const signedIn = async (
   const again = await browser.submit('/login', { name, password: chosen })
   if (again.statusCode !== 303) throw new Error(`not signed in: ${statusCode}, ${again.statusCode}`)
   return browser
+}
+
+/** A browser in which a new user is signed in. */
+export const browserOf = async (room: DashboardHost, user: NewUser): Promise<Browser> =>
+  signedIn(room, await userWhoChose(room, user))
+
+/** A browser in which the admin `ada` is signed in. */
+export const browserOfAda = async (room: DashboardHost): Promise<Browser> => {
+  const ada = { name: 'ada', password: 'correct horse battery staple' }
+  await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
+  return signedIn(room, ada)
+}
+
+/** A signed-in browser for each role. The user with the role finance is called `the.finance`. */
+export const browserForEachRole = async (
+  room: DashboardHost,
+  partnerOf: string,
+): Promise<(role: UserRole) => Browser> => {
+  const browsers = new Map<UserRole, Browser>()
+  for (const role of roles) {
+    const organizationId = role === 'partner' ? partnerOf : null
+    browsers.set(role, await browserOf(room, { name: `the.${role}`, role, organizationId }))
+  }
+  return (role) => browsers.get(role) ?? expect.unreachable()
 }
 
 /** A page without the references to our own script files. */

@@ -3,19 +3,16 @@ import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
-import { insertUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { changeEvent, recordedEvents } from '../support/segments.ts'
-import { openDashboardHost, signedIn } from './dashboard-host.ts'
+import { browserOfAda, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 const room = await openDashboardHost()
 const owner = new pg.Client({ connectionString: room.url })
 await owner.connect()
-const user = { name: 'ada', password: 'correct horse battery staple' }
-await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-const ada = await signedIn(room, user)
+const ada = await browserOfAda(room)
 const scene = await openScene(room, { nowMs: Date.now(), days: 8 })
 afterAll(async () => {
   await owner.end()

@@ -1,29 +1,28 @@
 /** Months, the filtered statement, lots, and prices, as finance uses them. */
 import { createHash } from 'node:crypto'
 import { ulid } from 'ulid'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
 import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
-import { insertUser } from '../../src/administration/users/users.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
+import { holdCalls } from '../support/held-calls.ts'
 import { until } from '../support/house.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
+  browserOf,
+  browserOfAda,
   encoded,
   give,
   hiddenIn,
   roomForFile,
-  signedIn,
   tokenIn,
   unescaped,
-  userWhoChose,
 } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
-const user = { name: 'ada', password: 'correct horse battery staple' }
 const nowMs = Date.now()
 const monthOf = (before: number): string => {
   const now = new Date(nowMs)
@@ -36,8 +35,7 @@ const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
 const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
 
 const room = await roomForFile()
-await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-const ada = await signedIn(room, user)
+const ada = await browserOfAda(room)
 const scene = await openScene(room, { nowMs, days })
 const base = `/organizations/${scene.organizationId}`
 
@@ -50,6 +48,10 @@ const ended = async (path: string) => {
   }
   throw new Error('it never ended')
 }
+
+/** Makes reads of the ledger wait. The log is also read to check the actor, and this read must not wait. */
+const holdReads = () =>
+  holdCalls(room.foundation.eventLog, 'read', (stream) => stream === `ledger-${scene.organizationId}`)
 
 const figure = (body: string, name: string): string =>
   new RegExp(`<dt>${name}</dt><dd>(?:<strong>)?([^<]+)`).exec(body)?.[1] ?? ''
@@ -138,106 +140,55 @@ describe('months', () => {
   })
 
   test('are shown to every role that can open the organization, and their files only to some', async () => {
-    const operations = await userWhoChose(room, {
-      name: 'opal',
-      role: 'operations',
-      organizationId: null,
-      actor: 'cli:setup',
-    })
-    const opal = await signedIn(room, operations)
+    const opal = await browserOf(room, { name: 'opal', role: 'operations' })
     const page = await opal.get(`${base}/ledger/totals?month=${monthOf(0)}`)
     expect([page.statusCode, page.body.includes('/ledger/statement/file')]).toEqual([200, false])
     expect((await opal.get(`${base}/ledger/statement/file?month=${monthOf(0)}&csv=on`)).statusCode).toBe(403)
   })
 
   test('of a long ledger show the progress until the answer is there', async () => {
-    const { eventLog } = room.foundation
-    const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
-    const read = eventLog.read.bind(eventLog)
-    const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-      if (asked[0] === `ledger-${scene.organizationId}`) await mayRead
-      return read(...asked)
-    })
-    try {
-      for (const path of [`${base}/ledger/months`, `${base}/ledger/totals?month=${monthOf(1)}`])
-        expect((await ada.get(path)).body).toContain(`hx-get="${path}" hx-trigger="every 1s"`)
-      readOn()
-      expect((await ended(`${base}/ledger/months`)).body).toContain('data-head="Opening"')
-      expect((await ended(`${base}/ledger/totals?month=${monthOf(1)}`)).body).toContain('<dt>Opening</dt>')
-    } finally {
-      readOn()
-      slow.mockRestore()
-    }
+    using reads = holdReads()
+    for (const path of [`${base}/ledger/months`, `${base}/ledger/totals?month=${monthOf(1)}`])
+      expect((await ada.get(path)).body).toContain(`hx-get="${path}" hx-trigger="every 1s"`)
+    reads.release()
+    expect((await ended(`${base}/ledger/months`)).body).toContain('data-head="Opening"')
+    expect((await ended(`${base}/ledger/totals?month=${monthOf(1)}`)).body).toContain('<dt>Opening</dt>')
   })
 })
 
 test('slow statements of one partner do not block those of the operator', async () => {
   const { organizationId } = scene
-  const partner = { name: 'pat', role: 'partner', organizationId, actor: 'cli' } as const
-  const pat = await signedIn(room, await userWhoChose(room, partner))
-  const { eventLog } = room.foundation
-  const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
-  const read = eventLog.read.bind(eventLog)
-  let reading = 0
-  const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-    // Only reads of the ledger wait. The log is also read to check the actor, and this read must not wait.
-    if (asked[0] === `ledger-${organizationId}`) {
-      reading += 1
-      await mayRead
-    }
-    return read(...asked)
-  })
+  const pat = await browserOf(room, { name: 'pat', role: 'partner', organizationId })
+  using reads = holdReads()
   const path = `${base}/ledger/statement/file?month=${monthOf(1)}&csv=on`
-  try {
-    const taken = Array.from({ length: 4 }, () => pat.get(path))
-    await until('all four are read', async () => reading >= 4)
-    const refused = await pat.get(path)
-    expect([refused.statusCode, refused.headers['retry-after']]).toEqual([503, '10'])
-    const others = Array.from({ length: 4 }, () => ada.get(path))
-    await until('those of finance are read', async () => reading >= 8)
-    readOn()
-    const answers = await Promise.all([...taken, ...others])
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
-    expect((await pat.get(path)).statusCode).toBe(200)
-  } finally {
-    readOn()
-    slow.mockRestore()
-  }
+  const taken = Array.from({ length: 4 }, () => pat.get(path))
+  await until('all four are read', async () => reads.count() >= 4)
+  const refused = await pat.get(path)
+  expect([refused.statusCode, refused.headers['retry-after']]).toEqual([503, '10'])
+  const others = Array.from({ length: 4 }, () => ada.get(path))
+  await until('those of finance are read', async () => reads.count() >= 8)
+  reads.release()
+  const answers = await Promise.all([...taken, ...others])
+  expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
+  expect((await pat.get(path)).statusCode).toBe(200)
 })
 
 describe('long-running work', () => {
   test('shows its progress and then its result, to people whose role allows it', async () => {
-    const { eventLog } = room.foundation
-    const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
-    const read = eventLog.read.bind(eventLog)
-    const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-      if (asked[0] === `ledger-${scene.organizationId}`) await mayRead
-      return read(...asked)
-    })
-    try {
-      const sent = await ada.submit(`${base}/ledger/reconcile`, {})
-      const work = String(sent.headers.location)
-      expect(work).toMatch(/^\/jobs\/[0-9a-f-]{36}$/)
-      expect((await ada.get(work)).body).toContain(`hx-get="${work}" hx-trigger="every 1s"`)
-      readOn()
-      expect((await ended(work)).body).toContain('<h1>Done</h1>')
-      expect((await ada.get('/commands/jobs/work')).body).toContain(`href="${work}"`)
-      for (const [role, organizationId, status] of [
-        ['partner', scene.organizationId, 403],
-        ['viewer', null, 404],
-      ] as const) {
-        const other = await userWhoChose(room, {
-          name: `${role}-1`,
-          role,
-          organizationId,
-          actor: 'cli:setup',
-        })
-        const browser = await signedIn(room, other)
-        expect([role, (await browser.get(work)).statusCode]).toEqual([role, status])
-      }
-    } finally {
-      readOn()
-      slow.mockRestore()
+    using reads = holdReads()
+    const sent = await ada.submit(`${base}/ledger/reconcile`, {})
+    const work = String(sent.headers.location)
+    expect(work).toMatch(/^\/jobs\/[0-9a-f-]{36}$/)
+    expect((await ada.get(work)).body).toContain(`hx-get="${work}" hx-trigger="every 1s"`)
+    reads.release()
+    expect((await ended(work)).body).toContain('<h1>Done</h1>')
+    expect((await ada.get('/commands/jobs/work')).body).toContain(`href="${work}"`)
+    for (const [role, organizationId, status] of [
+      ['partner', scene.organizationId, 403],
+      ['viewer', null, 404],
+    ] as const) {
+      const browser = await browserOf(room, { name: `${role}-1`, role, organizationId })
+      expect([role, (await browser.get(work)).statusCode]).toEqual([role, status])
     }
   })
 
@@ -392,10 +343,7 @@ describe('prices', () => {
   }
 
   test('are approved once, by a person other than the proposer', async () => {
-    const bob = await signedIn(
-      room,
-      await userWhoChose(room, { name: 'bob', role: 'finance', organizationId: null, actor: 'cli:setup' }),
-    )
+    const bob = await browserOf(room, { name: 'bob', role: 'finance' })
     const name = await proposed('3.5')
     const before = await room.foundation.eventLog.head()
     for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }]) {

@@ -5,8 +5,6 @@ import { ulid } from 'ulid'
 import { expect, test, vi } from 'vitest'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { erasureParts } from '../../src/capabilities/profile/storage.ts'
@@ -14,26 +12,20 @@ import { appendNext } from '../../src/event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream, profileStream } from '../../src/events/streams.ts'
+import type { UserRole } from '../../src/events/users.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
 import { onCommandLine } from '../declared/interfaces.ts'
+import { holdCalls } from '../support/held-calls.ts'
 import { until } from '../support/house.ts'
 import { call, command, grantOf, located, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess } from '../support/memory-process.ts'
-import {
-  type Browser,
-  encoded,
-  hiddenIn,
-  roomForFile,
-  signedIn,
-  tokenIn,
-  userWhoChose,
-} from './dashboard-host.ts'
+import { openOrganization } from '../support/partners.ts'
+import { browserForEachRole, encoded, hiddenIn, roomForFile, tokenIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
 const actor = 'cli:setup'
 const email = 'Ada.Lovelace@example.com'
-const people = new Map<string, Browser>()
 const about = { email: ['', ''], profile: '' }
 
 const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
@@ -66,11 +58,7 @@ const personKnownAs = async (lid: string): Promise<void> => {
 
 const room = await roomForFile()
 const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
-for (const role of roles) {
-  const organizationId = role === 'partner' ? scene.organizationId : null
-  const user = await userWhoChose(room, { name: `the.${role}`, role, organizationId, actor })
-  people.set(role, await signedIn(room, user))
-}
+const as = await browserForEachRole(room, scene.organizationId)
 const token = (await issueOperatorToken(room.foundation, { user: 'the.finance', actor })).token
 for (const [i, status] of (['invalid', 'valid'] as const).entries())
   about.email[i] = await recorded({
@@ -96,12 +84,6 @@ about.profile = await recorded({
 })
 await room.caughtUp()
 
-const as = (role: string): Browser => {
-  const browser = people.get(role)
-  if (browser === undefined) throw new Error(`there is no ${role}`)
-  return browser
-}
-
 const overApi = async (given: object, headers: Readonly<Record<string, string>> = {}) => {
   const answer = await room.host.inject({
     method: 'POST',
@@ -114,7 +96,7 @@ const overApi = async (given: object, headers: Readonly<Record<string, string>> 
 
 const pathIn = ({ organizationId }: Pick<Scene, 'organizationId'>): string =>
   `/organizations/${organizationId}/ledger/find-calls`
-const find = (role: string, input: string, of: Pick<Scene, 'organizationId'> = scene) =>
+const find = (role: UserRole, input: string, of: Pick<Scene, 'organizationId'> = scene) =>
   as(role).submit(pathIn(of), { input })
 
 test('an e-mail address in any spelling finds its calls, newest first, with their cost', async () => {
@@ -132,34 +114,21 @@ test('an e-mail address in any spelling finds its calls, newest first, with thei
 
 test('a partner has a limited number of searches under way, and others search meanwhile', async () => {
   const { eventLog } = room.foundation
-  const other = await createOrganization(room.foundation, { name: 'Contoso', overdraftLimit: 0n, actor })
+  const other = { organizationId: await openOrganization(room.foundation, 'Contoso') }
   await room.caughtUp()
-  const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
-  const last = eventLog.lastRevision.bind(eventLog)
-  let searching = 0
-  const slow = vi.spyOn(eventLog, 'lastRevision').mockImplementation(async (stream) => {
-    if (stream === ledgerStream(scene.organizationId)) {
-      searching++
-      await mayRead
-    }
-    return last(stream)
-  })
-  try {
-    const held = Array.from({ length: 8 }, () => find('partner', email))
-    await until('eight are under way', async () => searching === 8)
-    const ninth = await find('partner', email)
-    expect([ninth.statusCode, ninth.body]).toEqual([
-      422,
-      expect.stringContaining('Too many requests of your organization are in progress'),
-    ])
-    expect((await find('finance', email, other)).statusCode).toBe(200)
-    readOn()
-    expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
-    expect((await find('partner', email)).statusCode).toBe(200)
-  } finally {
-    readOn()
-    slow.mockRestore()
-  }
+  const own = ledgerStream(scene.organizationId)
+  using searches = holdCalls(eventLog, 'lastRevision', (stream) => stream === own)
+  const held = Array.from({ length: 8 }, () => find('partner', email))
+  await until('eight are under way', async () => searches.count() === 8)
+  const ninth = await find('partner', email)
+  expect([ninth.statusCode, ninth.body]).toEqual([
+    422,
+    expect.stringContaining('Too many requests of your organization are in progress'),
+  ])
+  expect((await find('finance', email, other)).statusCode).toBe(200)
+  searches.release()
+  expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
+  expect((await find('partner', email)).statusCode).toBe(200)
 })
 
 test('no hash of the text is stored, even for a request with an Idempotency-Key', async () => {
@@ -227,11 +196,11 @@ test('a profile id finds the calls about the person until the person is erased',
 })
 
 test('for an address, the search field offers this search as a form, not as a link', async () => {
-  const search = async (role: string, q: string) => {
+  const search = async (role: UserRole, q: string) => {
     const page = (await as(role).get('/me')).body
     return as(role).post('/search', encoded({ _csrf: tokenIn(page), q }))
   }
-  const offered = async (role: string, q: string) => {
+  const offered = async (role: UserRole, q: string) => {
     const { body } = await search(role, q)
     return body.slice(body.indexOf('<main')).match(/action="([^"]*ledger\/find-calls)"/)?.[1]
   }

@@ -2,9 +2,6 @@
  * The local demo: its printed password opens the dashboard, and the overview leads to the first call. In production, the overview
  * does not do this.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import Fastify from 'fastify'
 import { afterAll, describe, expect, test } from 'vitest'
 import { seedDemo, writeDemo } from '../../src/administration/seed.ts'
@@ -12,6 +9,7 @@ import { createUser } from '../../src/administration/users/user-changes.ts'
 import { insertUser } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import { isLocalDemo } from '../../src/dashboard/given-password.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { type Browser, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 test.each([
@@ -34,7 +32,7 @@ test.each([
 
 const asked: { headers: Record<string, unknown>; body: unknown }[] = []
 
-const dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
+const dataDir = await directoryForFile()
 const room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
 // An HTTP server that takes the place of the API.
 const api = Fastify()
@@ -52,7 +50,6 @@ afterAll(async () => {
   await api.close()
   await production.close()
   await room.close()
-  await rm(dataDir, { recursive: true, force: true })
 })
 
 const asDemo = async (): Promise<Browser> => {

@@ -1,7 +1,6 @@
 /** An invitation is a link that works once. The tests check its page, its recipients, its limits and the data that it reveals. */
 import { createHash, randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import {
   acceptInvitation,
   inviteUser,
@@ -16,6 +15,7 @@ import {
 } from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
+import { openOrganization } from '../support/partners.ts'
 import { openBrowser, roomForFile, signedIn } from './dashboard-host.ts'
 
 let people = 0
@@ -220,11 +220,7 @@ describe('an invitation', () => {
     await expect(make('partner', 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')).rejects.toThrow(
       'there is no organization',
     )
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Acme',
-      overdraftLimit: 0n,
-      actor,
-    })
+    const organizationId = await openOrganization(room.foundation)
     await expect(make('viewer', organizationId)).rejects.toThrow('only a partner has an organization')
     await make('partner', organizationId)
     const open = (await listInvitations(room.foundation)).filter(({ user }) => user === name)

@@ -4,20 +4,16 @@ import { createServer } from 'node:http'
 import { promisify } from 'node:util'
 import { ulid } from 'ulid'
 import { describe, expect, test } from 'vitest'
-import { insertUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { credits } from '../../src/dashboard/format.ts'
 import { takeForm } from '../../src/dashboard/once.ts'
 import { createWorks } from '../../src/dashboard/works.ts'
 import { testOrganizationOf } from '../../src/events/test-organization.ts'
-import { roomForFile, signedIn } from './dashboard-host.ts'
+import { browserOfAda, roomForFile } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
-const user = { name: 'ada', password: 'correct horse battery staple' }
-
 const room = await roomForFile()
-await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-const ada = await signedIn(room, user)
+const ada = await browserOfAda(room)
 const scene = await openScene(room, { nowMs: Date.now(), days: 3 })
 const base = `/organizations/${scene.organizationId}`
 

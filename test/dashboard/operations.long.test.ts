@@ -6,12 +6,11 @@ import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { sourceJson } from '../../src/administration/sources/queries.ts'
-import { insertUser } from '../../src/administration/users/users.ts'
 import { type DataSource, isTooOld, recordImport } from '../../src/call/data-source.ts'
 import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
 import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/geo-database.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { give, roomForFile, signedIn } from './dashboard-host.ts'
+import { browserOfAda, give, roomForFile } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 const organizations = 130
@@ -19,9 +18,7 @@ const organizations = 130
 const room = await roomForFile({
   environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
 })
-const user = { name: 'ada', password: 'correct horse battery staple' }
-await insertUser(room.foundation.pool, { ...user, role: 'admin' })
-const ada = await signedIn(room, user)
+const ada = await browserOfAda(room)
 const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
 const create = (n: number) => createOrganization(room.foundation, organization(n))
 // A command waits only a few seconds for its turn to be recorded, so they are sent a few at a time.

@@ -1,9 +1,9 @@
 /** What people see and change in their own account: role, password, sign-ins. */
 import { beforeEach, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
+import { openOrganization } from '../support/partners.ts'
 import {
   type Browser,
   encoded,
@@ -15,15 +15,9 @@ import {
 } from './dashboard-host.ts'
 
 let ada: Browser
-const actor = 'cli:setup'
 
 const room = await roomForFile()
-const { password } = await userWhoChose(room, {
-  name: 'ada',
-  role: 'viewer',
-  organizationId: null,
-  actor: 'system',
-})
+const { password } = await userWhoChose(room, { name: 'ada', role: 'viewer' })
 ada = await signedIn(room, { name: 'ada', password })
 
 const change = (fields: Record<string, string>) => ada.submit('/me', fields, '/me/password')
@@ -80,7 +74,7 @@ describe('changes to an account', () => {
   const lastPassword = 'seven unrelated things on a shelf'
 
   test('are shown first at the next sign-in on another device, which then continues to the requested page', async () => {
-    const grace = await userWhoChose(room, { name: 'grace', role: 'viewer', organizationId: null, actor })
+    const grace = await userWhoChose(room, { name: 'grace', role: 'viewer' })
     const [here, elsewhere] = [openBrowser(room.host), openBrowser(room.host)]
     expect((await here.submit('/login', grace)).headers.location).toBe('/')
     await here.submit('/', {}, '/logout')
@@ -106,13 +100,9 @@ describe('changes to an account', () => {
   })
 
   test('name no operator', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Ours',
-      overdraftLimit: 0n,
-      actor,
-    })
-    const pia = await userWhoChose(room, { name: 'pia', role: 'partner', organizationId, actor })
-    await userWhoChose(room, { name: 'olga.operator', role: 'admin', organizationId: null, actor })
+    const organizationId = await openOrganization(room.foundation)
+    const pia = await userWhoChose(room, { name: 'pia', role: 'partner', organizationId })
+    await userWhoChose(room, { name: 'olga.operator', role: 'admin' })
     await changePassword(room.foundation, { name: 'pia', chosen: lastPassword, actor: 'user:olga.operator' })
     await room.caughtUp()
     const browser = await signedIn(room, { ...pia, password: lastPassword })

@@ -1,49 +1,18 @@
 /** Organizations, keys and users are chosen by name, and days and times with the browser's own pickers. */
 import { describe, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import {
-  type Browser,
-  encoded,
-  hiddenIn,
-  roomForFile,
-  signedIn,
-  unescaped,
-  userWhoChose,
-} from './dashboard-host.ts'
-
-const actor = 'cli'
-
-const organization = async (name: string) =>
-  (await createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })).organizationId
-const key = async (organizationId: string, name: string) =>
-  (
-    await issueKey(room.foundation, {
-      organizationId,
-      name,
-      actor,
-      permissions: ['ip_lookup'],
-      limits: defaultKeyLimits,
-      allowedCidrs: [],
-      expiresAt: null,
-    })
-  ).keyId
+import { anotherKey, openOrganization } from '../support/partners.ts'
+import { type Browser, browserOf, encoded, hiddenIn, roomForFile, unescaped } from './dashboard-host.ts'
 
 const room = await roomForFile()
-const northwind = await organization('Northwind <Traders>')
-const contoso = await organization('Contoso')
-for (let i = 0; i < 25; i++) await organization('Same & name')
-const production = await key(northwind, 'production')
-const other = await key(contoso, 'production of Contoso')
+const { foundation } = room
+const northwind = await openOrganization(foundation, 'Northwind <Traders>')
+const contoso = await openOrganization(foundation, 'Contoso')
+for (let i = 0; i < 25; i++) await openOrganization(foundation, 'Same & name')
+const { keyId: production } = await anotherKey(foundation, northwind, { name: 'production' })
+const { keyId: other } = await anotherKey(foundation, contoso, { name: 'production of Contoso' })
 await room.caughtUp()
-const admin = await signedIn(
-  room,
-  await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
-)
-const partner = await signedIn(
-  room,
-  await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: northwind, actor }),
-)
+const admin = await browserOf(room, { name: 'ada', role: 'admin' })
+const partner = await browserOf(room, { name: 'pat', role: 'partner', organizationId: northwind })
 
 const optionsOf = (page: string): string[] =>
   [...page.matchAll(/<option value="([^"]*)"/g)].map(([, value = '']) => unescaped(value))

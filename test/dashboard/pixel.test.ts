@@ -2,32 +2,26 @@
 
 import { ulid } from 'ulid'
 import { describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { createUser } from '../../src/administration/users/user-changes.ts'
 import { openPixelCounters } from '../../src/capabilities/pixel/counters.ts'
 import { createPixelRules } from '../../src/capabilities/pixel/rules.ts'
 import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { pixelStream } from '../../src/events/streams.ts'
 import { logger } from '../support/logger.ts'
-import { type Browser, roomForFile, signedIn } from './dashboard-host.ts'
+import { openOrganization } from '../support/partners.ts'
+import { type Browser, browserOf, roomForFile } from './dashboard-host.ts'
 
 const actor = 'cli:setup'
 const keyId = '0123456789abcdef'
 
 const room = await roomForFile()
-const organization = (name: string) =>
-  createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
-const ours = (await organization('Ours')).organizationId
-const theirs = (await organization('Theirs')).organizationId
+const ours = await openOrganization(room.foundation, 'Ours')
+const theirs = await openOrganization(room.foundation, 'Theirs')
 const base = `/organizations/${ours}/pixel`
 const rulesPage = `${base}/rules`
 await room.caughtUp()
-const person = (name: string, role: 'viewer' | 'partner', organizationId: string | null) =>
-  createUser(room.foundation, { name, role, organizationId, actor })
-await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor })
-const viewer = await signedIn(room, { name: 'vic', ...(await person('vic', 'viewer', null)) })
-const partner = await signedIn(room, { name: 'pia', ...(await person('pia', 'partner', ours)) })
+const viewer = await browserOf(room, { name: 'vic', role: 'viewer' })
+const partner = await browserOf(room, { name: 'pia', role: 'partner', organizationId: ours })
 
 const sent = (browser: Browser, act: string, typed: Record<string, string>) =>
   browser.submit(`${base}/${act}`, { ...typed, confirmed: 'yes' })

@@ -21,8 +21,7 @@ afterAll(async () => {
   await forAll.close()
 })
 
-const person = (role: UserRole) =>
-  userWhoChose(forAll, { name: `${role}-${++made}`, role, organizationId: null, actor: 'cli:setup' })
+const person = (role: UserRole) => userWhoChose(forAll, { name: `${role}-${++made}`, role })
 
 const forAll = await openDashboardHost({ environment: { DASHBOARD_SECOND_FACTOR: 'all' } })
 const forAdmins = await openDashboardHost({

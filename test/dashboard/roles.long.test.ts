@@ -1,11 +1,11 @@
 /** Access to the dashboard by role and organization, never for disabled users; and the events for sign-ins. */
 import { beforeEach, describe, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey, keyToChange, revoke } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { defaultKeyLimits, keyToChange, revoke } from '../../src/administration/keys/api-keys.ts'
 import { changeRole, setDisabled } from '../../src/administration/users/user-changes.ts'
 import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'
+import { anotherKey, openOrganization } from '../support/partners.ts'
 import { openBrowser, openDashboardHost, roomForFile, signedIn, userWhoChose } from './dashboard-host.ts'
 
 const actor = 'cli:setup'
@@ -15,12 +15,11 @@ type Person = { readonly name: string; readonly password: string }
 
 const person = async (role: UserRole, organizationId: string | null = null): Promise<Person> => {
   const name = `${role}-${++made}`
-  return userWhoChose(room, { name, role, organizationId, actor })
+  return userWhoChose(room, { name, role, organizationId })
 }
 
 const room = await roomForFile()
-const organization = { name: 'Ours', overdraftLimit: 0n, actor }
-const ours = (await createOrganization(room.foundation, organization)).organizationId
+const ours = await openOrganization(room.foundation)
 await room.caughtUp()
 await person('admin')
 const disable = ({ name }: Person) =>
@@ -38,16 +37,7 @@ const signIns = async () => {
 }
 
 describe("the limits of a partner's keys", () => {
-  const keyOf = (limits: Partial<KeyLimits>) =>
-    issueKey(room.foundation, {
-      organizationId: ours,
-      name: 'a key',
-      permissions: ['ip_lookup'],
-      allowedCidrs: [],
-      expiresAt: null,
-      limits: { ...defaultKeyLimits, ...limits },
-      actor,
-    })
+  const keyOf = (limits: Partial<KeyLimits>) => anotherKey(room.foundation, ours, { limits })
   const limitsOf = async (keyId: string) => (await keyToChange(room.foundation, { keyId }, 'limits'))?.limits
   const fieldsOf = (limits: KeyLimits): Record<string, string> => ({
     'requests-per-minute': String(limits.requests_per_minute),
@@ -114,16 +104,9 @@ test("a partner cannot allow its keys to export the ledger, which names the oper
 })
 
 test('a partner cannot issue a key with 100 live keys, or rotate one with 200, and an operator can', async () => {
-  const issued = { limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor: 'cli' } as const
-  const { organizationId } = await createOrganization(room.foundation, {
-    name: 'Many keys',
-    overdraftLimit: 0n,
-    actor: 'cli',
-  })
+  const organizationId = await openOrganization(room.foundation)
   const keys = await Promise.all(
-    Array.from({ length: 200 }, (_, n) =>
-      issueKey(room.foundation, { ...issued, organizationId, name: `key ${n}`, permissions: ['ip_lookup'] }),
-    ),
+    Array.from({ length: 200 }, () => anotherKey(room.foundation, organizationId)),
   )
   await room.caughtUp()
   const [first] = keys

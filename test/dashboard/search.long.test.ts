@@ -2,50 +2,31 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { grantOnce } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
-import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { roles } from '../../src/administration/roles.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import {
-  type Browser,
-  encoded,
-  roomForFile,
-  signedIn,
-  tokenIn,
-  unescaped,
-  userWhoChose,
-} from './dashboard-host.ts'
+import type { UserRole } from '../../src/events/users.ts'
+import { anotherKey, openOrganization } from '../support/partners.ts'
+import { browserForEachRole, encoded, roomForFile, tokenIn, unescaped } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
 const actor = 'cli:setup'
-const people = new Map<string, Browser>()
 
 const room = await roomForFile()
 const scene = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Northwind <Traders>' })
 const other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso Unlimited' })
-for (let i = 0; i < 25; i++)
-  await createOrganization(room.foundation, { name: 'Twins Ltd', overdraftLimit: 0n, actor })
-for (const role of roles) {
-  const organizationId = role === 'partner' ? scene.organizationId : null
-  const name = `the.${role}`
-  people.set(role, await signedIn(room, await userWhoChose(room, { name, role, organizationId, actor })))
-}
+for (let i = 0; i < 25; i++) await openOrganization(room.foundation, 'Twins Ltd')
+const as = await browserForEachRole(room, scene.organizationId)
 await room.caughtUp()
 
-const as = (role: string): Browser => {
-  const browser = people.get(role)
-  if (browser === undefined) throw new Error(`there is no ${role}`)
-  return browser
-}
-
-const post = async (role: string, q: string, path = '/search') => {
+const post = async (role: UserRole, q: string, path = '/search') => {
   const page = (await as(role).get('/search')).body
   return as(role).post(path, encoded({ _csrf: tokenIn(page), q }))
 }
-const search = (role: string, text: string) => post(role, text)
+const search = (role: UserRole, text: string) => post(role, text)
 
 /** The URL to which the search leads, or the headings of the groups that it shows. */
-const found = async (role: string, text: string): Promise<string | string[]> => {
+const found = async (role: UserRole, text: string): Promise<string | string[]> => {
   const { statusCode, headers, body } = await search(role, text)
   if (statusCode === 303) return String(headers.location)
   return [...body.matchAll(/<h2 id="group-\d">([^<]+)</g)].map(([, title = '']) => title)
@@ -167,7 +148,7 @@ test('the field is on every page, contains the text, and suggests what the searc
   const page = (await search('viewer', 'twins')).body
   expect(page).toMatch(/<input id="q" name="q" type="search" value="twins"/)
   expect((await as('partner').get('/me')).body).toContain('action="/search" role="search"')
-  const suggested = async (role: string, text: string) => {
+  const suggested = async (role: UserRole, text: string) => {
     const { body } = await post(role, text, '/search/choices?field=q')
     return [...body.matchAll(/<option value="([^"]*)"/g)].map(([, value = '']) => unescaped(value))
   }
@@ -193,15 +174,7 @@ describe('a partner', () => {
       organizationId: scene.organizationId,
       actor,
     })
-    const { keyId } = await issueKey(room.foundation, {
-      organizationId,
-      name: 'rehearsal',
-      actor,
-      permissions: ['ip_lookup'],
-      limits: defaultKeyLimits,
-      allowedCidrs: [],
-      expiresAt: null,
-    })
+    const { keyId } = await anotherKey(room.foundation, organizationId, { name: 'rehearsal' })
     await room.caughtUp()
     const path = `/organizations/${organizationId}/keys/${keyId}`
     expect(await found('partner', 'rehearsal')).toBe(path)

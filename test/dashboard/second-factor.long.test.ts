@@ -15,13 +15,13 @@ let browser: Browser
 let nowMs = Date.UTC(2026, 10, 23, 12)
 
 const room = await roomForFile()
-await userWhoChose(room, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
+await userWhoChose(room, { name: 'root', role: 'admin' })
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   nowMs = Math.max(nowMs, Date.now())
   later(0)
   const name = `ada-${++made}`
-  ada = await userWhoChose(room, { name, role: 'admin', organizationId: null, actor: 'cli:setup' })
+  ada = await userWhoChose(room, { name, role: 'admin' })
   browser = await signedIn(room, ada)
 })
 afterEach(() => {

@@ -13,6 +13,7 @@ import {
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { insertUser, setPassword } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
+import { holdCalls } from '../support/held-calls.ts'
 import { until } from '../support/house.ts'
 import {
   type Browser,
@@ -452,29 +453,19 @@ describe('changes while something is in progress:', () => {
   })
 
   const person = (role: 'admin' | 'finance' | 'viewer') =>
-    userWhoChose(room, { name: `person-${++people}`, role, organizationId: null, actor })
+    userWhoChose(room, { name: `person-${++people}`, role })
   const signInStreams = /^signin-/
 
   /** A sign-in with correct credentials that is paused before its session begins. */
   const heldSignIn = async () => {
-    const { eventLog } = room.foundation
-    const append = eventLog.append.bind(eventLog)
-    const held = Promise.withResolvers<void>()
-    const reached = Promise.withResolvers<void>()
-    vi.spyOn(eventLog, 'append').mockImplementation(async (stream, ...rest) => {
-      if (signInStreams.test(stream)) {
-        reached.resolve()
-        await held.promise
-      }
-      return append(stream, ...rest)
-    })
+    const held = holdCalls(room.foundation.eventLog, 'append', (stream) => signInStreams.test(stream))
     const browser = openBrowser(room.host)
     const answer = browser.submit('/login', ada)
-    await reached.promise
+    await until('the sign-in is being recorded', async () => held.count() > 0)
     return {
       browser,
       end: () => {
-        held.resolve()
+        held.release()
         return answer
       },
     }
@@ -544,15 +535,9 @@ describe('changes while something is in progress:', () => {
   describe('work behind a page', () => {
     /** Starts work that does not end before `end` is called. */
     const heldWork = async (browser: Browser) => {
-      const { eventLog } = room.foundation
-      const streams = eventLog.streams.bind(eventLog)
-      const held = Promise.withResolvers<void>()
-      vi.spyOn(eventLog, 'streams').mockImplementation(async (prefix) => {
-        if (prefix.startsWith('ledger-')) await held.promise
-        return streams(prefix)
-      })
+      const held = holdCalls(room.foundation.eventLog, 'streams', (prefix) => prefix.startsWith('ledger-'))
       const { headers } = await browser.submit('/commands/ledger/reconcile', {})
-      return { path: String(headers.location), end: held.resolve }
+      return { path: String(headers.location), end: held.release }
     }
 
     test.each([

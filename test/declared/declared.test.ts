@@ -8,7 +8,6 @@ import { lotsLeft } from '../../src/administration/credits/queries.ts'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Declared } from '../../src/administration/declare.ts'
 import { listCheckpoints } from '../../src/administration/event-log/checkpoints.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { mayDo, roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setDisabled } from '../../src/administration/users/user-changes.ts'
@@ -34,8 +33,10 @@ import {
 } from '../dashboard/dashboard-host.ts'
 import { openScene } from '../dashboard/scene.ts'
 import { everyNth, exhaustive } from '../support/exhaustive.ts'
+import { holdCalls } from '../support/held-calls.ts'
 import { until } from '../support/house.ts'
 import { pricedCall } from '../support/memory-process.ts'
+import { openOrganization } from '../support/partners.ts'
 import {
   environment,
   jobEnded,
@@ -60,7 +61,7 @@ const actor = 'cli:setup'
 const nowMs = Date.now()
 
 const person = async (name: string, role: Person['role'], organizationId: string | null = null) => {
-  const user = await userWhoChose(room, { name, role, organizationId, actor })
+  const user = await userWhoChose(room, { name, role, organizationId })
   const token =
     role === 'partner' ? '' : (await issueOperatorToken(room.foundation, { user: name, actor })).token
   return { user: name, role, browser: await signedIn(room, user), token }
@@ -76,11 +77,7 @@ beforeAll(async () => {
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
   room = await openDashboardHost({ environment })
   still = await wholeScene()
-  ;({ organizationId } = await createOrganization(room.foundation, {
-    name: 'Granted',
-    overdraftLimit: 0n,
-    actor,
-  }))
+  organizationId = await openOrganization(room.foundation)
   for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
 })
 afterAll(async () => {
@@ -519,12 +516,7 @@ describe('a form', () => {
 test('a second click while a secret is being made shows the same secret; a later one, or one with other values, shows none', async () => {
   const { browser } = as('admin')
   const { eventLog } = room.foundation
-  const { promise: mayAppend, resolve: appendOn } = Promise.withResolvers<void>()
-  const append = eventLog.append.bind(eventLog)
-  const slow = vi.spyOn(eventLog, 'append').mockImplementation(async (...asked) => {
-    if (asked[0].startsWith('key-')) await mayAppend
-    return append(...asked)
-  })
+  using appends = holdCalls(eventLog, 'append', (stream) => stream.startsWith('key-'))
   const path = `/organizations/${organizationId}/key/issue`
   const { body } = await browser.get(path)
   const form = encoded({
@@ -534,22 +526,17 @@ test('a second click while a secret is being made shows the same secret; a later
     permissions: 'ip_lookup',
     confirmed: 'yes',
   })
-  try {
-    const clicks = [browser.post(path, form), browser.post(path, form)]
-    await until('the key is being issued', async () => slow.mock.calls.some(([of]) => of.startsWith('key-')))
-    const other = await browser.post(path, form.replace('name=slow', 'name=other'))
-    expect([other.statusCode, other.body.includes('enl_live_')]).toEqual([409, false])
-    appendOn()
-    const secrets = (await Promise.all(clicks)).map(
-      (page) => /<code id="secret">(enl_live_\w+)<\/code>/.exec(page.body)?.[1],
-    )
-    expect(secrets).toEqual([expect.any(String), secrets[0]])
-    const again = await browser.post(path, form)
-    expect([again.statusCode, again.body.includes('enl_live_')]).toEqual([409, false])
-  } finally {
-    appendOn()
-    slow.mockRestore()
-  }
+  const clicks = [browser.post(path, form), browser.post(path, form)]
+  await until('the key is being issued', async () => appends.count() > 0)
+  const other = await browser.post(path, form.replace('name=slow', 'name=other'))
+  expect([other.statusCode, other.body.includes('enl_live_')]).toEqual([409, false])
+  appends.release()
+  const secrets = (await Promise.all(clicks)).map(
+    (page) => /<code id="secret">(enl_live_\w+)<\/code>/.exec(page.body)?.[1],
+  )
+  expect(secrets).toEqual([expect.any(String), secrets[0]])
+  const again = await browser.post(path, form)
+  expect([again.statusCode, again.body.includes('enl_live_')]).toEqual([409, false])
 })
 
 describe('the admin API', () => {
@@ -705,31 +692,15 @@ describe('the admin API', () => {
 
   test('works on a limited number of requests per person, and refuses the others immediately', async () => {
     const { ledger } = room.foundation
-    const { promise: maySubmit, resolve: submitOn } = Promise.withResolvers<void>()
-    const submit = ledger.submit.bind(ledger)
-    let submitting = 0
-    const slow = vi.spyOn(ledger, 'submit').mockImplementation(async (...asked) => {
-      submitting++
-      await maySubmit
-      return submit(...asked)
-    })
+    using submissions = holdCalls(ledger, 'submit', () => true)
     const ask = () =>
       onApi(room, as('finance'), grant, { organization: organizationId, amount: '1', reason: 'x' })
-    try {
-      const held = Array.from({ length: 8 }, ask)
-      await until('eight are under way', async () => submitting >= 8)
-      const ninth = await ask()
-      expect([ninth.statusCode, ninth.json().code, ninth.headers['retry-after']]).toEqual([
-        429,
-        'limited',
-        '1',
-      ])
-      submitOn()
-      expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
-    } finally {
-      submitOn()
-      slow.mockRestore()
-    }
+    const held = Array.from({ length: 8 }, ask)
+    await until('eight are under way', async () => submissions.count() >= 8)
+    const ninth = await ask()
+    expect([ninth.statusCode, ninth.json().code, ninth.headers['retry-after']]).toEqual([429, 'limited', '1'])
+    submissions.release()
+    expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
     expect((await ask()).statusCode).toBe(200)
   })
 

@@ -11,7 +11,6 @@ import pino, { type Logger } from 'pino'
 import { afterAll, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { revoke } from '../../src/administration/keys/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import { type ReadOptions, type RecordedEvent, StreamMissing, Unavailable } from '../../src/event-log/port.ts'
@@ -23,7 +22,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type App, startApp } from '../../src/start/app.ts'
 import type { AnyCapability } from '../../src/start/capabilities.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
-import { anotherKey, openPartner, type Partner, type PartnerOptions } from './partners.ts'
+import { anotherKey, openOrganization, openPartner, type Partner, type PartnerOptions } from './partners.ts'
 import { preparedDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
 
@@ -457,9 +456,7 @@ const createHouse = ({
    * A new key proves less, because a key that the directory does not contain is read from the log.
    */
   const heard = async (): Promise<void> => {
-    canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
-      ({ organizationId }) => organizationId,
-    )
+    canary ??= openOrganization(foundation, 'Canary')
     const { apiKey, keyId } = await anotherKey(foundation, await canary)
     await until('a new key is let in', async () => (await whoamiOf(apiKey)).status === 200)
     await revoke(foundation, { keyId, reason: 'heard', actor: 'cli' })

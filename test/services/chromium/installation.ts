@@ -61,7 +61,7 @@ const peopled = async (variables: Readonly<Record<string, string>>) => {
   try {
     await prices.caughtUp
     const person = (name: string, role: UserRole): Promise<Person> =>
-      userWhoChose({ foundation }, { name, role, organizationId: null, actor: 'cli:setup' })
+      userWhoChose({ foundation }, { name, role })
     const [ada, bob] = [await person('ada', 'admin'), await person('bob', 'finance')]
     const scene = await openScene({ foundation, prices, caughtUp: async () => {} }, { nowMs: Date.now() })
     return { ada, bob, scene }
