@@ -1,8 +1,11 @@
 /** Scheduled jobs can be started by a person, are retried, become dead letters when they fail, and appear in metrics. */
 import { afterAll, beforeEach, expect, test } from 'vitest'
+import { declarationNamed } from '../../src/administration/declarations.ts'
+import type { Given } from '../../src/administration/declare.ts'
 import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
 import { nextRuns, retryDeadLetters, runNow } from '../../src/administration/jobs/now.ts'
 import type { ScheduledJob } from '../../src/call/capability.ts'
+import { contextOf } from '../../src/cli/host.ts'
 import { wakeWorkers } from '../../src/foundation/job-queue.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { createHealth } from '../../src/metrics/health.ts'
@@ -48,8 +51,13 @@ const leap = async (): Promise<JobRow> => {
   if (job === undefined) throw new Error('the job is not known')
   return job
 }
-const runLeap = async () =>
-  runNow(house.foundation, { job: await leap(), ...by, onProgress: () => undefined })
+/** Runs a command as every interface does. */
+const command = async (name: string, given: Given, progress = (..._: unknown[]): void => undefined) => {
+  const operator = { actor: by.actor, role: null }
+  const context = contextOf(house.foundation, operator, { config: house.config, logger, progress })
+  return declarationNamed(name).read(given).run(context)
+}
+const runLeap = () => command('jobs run', { name: 'leap' })
 const dead = () => deadLetters(house.foundation.pool, { job: null, max: 100 })
 const fails = async (): Promise<number> => {
   throw new Error('no room left')
@@ -95,8 +103,19 @@ test('a run that a person requests is executed immediately by the process that r
 })
 
 test('a requested run that fails returns the reason, is not retried, and becomes a dead letter', async () => {
-  work = fails
-  expect(await runLeap()).toMatchObject({ succeeded: false, error: 'no room left', result: null })
+  const { promise: shown, resolve: show } = Promise.withResolvers<unknown>()
+  // The run ends after its progress has been shown.
+  work = () => shown.then(fails)
+  const failed = await command('jobs run', { name: 'leap' }, (_, figures) => show(figures))
+  expect(failed).toMatchObject({
+    failed: true,
+    json: { job: 'leap', succeeded: false, error: 'no room left', result: null },
+  })
+  expect(await shown).toEqual({
+    job: 'leap',
+    state: expect.stringMatching(/^(waiting|running)$/),
+    seconds: expect.any(Number),
+  })
   expect(runs).toBe(1)
   expect(await dead()).toMatchObject([
     { job: 'leap', error: 'no room left', data: null, tries: 1, done_since: false },
@@ -162,11 +181,14 @@ test('one dead letter is retried by its id; an unknown id is refused', async () 
   await runLeap()
   const [newest, oldest] = await dead()
   work = async () => 1
-  expect(await retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).toEqual([
-    { job: 'leap', runs: 1 },
-  ])
+  expect(await command('jobs retry', { id: newest?.id })).toMatchObject({
+    json: { retried: [{ job: 'leap', runs: 1 }] },
+  })
   expect(await dead()).toMatchObject([{ id: oldest?.id }])
   await until('it has succeeded', async () => (await leap()).state === 'completed')
+  expect((await command('jobs list', {})).json).toContainEqual(
+    expect.objectContaining({ name: 'leap', last_outcome: 'succeeded' }),
+  )
   // The retry also did the work of the older run, so the older run's dead letter no longer counts.
   expect(await dead()).toMatchObject([{ id: oldest?.id, done_since: true }])
   expect(await leap()).toMatchObject({ dead_letters: 0 })
