@@ -13,10 +13,9 @@ import {
   beginAnew,
   call,
   costOf,
-  open,
+  opened,
   plan,
   prices,
-  processOf,
   refund,
 } from './rerate-scene.ts'
 
@@ -26,8 +25,7 @@ describe('a call that was refunded or reversed', () => {
   const empty = { calls_affected: 0, given: '0', taken: '0' }
 
   test('is not charged again if prices are unchanged, and is listed separately', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     const [partly, whole, reversed] = [await call(scene), await call(scene), await call(scene)]
     await refund(scene, partly, '0.4')
     await refund(scene, whole, '1')
@@ -55,8 +53,7 @@ describe('a call that was refunded or reversed', () => {
   ] as const)(
     'keeps its refund at a price of %s: never below zero, and zero after a full refund',
     async (price, costs) => {
-      const scene = processOf('a')
-      await open(scene, '10')
+      const scene = await opened('10')
       const made = [await call(scene), await call(scene), await call(scene)] as const
       await refund(scene, made[0], '0.4')
       await refund(scene, made[1], '1')
@@ -72,8 +69,7 @@ describe('a call that was refunded or reversed', () => {
   )
 
   test('is never among the calls that could not have been paid after a full refund', async () => {
-    const scene = processOf('a')
-    await open(scene, '1')
+    const scene = await opened('1')
     await refund(scene, await call(scene), '1')
     expect((await plan(scene, prices('5'))).ledgers[0]).toMatchObject({
       taken: '0',
@@ -98,8 +94,7 @@ describe('a call that was refunded or reversed', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 16 }), async (steps) => {
         beginAnew()
-        const scene = processOf('a')
-        await open(scene, formatCredits(most))
+        const scene = await opened(formatCredits(most))
         let current = { located: '1', other: '0' }
         const made: Made[] = []
         const priceOf = ({ located }: Made): bigint => parseCredits(current[located ? 'located' : 'other'])

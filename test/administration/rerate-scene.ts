@@ -43,7 +43,9 @@ export const processOf = (name: string, change: (eventLog: EventLog) => EventLog
   return { eventLog, ledger, secrets, checkpoints: checkpoints as unknown as Scene['checkpoints'] }
 }
 
-export const open = async (scene: Scene, credits: string): Promise<void> => {
+/** A process, and an organization with these credits. */
+export const opened = async (credits: string): Promise<Scene> => {
+  const scene = processOf('a')
   const base = { atMs: startMs, actor: 'system' }
   await scene.ledger.submit(org, {
     ...base,
@@ -54,6 +56,7 @@ export const open = async (scene: Scene, credits: string): Promise<void> => {
   })
   const grant = { kind: 'grant', priority: 1, expiresAt: null, reason: 'bought' } as const
   await scene.ledger.submit(org, { ...base, ...grant, key: 'grant', amount: parseCredits(credits) })
+  return scene
 }
 
 /** Makes a look-up one second after the previous one. Returns its request id. */

@@ -22,7 +22,7 @@ import {
   costOf,
   eventsOf,
   instant,
-  open,
+  opened,
   org,
   plan,
   prices,
@@ -37,8 +37,7 @@ beforeEach(beginAnew)
 
 describe('a plan', () => {
   test('shows the difference from the current cost of calls, by SKU and rule, and changes nothing', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     const [one] = [await call(scene), await call(scene), await call(scene, false)]
     await refund(scene, one, '0.25')
     const before = eventsOf().length
@@ -70,16 +69,14 @@ describe('a plan', () => {
   })
 
   test('covers only calls effective in the range', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     for (let n = 0; n < 5; n++) await call(scene)
     // Calls are at 1 s, 2 s, …, and the range excludes its end.
     expect((await plan(scene, prices('2'), 3_000)).ledgers[0]?.calls).toBe(2)
   })
 
   test('lists calls that could not have been paid, in the order they were made', async () => {
-    const scene = processOf('a')
-    await open(scene, '5')
+    const scene = await opened('5')
     for (let n = 0; n < 4; n++) await call(scene)
     const { ledgers } = await plan(scene, prices('2'))
     expect(ledgers[0]).toMatchObject({
@@ -91,8 +88,7 @@ describe('a plan', () => {
   })
 
   test("uses an organization's own price as of the time of the call", async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     const override = { atMs: startMs, actor: 'cli', kind: 'override_price', sku: 'ip_lookup' } as const
     const set = { ...override, amount: parseCredits('0.5'), effectiveFrom: instant(0) }
     const { revision } = await scene.ledger.submit(org, { key: 'own', ...set })
@@ -107,8 +103,7 @@ describe('a plan', () => {
 
 describe('applying a plan', () => {
   test('makes every call in the range cost the new price minus its refund, with one adjustment', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     const made = [await call(scene), await call(scene), await call(scene, false)]
     await refund(scene, made[0] ?? '', '0.25')
     const found = await apply(scene, await approved(scene, await plan(scene, prices('0.5', '0.1'))))
@@ -119,8 +114,7 @@ describe('applying a plan', () => {
   })
 
   test('is refused a second time, before an approval, and after the plan was abandoned', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     await call(scene)
     const planned = await plan(scene, prices('2'))
     await expect(apply(scene, planned.proposed.run)).rejects.toThrow('is not approved')
@@ -133,8 +127,7 @@ describe('applying a plan', () => {
   })
 
   test('cannot be approved by its planner, or by a label', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     await call(scene)
     const { run } = (await plan(scene, prices('2'))).proposed
     const rule = { run, twoPerson: true }
@@ -143,8 +136,7 @@ describe('applying a plan', () => {
   })
 
   test('takes the available credits, reports the rest, and lists the calls whose increase was not collected', async () => {
-    const scene = processOf('a')
-    await open(scene, '5')
+    const scene = await opened('5')
     const made = [await call(scene), await call(scene), await call(scene), await call(scene)]
     const found = await apply(scene, await approved(scene, await plan(scene, prices('1.7'))))
     expect(found.applied).toMatchObject({ amount: '-1', uncollected: '1.8' })
@@ -158,8 +150,7 @@ describe('applying a plan', () => {
   })
 
   test('excludes, by name, an organization whose calls have been corrected since the plan', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     const one = await call(scene)
     const run = await approved(scene, await plan(scene, prices('2')))
     await refund(scene, one, '0.5')
@@ -172,8 +163,7 @@ describe('applying a plan', () => {
   })
 
   test('ignores corrections of other calls, or of the balance', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     await call(scene)
     const run = await approved(scene, await plan(scene, prices('2'), 1_500))
     const later = await call(scene)
@@ -182,8 +172,7 @@ describe('applying a plan', () => {
   })
 
   test('by two concurrent processes adjusts each ledger once', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     await call(scene)
     const run = await approved(scene, await plan(scene, prices('2')))
     await Promise.allSettled([apply(processOf('b'), run), apply(processOf('c'), run)])
@@ -192,8 +181,7 @@ describe('applying a plan', () => {
   })
 
   test('continues after an interruption at any write', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     await call(scene)
     const run = await approved(scene, await plan(scene, prices('2')))
     for (const failing of [ledgerStream(org), rerateStream(run)]) {
@@ -214,8 +202,7 @@ describe('applying a plan', () => {
   test.each(['abandoned', 'abandoned, and applied again'])(
     'and %s after a kill between the adjustment and its record, still shows the cost of calls',
     async (how) => {
-      const scene = processOf('a')
-      await open(scene, '10')
+      const scene = await opened('10')
       const one = await call(scene)
       const run = await approved(scene, await plan(scene, prices('2')))
       const killed = (failing: (type: string | undefined) => boolean) =>
@@ -246,8 +233,7 @@ describe('applying a plan', () => {
 test.each(['0.4', '3', '0'])(
   'a call that was never answered, and re-rated at %s before that was known, costs nothing in the end',
   async (price) => {
-    const scene = processOf('a')
-    await open(scene, '10')
+    const scene = await opened('10')
     let [losing, away] = [true, false]
     const eventLog = world.log.client('cut off', {
       onAppend: () => {
@@ -281,8 +267,7 @@ describe('a changed plan is refused, and the error names the change:', () => {
   let scene: Scene
   let planned: ReratePlan
   beforeEach(async () => {
-    scene = processOf('a')
-    await open(scene, '10')
+    scene = await opened('10')
     await call(scene)
     planned = await plan(scene, prices('2'))
   })
@@ -343,8 +328,7 @@ test('after any refunds and re-rates, balance and calls agree with every run', a
       fc.integer({ min: 1, max: 20 }),
       async (steps, credits) => {
         beginAnew()
-        const scene = processOf('a')
-        await open(scene, String(credits))
+        const scene = await opened(String(credits))
         const made: string[] = []
         for (const one of steps) {
           if (one.kind === 'call') made.push(await call(scene, one.located))

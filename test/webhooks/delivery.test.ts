@@ -1,7 +1,6 @@
 /** From an event to a receiver: which messages are stored, and when they are sent. Each message is created only once. */
 import { createHmac } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { formatCredits } from '../../src/billing/money.ts'
 import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
@@ -23,7 +22,7 @@ import { until } from '../support/house.ts'
 import { logger } from '../support/logger.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { databaseForFile } from '../support/postgres.ts'
-import { organization } from './events.ts'
+import { moved, organization } from './events.ts'
 
 const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
 const sealer = createSecrets('a secret of at least thirty-two characters').sealer(webhookSealPurpose)
@@ -91,23 +90,6 @@ const threshold = (amount: number): DomainEvent => ({
   type: 'BalanceThresholdSet',
   data: { amount: String(amount) },
 })
-const moved = (by: number): DomainEvent => ({
-  type: 'CreditAdjusted',
-  data: {
-    adjustment_id: organization.uuid,
-    adjusts: null,
-    reason: 'r',
-    rerate_run: null,
-    allocations: [],
-    overdraft_repaid: '0',
-    kind: 'adjustment',
-    fills: [],
-    reference: null,
-    charged_at: null,
-    amount: formatCredits(BigInt(by) * 1_000_000n),
-  },
-})
-
 const follow = (owner = 'one', eventLog = log) => {
   const follower = createWebhookFollower({
     pool,
@@ -130,13 +112,13 @@ const readUpTo = (position: number) =>
 
 describe('events of the log', () => {
   test('create messages from the first webhook on, one per crossing, with balances of the whole ledger', async () => {
-    for (const event of [moved(20), threshold(10), moved(-15)])
+    for (const event of [moved(20n), threshold(10), moved(-15n)])
       await append(event, undefined, startMs - 2 * dayMs)
     const id = await webhook(['balance.low'])
     follow()
     await readUpTo(3)
     expect(await deliveries()).toEqual([])
-    for (const event of [moved(-1), moved(10), moved(-10), moved(-1)]) await append(event)
+    for (const event of [moved(-1n), moved(10n), moved(-10n), moved(-1n)]) await append(event)
     await readUpTo(7)
     expect((await deliveries(id)).map(({ payload }) => JSON.parse(payload))).toEqual([
       {
@@ -149,7 +131,7 @@ describe('events of the log', () => {
 
   test('create each message once, also after a restart, with several processes, and when everything is read again', async () => {
     await webhook(['balance.low'])
-    for (const event of [moved(5), threshold(10), moved(10)]) await append(event)
+    for (const event of [moved(5n), threshold(10), moved(10n)]) await append(event)
     await follow()
       .stop()
       .then(() => undefined)
@@ -161,7 +143,7 @@ describe('events of the log', () => {
     for (const one of running.splice(0)) await one.stop()
     // Simulates a process that has read nothing yet.
     await pool.query('truncate webhook_progress, webhook_balances')
-    await append(moved(-10))
+    await append(moved(-10n))
     follow('four')
     await readUpTo(4)
     const twice = await deliveries()
@@ -171,12 +153,12 @@ describe('events of the log', () => {
 
   test('of a restored log are read from the beginning, and create no second message', async () => {
     await webhook(['balance.low'])
-    for (const event of [moved(5), threshold(10), moved(1)]) await append(event)
+    for (const event of [moved(5n), threshold(10), moved(1n)]) await append(event)
     follow()
     await readUpTo(3)
     for (const one of running.splice(0)) await one.stop()
     memory.restore(2)
-    await append(moved(2))
+    await append(moved(2n))
     follow('two')
     await until('read again', async () => {
       const { rows } = await pool.query('select balance_micro::text as balance from webhook_balances')
@@ -200,7 +182,7 @@ describe('events of the log', () => {
 
   test('that cannot be read are left out, and the others create messages', async () => {
     await webhook(['balance.low'])
-    await append(moved(5))
+    await append(moved(5n))
     const bad = { id: uuidV5('bad'), type: 'CreditAdjusted', data: '{"amount":"much"}', metadata: '{}' }
     await log.append(ledgerStream(organization.id), 0, [bad])
     await append(threshold(10))
@@ -243,6 +225,13 @@ const message = (n = 0, event: 'price.changed' | 'checkpoint' = 'price.changed')
   data: { n },
 })
 
+/** A webhook for which these messages wait. */
+const webhookWith = async (...messages: ReturnType<typeof message>[]): Promise<string> => {
+  const id = await webhook(['price.changed'])
+  await putDown(pool, messages, startMs)
+  return id
+}
+
 const nextAttemptMs = async (): Promise<number> => {
   const { rows } = await pool.query<{ at: Date }>(
     "select min(next_attempt_at) as at from webhook_deliveries where state = 'pending'",
@@ -252,8 +241,7 @@ const nextAttemptMs = async (): Promise<number> => {
 
 describe('a message', () => {
   test('is signed, and delivered once', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message()], startMs)
+    const id = await webhookWith(message())
     const { post, requests } = receiver(200)
     const { sending } = sendingTo(post)
     expect(await sendRound(sending, id)).toEqual({ sent: 1, more: null })
@@ -283,8 +271,7 @@ describe('a message', () => {
   })
 
   test('is retried on schedule, under the same id with a new time, until it fails', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message()], startMs)
+    const id = await webhookWith(message())
     const { post, requests } = receiver(500, null, 302)
     const { clock, sending } = sendingTo(post)
     await sendRound(sending, id)
@@ -306,8 +293,7 @@ describe('a message', () => {
   })
 
   test('without an answer delays its webhook’s other messages for one attempt only', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     const { post, requests } = receiver(null, 200)
     const { clock, sending } = sendingTo(post)
     expect(await sendRound(sending, id)).toEqual({ sent: 1, more: null })
@@ -319,8 +305,7 @@ describe('a message', () => {
   })
 
   test('in progress when the process ends is left as if it had not been tried', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     const ending = new AbortController()
     const post = async ({ signal }: PostRequest): Promise<PostAnswer> => {
       expect(signal).toBe(ending.signal)
@@ -335,8 +320,7 @@ describe('a message', () => {
   })
 
   test('waits while another process sends to its webhook, and no longer than a process lives', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message()], startMs)
+    const id = await webhookWith(message())
     const { post } = receiver(200)
     const { clock, sending } = sendingTo(post)
     await pool.query('update webhook_endpoints set busy_until = $1', [new Date(startMs + 60_000)])
@@ -372,8 +356,7 @@ describe('a message', () => {
   })
 
   test('is not sent if its webhook was paused during the previous message', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     const { post, requests } = receiver(200)
     const pausing: typeof post = async (request) => {
       await pool.query('update webhook_endpoints set paused_at = now()')
@@ -384,8 +367,7 @@ describe('a message', () => {
   })
 
   test('is sent by one process at a time, even if another process was suspended during its round', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     const { post, requests } = receiver(200)
     const first = sendingTo(async (request) => {
       first.clock.nowMs += 61_000
@@ -455,8 +437,7 @@ describe('a message', () => {
   })
 
   test('that is finished is deleted after 90 days, and one that waits is not', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     await pool.query("update webhook_deliveries set created_at = now() - interval '91 d'")
     await pool.query(
       "update webhook_deliveries set state = 'dead' where delivery_id = (select min(delivery_id) from webhook_deliveries)",
@@ -468,8 +449,7 @@ describe('a message', () => {
 
 describe('a webhook', () => {
   test('that answers 410 is disabled, with all its messages', async () => {
-    const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1), message(2)], startMs)
+    const id = await webhookWith(message(1), message(2))
     const { post, requests } = receiver(410)
     const { sending } = sendingTo(post)
     await sendRound(sending, id)

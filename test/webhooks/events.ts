@@ -1,4 +1,5 @@
 /** Events as the event log returns them. */
+import { formatCredits } from '../../src/billing/money.ts'
 import { type DecodedEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -7,6 +8,24 @@ export const organization = {
   id: 'org_01JAAAAAAAAAAAAAAAAAAAAAAA',
   uuid: '00000000-0000-5000-8000-000000000000',
 } as const
+
+/** An adjustment of the organization's balance. */
+export const moved = (by: bigint): DomainEvent => ({
+  type: 'CreditAdjusted',
+  data: {
+    adjustment_id: organization.uuid,
+    adjusts: null,
+    reason: 'r',
+    rerate_run: null,
+    allocations: [],
+    overdraft_repaid: '0',
+    kind: 'adjustment',
+    fills: [],
+    reference: null,
+    charged_at: null,
+    amount: formatCredits(by * 1_000_000n),
+  },
+})
 
 /** The nth event in the log, with an id made from `n`. */
 export const decoded = (

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { formatCredits } from '../../src/billing/money.ts'
 import { type Balance, noticeOf } from '../../src/webhooks/notices.ts'
 import { deliveriesOf } from '../../src/webhooks/outbox.ts'
-import { decoded, organization } from './events.ts'
+import { decoded, moved, organization } from './events.ts'
 
 type Step =
   | { readonly kind: 'move'; readonly by: bigint }
@@ -30,25 +30,7 @@ const eventOf = (step: Step, n: number) => {
       },
       n,
     )
-  return decoded(
-    {
-      type: 'CreditAdjusted',
-      data: {
-        adjustment_id: organization.uuid,
-        adjusts: null,
-        reason: 'r',
-        rerate_run: null,
-        allocations: [],
-        overdraft_repaid: '0',
-        kind: 'adjustment',
-        fills: [],
-        reference: null,
-        charged_at: null,
-        amount: formatCredits(step.by * 1_000_000n),
-      },
-    },
-    n,
-  )
+  return decoded(moved(step.by), n)
 }
 
 /** The crossings by definition: the steps at which the balance is below the threshold and the previous balance was not. */
