@@ -91,6 +91,11 @@ eventLogContract('PostgreSQL', {
   },
 })
 
+/** A trigger that discards rows, as other software could add it. */
+const foreignTrigger = (on: string): string =>
+  `create function discard() returns trigger language plpgsql as 'begin return null; end';
+   create trigger foreign_part ${on} for each row execute function discard()`
+
 describe('the event log in PostgreSQL', () => {
   let log: PostgresLog
   let eventLog: EventLog
@@ -241,6 +246,40 @@ describe('the event log in PostgreSQL', () => {
         create trigger noted after insert on log_segments for each row execute function note_commit()`)
         await own.eventLog.append(freshStream(), 'none', newEvents(1))
         expect((await owner.query('select setting from public.commits')).rows).toEqual([{ setting: used }])
+      } finally {
+        await owner.end()
+        await own.close()
+      }
+    },
+  )
+
+  test.each([
+    ['log_segments', 'create rule foreign_part as on insert to log_segments do instead nothing', 'none'],
+    ['log_segments', foreignTrigger('before insert on log_segments'), 'none'],
+    ['log_streams', foreignTrigger('before update on log_streams'), 0],
+    ['log_streams', foreignTrigger('before insert on log_streams'), 'none'],
+  ] as const)(
+    'an append whose row in %s is discarded by a foreign trigger or rule fails, and is written after its removal',
+    async (table, foreign, expected) => {
+      const own = await open()
+      const owner = new pg.Client({ connectionString: own.url })
+      await owner.connect()
+      try {
+        const stream = freshStream()
+        if (expected !== 'none') await own.eventLog.append(stream, 'none', newEvents(1))
+        const head = await own.eventLog.head()
+        await owner.query(foreign)
+        const refused = own.eventLog.append(stream, expected, newEvents(1))
+        await expect(refused).rejects.toThrow(Unavailable)
+        await expect(refused).rejects.toThrow(
+          new RegExp(
+            `${table}.*: a foreign trigger or rule changes .* remove it \\("\\\\d ${table}" in psql shows it`,
+          ),
+        )
+        expect(await own.eventLog.head()).toBe(head)
+        await owner.query(`drop ${/rule|trigger/.exec(foreign)?.[0]} foreign_part on ${table}`)
+        await own.eventLog.append(stream, expected, newEvents(1))
+        expect(await own.eventLog.head()).toBe(head + 1n)
       } finally {
         await owner.end()
         await own.close()

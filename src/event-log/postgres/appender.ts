@@ -26,6 +26,8 @@ const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
 /** The SQLSTATE of a standby server. */
 const readOnly = '25006'
+/** The SQLSTATE of `append_batch` if rows were discarded. */
+const rowsDiscarded = 'P0001'
 
 type QueuedAppend = {
   readonly stream: string
@@ -205,8 +207,9 @@ const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<
       for (const append of batch) await write(writing, [append])
       return
     }
-    // If the server is now read-only, the next connection leads to the server that took over.
-    if (unanswered || sqlState === readOnly) connection.drop(client)
+    // If the server is now read-only, the next connection leads to the server that took over. If a rule has discarded rows, PostgreSQL keeps its plan
+    // for this connection even after the rule is removed.
+    if (unanswered || sqlState === readOnly || sqlState === rowsDiscarded) connection.drop(client)
     for (const { stream, reject } of batch)
       reject(
         unanswered
