@@ -748,6 +748,8 @@ describe('the event log in PostgreSQL', () => {
       ['a text instead of a frame', `events = 'CreditCharged'`, []],
       ['an id too few', 'ids = substring(ids for 64)', []],
       ['a wrong count', 'count = count - 1', []],
+      ['a recording time without end', `recorded_at = 'infinity'`, []],
+      ['a recording time that no date can express', `recorded_at = '290000-01-01'`, []],
     ]
     test.each(everyNth(3, broken))(
       '%s: the error names the row, and no other stream is affected',

@@ -11,7 +11,7 @@ type Database = Pick<pg.Pool, 'query'> | Pick<pg.Client, 'query'>
 const rowsWhere = async (database: Database, where: string, values: unknown[]): Promise<SegmentRow[]> => {
   const { rows } = await database.query<SegmentRow>(
     `select last_position, last_revision, count, bytes, ids, events, s.name as stream,
-            (extract(epoch from recorded_at) * 1000)::bigint as recorded
+            round(extract(epoch from recorded_at) * 1000) as recorded
        from log_segments g left join log_streams s on s.id = g.stream_id where ${where} order by last_position`,
     values,
   )

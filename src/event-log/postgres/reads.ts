@@ -32,7 +32,7 @@ const busyFamilies = ['ledger', 'profile']
 const quiet = `family not in (${busyFamilies.map((family) => `'${family}'`).join(', ')})`
 
 const columns = `last_position, last_revision, count, bytes, ids, events,
-  (extract(epoch from recorded_at) * 1000)::bigint as recorded,
+  round(extract(epoch from recorded_at) * 1000) as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
 /** The query for one page. `$1` to `$3` are its limits. `where` selects the segments, with parameters from `$4` on. */

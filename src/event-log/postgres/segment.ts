@@ -147,6 +147,7 @@ export type SegmentRow = {
   readonly last_revision: string
   readonly count: number
   readonly bytes: number
+  /** Milliseconds after 1970. PostgreSQL also knows infinite times, and later ones than a `Date` can express. */
   readonly recorded: string
   readonly stream: string | null
   readonly ids: Buffer
@@ -163,10 +164,14 @@ export const openSegment = (row: SegmentRow): RecordedEvent[] => {
     new EventsUnreadable({ stream, firstRevision, lastRevision, why }, { cause })
   if (row.stream === null) throw unreadable('the stream is not listed')
   if (ids.length !== count * idBytes) throw unreadable(`${ids.length} bytes of ids for ${count} events`)
+  const logMs = Number(row.recorded)
+  if (Number.isNaN(new Date(logMs).valueOf()))
+    throw unreadable(
+      `the column recorded_at of its row is ${row.recorded} ms after 1970, which is not a date`,
+    )
   const fields = textOf(row, unreadable).split(separator)
   if (fields.length !== count * 3) throw unreadable(`${fields.length} fields for ${count} events`)
   const uuids = uuidsOf(ids)
-  const logMs = Number(row.recorded)
   const opened: RecordedEvent[] = []
   let position = BigInt(row.last_position) - BigInt(count)
   for (let n = 0; n < count; n++) {
