@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { within } from '../concurrency/deadline.ts'
 import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
-import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
+import { AppendConflict, type EventLog, EventsUnreadable, type NewEvent } from './port.ts'
 
 /** How long an append is repeated after conflicts. Many processes can append to the same stream, for example to the stream of refused sign-ins. */
 const conflictsMaxMs = 10_000
@@ -28,23 +28,35 @@ const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): P
 }
 
 /**
- * Repeats an append after each conflict. Every attempt reads the stream again. Throws `AppendConflict` if the conflicts continue for
- * several seconds.
+ * Repeats an append after each conflict. Every attempt reads the stream again. If the conflicts continue for several seconds, throws
+ * `AppendConflict`, or `EventsUnreadable` if nobody appended, so that the log must have lost the end of the stream.
  */
 export const repeatConflicts = async <Result>(
   stream: string,
   attempt: () => Promise<Result>,
 ): Promise<Result> => {
   const startedMs = performance.now()
+  let before: number | undefined
   for (let conflicts = 0; ; conflicts++) {
     try {
       return await inTurn(stream, attempt)
     } catch (error) {
-      if (!(error instanceof AppendConflict) || performance.now() - startedMs >= conflictsMaxMs) throw error
+      if (!(error instanceof AppendConflict)) throw error
+      if (performance.now() - startedMs >= conflictsMaxMs)
+        throw error.actual === before ? lostEnd(error) : error
+      before = error.actual
     }
     await sleep(Math.random() * Math.min(pauseMaxMs, 2 ** conflicts))
   }
 }
+
+const lostEnd = ({ stream, actual }: AppendConflict): EventsUnreadable =>
+  new EventsUnreadable({
+    stream,
+    firstRevision: actual,
+    lastRevision: actual,
+    why: 'it is missing from the event log; restore it from a backup',
+  })
 
 /**
  * Appends after the last event of a stream to which several processes write occasionally. The ids must not depend on the revision, so

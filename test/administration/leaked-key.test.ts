@@ -489,3 +489,11 @@ test('a key whose limits are lowered while it is rotated is not rotated, because
   const { keyId } = await rotate(one, { keyId: key, graceMs: 0, actor })
   expect((await certainKey(one, { keyId })).limits.requests_per_minute).toBe(1)
 })
+
+test('a key whose last event is missing from the log cannot be revoked, and the error names the event and the remedy', async () => {
+  const eventLog = { ...one.eventLog, lastRevision: async () => 1 }
+  await expect(revoke({ ...one, eventLog }, { keyId: key, reason: 'leaked', actor })).rejects.toMatchObject({
+    name: 'CommandRefused',
+    message: `key ${key} cannot be changed: event 1 of its stream is missing from the event log. Restore the log from a backup. Until then, a process that is restarted refuses the key`,
+  })
+})

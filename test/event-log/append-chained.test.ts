@@ -1,9 +1,9 @@
 /** Streams other than ledgers are also chained, by the function that appends to them. */
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { recompute } from '../../src/event-log/hash-chain.ts'
-import { AppendConflict, type NewEvent } from '../../src/event-log/port.ts'
+import { AppendConflict, EventsUnreadable, type NewEvent } from '../../src/event-log/port.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const stream = 'operator'
@@ -25,6 +25,8 @@ const broken = (events: readonly NewEvent[]): number[] => {
     return carried === computed ? [] : [revision]
   })
 }
+
+afterEach(() => vi.restoreAllMocks())
 
 describe('an append', () => {
   test('continues from the digest of the previous event, with either function', async () => {
@@ -80,6 +82,26 @@ describe('an append', () => {
     const all = await memory.client('c').read(stream, { max: 100 })
     expect(all.map(({ id }) => id).toSorted()).toEqual(many.map(({ id }) => id))
     expect(broken(all)).toEqual([])
+  })
+
+  test('to a stream that has lost its last event fails, and the error names the event', async () => {
+    const log = createMemoryEventLog().client('a')
+    await appendChained(log, stream, 'none', [event(0), event(1)])
+    let appends = 0
+    const append: typeof log.append = (...asked) => {
+      appends++
+      return log.append(...asked)
+    }
+    vi.spyOn(performance, 'now').mockImplementation(() => (appends < 2 ? 0 : 60_000))
+    const shortened = { append, read: () => log.read(stream, { max: 1 }) }
+    await expect(appendNext(shortened, stream, [event(2)])).rejects.toThrow(
+      new EventsUnreadable({
+        stream,
+        firstRevision: 1,
+        lastRevision: 1,
+        why: 'it is missing from the event log; restore it from a backup',
+      }),
+    )
   })
 
   test('to the end of a stream waits its turn in a process, but not for an append without an answer', async () => {

@@ -311,10 +311,17 @@ const change = async <Event extends KeyEvent>(
       await append(eventLog, key.keyId, now.revision, [event], actor)
       return event
     } catch (error) {
-      if (!(error instanceof AppendConflict) || attempts >= changesMax) throw error
+      if (!(error instanceof AppendConflict)) throw error
+      if (attempts >= changesMax) throw error.actual < now.revision ? lostEnd(key, now) : error
     }
   }
 }
+
+/** The log counts more events of the key than it contains, so nothing can be appended after them. */
+const lostEnd = ({ keyId }: KeyNamed, { revision }: KeyStream): CommandRefused =>
+  new CommandRefused(
+    `key ${keyId} cannot be changed: event ${revision} of its stream is missing from the event log. Restore the log from a backup. Until then, a process that is restarted refuses the key`,
+  )
 
 const append = async (
   eventLog: EventLog,
