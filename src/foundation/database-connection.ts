@@ -102,8 +102,20 @@ const serverProcess = async (client: pg.Client): Promise<string> => {
   return rows[0]?.id ?? ''
 }
 
-/** The SQLSTATE of a server that is starting, recovering or stopping, which is the only temporary failure to connect. */
+/** The SQLSTATE of a server that is starting, recovering or stopping. */
 const cannotConnectNow = '57P03'
+/** The SQLSTATE of a server whose connections are all in use, or those that the role or database may use. */
+const tooManyConnections = '53300'
+/** The failures to connect that are temporary. */
+const temporary = [cannotConnectNow, tooManyConnections]
+
+export const moreConnections =
+  'Raise max_connections, or the connection limit of the role or database, or end connections of other programs. Each process of the service can use 20.'
+
+/** Whether all connections are in use. Existing connections continue to work. */
+export const areConnectionsUsedUp = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && error.code === tooManyConnections
+
 const waitPauseMs = 250
 
 export const connectedWithin = async (
@@ -117,7 +129,7 @@ export const connectedWithin = async (
       return await connected(url)
     } catch (error) {
       const cause = error instanceof DatabaseUnfit ? error.cause : undefined
-      if (!(cause instanceof pg.DatabaseError) || cause.code !== cannotConnectNow) throw error
+      if (!(cause instanceof pg.DatabaseError) || !temporary.includes(cause.code ?? '')) throw error
       if (performance.now() > deadline) throw error
       if (!waiting) logger?.info({ reason: cause.message }, 'waiting for the database')
       await delay(waitPauseMs)
@@ -142,8 +154,11 @@ const connected = async (url: string): Promise<pg.Client> => {
     await client?.end().catch(() => {})
     // The invalid URL is not quoted, because it can contain the password.
     if (client === undefined) throw new DatabaseUnfit('it is not a valid database URL', { cause })
+    const remedy = areConnectionsUsedUp(cause)
+      ? moreConnections
+      : 'Check that the server is running, and that the address is correct.'
     throw new DatabaseUnfit(
-      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that the server is running, and that the address is correct.`,
+      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. ${remedy}`,
       { cause },
     )
   }

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { areConnectionsUsedUp, moreConnections } from '../../foundation/database-connection.ts'
 import { markSentences, readMark } from '../../foundation/installation-mark.ts'
 import { pendingMigrations } from '../../foundation/migrate.ts'
 import { liveProcesses, type Process } from '../../foundation/processes.ts'
@@ -32,7 +33,11 @@ export const databaseCheck: Check<InDatabase> = {
         `select current_setting('server_version') as version, current_setting('server_version_num')::int as number, current_database() as name`,
       )
       .catch((error: unknown) => ({ error }))
-    if ('error' in asked) return wrong(`${where ?? 'it'} does not answer: ${reasonOf(asked.error)}`)
+    if ('error' in asked)
+      return wrong(
+        `${where ?? 'it'} does not answer: ${reasonOf(asked.error)}`,
+        areConnectionsUsedUp(asked.error) ? { advice: moreConnections } : {},
+      )
     const [{ version, number, name } = { version: '', number: 0, name: '' }] = asked.rows
     const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
     if (number >= versionMin) return fine(says)
@@ -183,7 +188,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
         found.push(
           wrong(connections, {
             severity: 'warning',
-            advice: 'Raise max_connections and restart PostgreSQL; each process of the service can use 20.',
+            advice: moreConnections,
           }),
         )
       return found.length > 0
