@@ -33,7 +33,7 @@ const deadlineMs = 10_000
 /** After this many messages, the round ends so that other webhooks get their turn. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than any round, so a claim expires only if its process crashed. */
+/** Longer than any round, so a claim expires only if its process crashed or was suspended. */
 const busyMs = 60_000
 
 /** A webhook's URL and the secrets that sign its messages. After a rotation, the previous secret is used until `former_until`. */
@@ -83,7 +83,8 @@ type Round = { readonly sent: number; readonly more: { readonly failing: boolean
 export const sendRound = async (sending: Sending, webhookId: string): Promise<Round> => {
   const { pool, clock } = sending
   const startedMs = clock.now()
-  const claimed = await claim(pool, webhookId, startedMs)
+  const claimedUntil = new Date(startedMs + busyMs)
+  const claimed = await claim(pool, { webhookId, nowMs: startedMs, claimedUntil })
   if (claimed === null) return { sent: 0, more: null }
   let failingSinceMs = claimed.failing_since?.getTime() ?? null
   let sent = 0
@@ -100,7 +101,8 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       failingSinceMs ??= nowMs
       const attempts = due.attempts + 1
       const verdict = verdictOf({ status, attempts, failingSinceMs, nowMs, chance: sending.chance() })
-      await writeDown(pool, { ...due, webhookId, verdict, nowMs, result: resultText(answer) })
+      const attempt = { ...due, webhookId, claimedUntil, verdict, nowMs, result: resultText(answer) }
+      if (!(await writeDown(pool, attempt))) return { sent, more: null }
       tell(sending, webhookId, verdict)
       if (verdict.kind === 'delivered') failingSinceMs = null
       // A receiver that did not answer will probably not answer the next message either.
@@ -112,7 +114,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
     // Another process may have claimed the webhook if this process was suspended for longer than `busyMs`.
     await pool.query(
       'update webhook_endpoints set busy_until = null where webhook_id = $1 and busy_until = $2',
-      [webhookId, new Date(startedMs + busyMs)],
+      [webhookId, claimedUntil],
     )
   }
 }
@@ -127,12 +129,15 @@ const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict)
     )
 }
 
-const claim = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<Claimed | null> => {
+const claim = async (
+  pool: pg.Pool,
+  { webhookId, nowMs, claimedUntil }: { webhookId: string; nowMs: number; claimedUntil: Date },
+): Promise<Claimed | null> => {
   const { rows } = await pool.query<Claimed>(
     `update webhook_endpoints set busy_until = $3
       where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
      returning failing_since`,
-    [webhookId, new Date(nowMs), new Date(nowMs + busyMs)],
+    [webhookId, new Date(nowMs), claimedUntil],
   )
   return rows[0] ?? null
 }
@@ -158,23 +163,32 @@ const firstDue = async (pool: pg.Pool, webhookId: string, nowMs: number): Promis
 
 const stateAfter = { delivered: 'delivered', again: 'pending', dead: 'dead', disable: 'dead' } as const
 
+type Attempt = Pick<Due, 'delivery_id'> & {
+  readonly webhookId: string
+  /** The end of the claim of this process, which no other claim has. */
+  readonly claimedUntil: Date
+  readonly verdict: Verdict
+  readonly nowMs: number
+  readonly result: string
+}
+
+/**
+ * Records an attempt. Returns false if this process was suspended for longer than `busyMs`, so that another process has claimed the webhook. Then
+ * only a delivery is recorded: the other process decides whether the webhook is failing.
+ */
 const writeDown = async (
   pool: pg.Pool,
-  {
-    delivery_id,
-    webhookId,
-    verdict,
-    nowMs,
-    result,
-  }: Pick<Due, 'delivery_id'> & { webhookId: string; verdict: Verdict; nowMs: number; result: string },
-): Promise<void> => {
+  { delivery_id, webhookId, claimedUntil, verdict, nowMs, result }: Attempt,
+): Promise<boolean> => {
   const at = new Date(nowMs)
-  await pool.query(
-    `with done as (
+  const { rowCount } = await pool.query(
+    `with own as (
+       update webhook_endpoints set failing_since = case when $2 = 'delivered' then null else coalesce(failing_since, $3) end
+        where webhook_id = $6 and busy_until = $7 returning webhook_id),
+     done as (
        update webhook_deliveries set state = $2, attempts = attempts + 1, last_attempt_at = $3, last_result = $4, next_attempt_at = $5
-        where delivery_id = $1 and state = 'pending')
-     update webhook_endpoints set failing_since = case when $2 = 'delivered' then null else coalesce(failing_since, $3) end
-      where webhook_id = $6`,
+        where delivery_id = $1 and state = 'pending' and ($2 = 'delivered' or exists (select from own)))
+     select from own`,
     [
       delivery_id,
       stateAfter[verdict.kind],
@@ -182,15 +196,18 @@ const writeDown = async (
       result,
       verdict.kind === 'again' ? new Date(verdict.atMs) : at,
       webhookId,
+      claimedUntil,
     ],
   )
-  if (verdict.kind !== 'disable') return
+  if (rowCount === 0) return false
+  if (verdict.kind !== 'disable') return true
   await pool.query(
     `with given_up as (update webhook_deliveries set state = 'dead', last_result = coalesce(last_result, 'not sent: the webhook was disabled')
         where webhook_id = $1 and state = 'pending')
      update webhook_endpoints set disabled_at = $2, disabled_reason = $3 where webhook_id = $1`,
     [webhookId, at, verdict.reason],
   )
+  return true
 }
 
 const minuteMs = 60_000

@@ -393,6 +393,29 @@ describe('a message', () => {
     expect(requests).not.toHaveLength(0)
   })
 
+  test('that another process has delivered while this one was suspended disables no webhook if the late attempt fails', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1)], startMs)
+    await pool.query('update webhook_deliveries set attempts = $1', [retryDelaysMs.length])
+    await pool.query('update webhook_endpoints set failing_since = $1', [new Date(startMs - 4 * dayMs)])
+    const { post } = receiver(200)
+    const first = sendingTo(async () => {
+      first.clock.nowMs += 61_000
+      const second = sendingTo(post)
+      second.clock.nowMs = first.clock.nowMs
+      expect(await sendRound(second.sending, id)).toMatchObject({ sent: 1 })
+      await putDown(pool, [message(2)], first.clock.nowMs)
+      return { kind: 'timeout', detail: 'no answer' }
+    })
+    await sendRound(first.sending, id)
+    expect(await deliveries(id)).toMatchObject([
+      { state: 'delivered' },
+      { state: 'pending', last_result: null },
+    ])
+    const { rows } = await pool.query('select disabled_at, failing_since from webhook_endpoints')
+    expect(rows).toEqual([{ disabled_at: null, failing_since: null }])
+  })
+
   test('carries the signature of the previous secret until its time is over', async () => {
     const id = await webhook(['price.changed'])
     const next = secretText(Buffer.alloc(32, 9))
