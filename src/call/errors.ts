@@ -72,6 +72,10 @@ export const errorCatalogue = {
 
 export type ErrorCode = keyof typeof errorCatalogue
 
+/** The entry of a code; undefined for a code of another release. */
+export const errorEntry = (code: string): CatalogueEntry | undefined =>
+  Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
+
 /** Statuses of REQ_001 other than 400. */
 export const unreadableStatuses = [408, 413, 415, 431] as const
 type UnreadableStatus = (typeof unreadableStatuses)[number]

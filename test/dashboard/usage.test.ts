@@ -350,6 +350,12 @@ const ledgerSums = async () => {
   return rows[0]
 }
 
+test('the overview shows the meaning of every error code', async () => {
+  const { body } = await ada.get('/')
+  for (const meaning of ['not enough credits', 'a rate limit of the key is exceeded'])
+    expect(body).toContain(`data-head="Meaning"><div>${meaning}</div>`)
+})
+
 describe('the usage page', () => {
   test('shows a row for every hour in the last day, with links to the same data as CSV', async () => {
     const { body, statusCode } = await ada.get(usage())

@@ -5,7 +5,7 @@ import { explainCall } from '../../administration/ledgers/explain.ts'
 import { type LineReason, lineReasons } from '../../administration/ledgers/line-reasons.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { creditsText, parseCredits } from '../../billing/money.ts'
-import { errorCatalogue } from '../../call/errors.ts'
+import { errorEntry } from '../../call/errors.ts'
 import { receiptOf } from '../../event-log/tree/receipt.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
@@ -140,7 +140,7 @@ ${evidenceSection(call, mayOpen(viewer.role, 'GET /commands/event-log/show'))}`,
 
 /** Explains an error code and links to the guide. Codes of other releases have no explanation. */
 const errorSentence = (code: string, docsUrl: string | null): Html => {
-  const known = Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
+  const known = errorEntry(code)
   return html`<p>${known !== undefined && html`Answered with status ${known.status}: ${known.when}. `}${
     docsUrl !== null && html`<a href="${docsUrl}/errors#${code}">What to do about ${code}</a>`
   }</p>`

@@ -3,6 +3,7 @@ import { ulid } from 'ulid'
 import type { Finding } from '../../administration/checks/check.ts'
 import { type LastReconciled, lastReconciliation } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
+import { errorEntry } from '../../call/errors.ts'
 import { type Checkpoint, CheckpointFault } from '../../event-log/tree/checkpoints.ts'
 import { mayOpen } from '../access.ts'
 import { type FirstAnswer, type FirstRun, firstRunOf, makeFirstCall } from '../first-run.ts'
@@ -237,7 +238,7 @@ const healthLine = (findings: readonly Finding[], wrong: number): string =>
     ? `Healthy: all ${findings.length} checks of this process are ok.`
     : `${findings.length - wrong} of ${findings.length} checks of this process are ok.`
 
-/** Errors by code, each with a link to its calls. */
+/** Errors by code, each with its meaning and a link to its calls. */
 export const codesSection = (
   codes: readonly CodeRow[],
   { range, path }: { readonly range: Range; readonly path: string },
@@ -257,6 +258,7 @@ ${
             cell: ({ code }) =>
               html`<a href="${path}?${new URLSearchParams({ ...rangeQuery(range), code }).toString()}"><span class="code">${code}</span></a>`,
           },
+          { head: 'Meaning', cell: ({ code }) => errorEntry(code)?.when ?? null },
           { head: 'Calls', kind: 'number', cell: ({ calls }) => count(calls) },
         ],
       })
