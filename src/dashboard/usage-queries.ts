@@ -4,7 +4,7 @@ import { type Range, stepMs } from './ranges.ts'
 
 /** Queries for usage by minute and hour, from the buckets, and by day, from the daily sums. */
 
-export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
+export const usageDimensions = ['capability', 'outcome', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
 
 export type UsageAsk = Pick<Range, 'step' | 'fromMs' | 'untilMs'> & {

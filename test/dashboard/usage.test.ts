@@ -357,6 +357,13 @@ test('the overview shows the meaning of every error code', async () => {
 })
 
 describe('the usage page', () => {
+  test('groups by capability, with the calls that a rate limit refused in a group of their own', async () => {
+    const { body } = await ada.get(usage('?range=30d'))
+    expect(body).toContain('Calls and credits by capability')
+    expect(body).toMatch(/data-head="Capability">rate limited</)
+    expect(body).not.toMatch(/data-head="Capability">any</)
+  })
+
   test('shows a row for every hour in the last day, with links to the same data as CSV', async () => {
     const { body, statusCode } = await ada.get(usage())
     expect(body).toContain('<option value="24h" selected>')

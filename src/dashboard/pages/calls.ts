@@ -164,7 +164,7 @@ const columnsOf = (account: AccountRow | null): readonly Column<CallRow>[] => [
     cell: ({ organization_id: id, key_id, key_name }) =>
       key_id !== null && html`<a href="/organizations/${id}/keys/${key_id}">${key_name ?? key_id}</a>`,
   },
-  { head: 'Capability', cell: ({ capability: called }) => words(called ?? 'any') },
+  { head: 'Capability', cell: ({ capability: called }) => called !== null && words(called) },
   {
     head: 'Outcome',
     cell: ({ outcome, code, calls }) => [

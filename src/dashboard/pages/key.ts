@@ -11,7 +11,7 @@ import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapabilit
 import { seriesOf, type UsageSeries } from '../usage-series.ts'
 import { type FormFault, figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 import { keyState, mayRotate } from './organization.ts'
-import { plot } from './plot.ts'
+import { groupWords, plot } from './plot.ts'
 import { rangeForm, rangeOrFault } from './ranges.ts'
 
 export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -154,7 +154,7 @@ ${mayReplace && html`<p class="note">Replacing a leaked key revokes it, issues i
 }
 
 const useColumns = [
-  { head: 'Capability', kind: 'name', cell: ({ capability }: KeyUseRow) => words(capability) },
+  { head: 'Capability', kind: 'name', cell: ({ capability }: KeyUseRow) => groupWords(capability) },
   { head: 'Outcome', cell: ({ outcome }: KeyUseRow) => words(outcome) },
   { head: 'Calls', kind: 'number', cell: ({ calls }: KeyUseRow) => count(calls) },
   { head: 'Charged', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },

@@ -53,6 +53,9 @@ ${table({
 }
 </figure>`
 
+/** The name of a group of usage. Calls that a rate limit refused are not counted by capability. */
+export const groupWords = (name: string): string => (name === 'any' ? 'rate limited' : words(name))
+
 /** A plot of the calls or credits of a series. */
 export const usagePlot = ({
   id,
@@ -60,7 +63,7 @@ export const usagePlot = ({
   of,
   series,
   range,
-  nameOf = (name) => (name === null ? 'all others' : words(name)),
+  nameOf = (name) => (name === null ? 'all others' : groupWords(name)),
   csvHref = null,
 }: {
   readonly id: string

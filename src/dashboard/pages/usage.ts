@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { amount, csvOf, sendCsv } from '../csv.ts'
 import { type Form, formOf } from '../form.ts'
-import { capitalized, count, credits, words } from '../format.ts'
+import { capitalized, count, credits } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import {
   accountAt,
@@ -34,7 +34,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
-import { usagePlot } from './plot.ts'
+import { groupWords, usagePlot } from './plot.ts'
 import { rangeAsked, rangeFields, rangeOrFault } from './ranges.ts'
 
 const groupRowsMax = 500
@@ -48,7 +48,7 @@ type Asked = {
 }
 
 const askedIn = (form: Form, organizationId: string, asked: Range): Asked => {
-  const by = usageDimensions.find((one) => one === form.text('by')) ?? 'outcome'
+  const by = usageDimensions.find((one) => one === form.text('by')) ?? 'capability'
   // Usage by rule exists only by day.
   const range = by === 'rule' ? inDays(asked) : asked
   const key = form.text('key')
@@ -210,7 +210,7 @@ const usageForm = ({
 }: UsageView): Html => html`<form class="filters" method="get" action="/organizations/${account.organization_id}/usage">
 ${rangeFields(range, fault)}
 <p><label for="by">By</label>
-<select id="by" name="by">${options(usageDimensions, typed.text('by') || 'outcome')}</select></p>
+<select id="by" name="by">${options(usageDimensions, typed.text('by') || 'capability')}</select></p>
 <p><label for="key">Key</label>
 <select id="key" name="key"><option value="">all keys</option>${keys.map(
   ({ key_id, name }) =>
@@ -276,7 +276,7 @@ const groupName = ({ keys }: Pick<UsageView, 'keys'>, by: UsageDimension, name: 
   if (name === null) return 'all others'
   if (name === '') return 'no rule applied'
   if (by === 'key') return `${keys.find(({ key_id }) => key_id === name)?.name ?? 'key'} ${name}`
-  return by === 'rule' ? name : words(name)
+  return by === 'rule' ? name : groupWords(name)
 }
 
 const groupsSection = (
