@@ -225,7 +225,7 @@ describe('answer and facts', () => {
     checkedAt: '2026-11-21T10:00:00.000Z',
     cached: false,
   }
-  const request = { email: 'Ada@Example.com', companyRequested: false, didYouMean: null }
+  const request = { email: 'Ada@Example.com', companyRequested: false }
 
   test.each(table)('for row %i (%s) fit the contract and agree', (row, _signal, evidence) => {
     const decision = decide({ ...findings, ...evidence }, request)
@@ -282,7 +282,7 @@ describe('answer and facts', () => {
   test('at most 320 characters of the submitted text are returned', () => {
     const decision = decide(
       { ...findings, parsed: { valid: false, reason: 'too_long' }, lists: null, mx: null, mailbox: null },
-      { email: 'x'.repeat(10_000), companyRequested: true, didYouMean: null },
+      { email: 'x'.repeat(10_000), companyRequested: true },
     )
     if ('refusal' in decision) throw new Error('refused')
     expect(decision.result.email).toHaveLength(320)

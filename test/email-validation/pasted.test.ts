@@ -1,4 +1,4 @@
-/** Decision 16: pasted text around an address is removed. Text that is not clearly one address is refused, with a suggestion. */
+/** Decision 16: pasted text around an address is removed. All other malformed text is refused. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readAddress } from '../../src/capabilities/email-validation/read-address.ts'
@@ -7,7 +7,7 @@ import { randomCases } from '../support/exhaustive.ts'
 
 const shown = (text: string): string =>
   JSON.stringify(text).replace(/[^ -~]/gu, (one) => `U+${one.codePointAt(0)?.toString(16)}`)
-const named = (cases: readonly (readonly [string, string | null])[]) =>
+const named = (cases: readonly (readonly [string, string])[]) =>
   cases.map(([text, to]) => [shown(text), text, to] as const)
 
 describe('read as intended', () => {
@@ -27,9 +27,9 @@ describe('read as intended', () => {
       ['a@नाम\u094D\u200Dरे.example', 'a@नाम\u094D\u200Dरे.example'],
     ]),
   )('%s', (_, text, normalized) => {
-    const { parsed, didYouMean } = readAddress(text)
+    const { parsed, lists } = readAddress(text)
     expect(parsed).toMatchObject({ valid: true, address: { normalized } })
-    expect(didYouMean).toBeNull()
+    expect(lists?.didYouMean).toBeNull()
   })
 
   test('a clean address is parsed unchanged', () => {
@@ -63,81 +63,27 @@ describe('read as intended', () => {
   })
 })
 
-describe('refused, with a suggested address', () => {
+describe('refused', () => {
   test.each(
-    named([
-      ['x@gmail,com', 'x@gmail.com'],
-      ['x@gmail..com', 'x@gmail.com'],
-      ['x @gmail.com', 'x@gmail.com'],
-      ['a..b@acme.com', 'a.b@acme.com'],
-      ['mailto:x@gmail.com', 'x@gmail.com'],
-      ['[x@gmail.com](mailto:x@gmail.com)', 'x@gmail.com'],
-      ['E-mail:x@gmail.com', 'x@gmail.com'],
-      ['ｘ＠ｇｍａｉｌ．ｃｏｍ', 'x@gmail.com'],
-      ['"Byron, Ada" <ada@acme.com>', 'ada@acme.com'],
-      ["'x@gmail.com'", 'x@gmail.com'],
-    ]),
-  )('%s', (_, text, meant) => {
-    const { parsed, didYouMean, lists } = readAddress(text)
-    expect(parsed.valid).toBe(false)
-    expect({ didYouMean, lists }).toEqual({ didYouMean: meant, lists: null })
-  })
-
-  test.each(
-    named(
-      [
-        '',
-        ' ',
-        '@',
-        'mailto:',
-        'x@',
-        '@acme.com',
-        'john doe@gmail.com',
-
-        'a@b.com, c@d.com',
-        'a@b@c.com',
-        'http://ada:password@acme.com',
-        'mailto:a%0D%0Ab@acme.com',
-        'a@b.com;c@d.com',
-        'a\u202Eb@c.com',
-        'x@-acme.com',
-        `${'a'.repeat(500)}@@gmail.com`,
-      ].map((text) => [text, null] as const),
-    ),
-  )('%s: no suggestion', (_, text) => {
-    expect(readAddress(text)).toMatchObject({ parsed: { valid: false }, didYouMean: null })
-  })
-})
-
-describe('local parts with any dots', () => {
-  test.each(['a..b', 'a.', 'a...', 'a.b.-.', 'a_b..c'])(
-    '%s is a mailbox at docomo.ne.jp and ezweb.ne.jp',
-    (localPart) => {
-      for (const domain of ['docomo.ne.jp', 'ezweb.ne.jp']) {
-        const normalized = `${localPart}@${domain}`
-        const address = {
-          normalized,
-          localPart,
-          domain,
-          asciiDomain: domain,
-          smtputf8: false,
-          quoted: false,
-          domainLiteral: false,
-        }
-        expect(parseEmail(`${localPart}@${domain.toUpperCase()}`)).toEqual({ valid: true, address })
-        expect(parseEmail(`"${localPart}"@${domain}`)).toEqual({ valid: true, address })
-      }
-    },
-  )
-
-  test.each([
-    '.a@docomo.ne.jp',
-    '..@docomo.ne.jp',
-    'a..b@mail.docomo.ne.jp',
-    'a..b@acme.com',
-    'é..b@docomo.ne.jp',
-  ])('%s is not one', (text) => {
-    expect(parseEmail(text)).toEqual({ valid: false, reason: 'local_part_dot' })
+    [
+      '',
+      ' ',
+      '@',
+      'x@',
+      '@acme.com',
+      'x@gmail,com',
+      'x@gmail..com',
+      'a..b@docomo.ne.jp',
+      'john doe@gmail.com',
+      'mailto:x@gmail.com',
+      '"Byron, Ada" <ada@acme.com>',
+      'a@b.com, c@d.com',
+      'a@b@c.com',
+      'a\u202Eb@c.com',
+      'x@-acme.com',
+    ].map((text) => [shown(text), text] as const),
+  )('%s', (_, text) => {
+    expect(readAddress(text)).toMatchObject({ parsed: { valid: false }, lists: null })
   })
 })
 
@@ -183,8 +129,8 @@ describe('any text', () => {
   test('gets an answer, with any characters', () => {
     fc.assert(
       fc.property(fc.string({ maxLength: 400, unit: 'binary' }), (text) => {
-        const { parsed, didYouMean } = readAddress(text)
-        if (didYouMean !== null) expect(parseEmail(didYouMean).valid).toBe(true)
+        const { parsed, lists } = readAddress(text)
+        if (lists?.didYouMean != null) expect(parseEmail(lists.didYouMean).valid).toBe(true)
         if (parsed.valid) expect(parseEmail(parsed.address.normalized)).toEqual(parsed)
       }),
       { numRuns: randomCases(1_000) },

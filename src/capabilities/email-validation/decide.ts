@@ -14,7 +14,6 @@ import {
   type MxEvidence,
   type ParsedEmail,
 } from './evidence.ts'
-import type { AddressReading } from './read-address.ts'
 
 /** The evidence behind a verdict. A field is null if its step was not reached. */
 export type EmailEvidence = {
@@ -113,7 +112,7 @@ export const companyApplies = (lists: ListEvidence | null, { status, row }: Verd
 /** Builds the answer and the recorded facts from the same evidence (Spec §4.1, decisions 9, 10 and 17). */
 export const decide = (
   findings: EmailFindings,
-  { email, companyRequested, didYouMean }: EmailRequest & Pick<AddressReading, 'didYouMean'>,
+  { email, companyRequested }: EmailRequest,
 ): CallDecision<EmailValidationResult> => {
   const { parsed, lists, company, mailbox } = findings
   const judged = verdictOf(findings)
@@ -129,7 +128,7 @@ export const decide = (
       status: judged.status,
       sub_status: judged.subStatus,
       score: judged.score,
-      did_you_mean: didYouMean,
+      did_you_mean: lists?.didYouMean ?? null,
       checks: checksOf(findings),
       company,
       company_status: companyStatus,

@@ -1,6 +1,6 @@
 /**
  * Web pages, phones and input methods add characters to a pasted address that people neither see nor intend (decision 16). Only these
- * characters are removed or replaced here. The parser and `repair.ts` handle all other mistakes.
+ * characters are removed or replaced here. The parser refuses all other mistakes.
  */
 import { isAscii } from './idna.ts'
 

@@ -4,32 +4,10 @@ import { joinersInContext } from './idna.ts'
 
 export const control = /\p{Cc}/u
 
-/**
- * Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, contrary to RFC 5321. Some of these names are still in
- * use.
- */
-const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
-const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
-
-/** The index of the `@` after a local part without quotes. */
-export const endOfUnquoted = (text: string): number | SyntaxReason => {
-  const end = endOfDotAtom(text)
-  return end === 'local_part_dot' ? endOfAnyDots(text) : end
-}
-
-const endOfAnyDots = (text: string): number | SyntaxReason => {
-  const end = text.indexOf('@')
-  const named = { localPart: text.slice(0, end), asciiDomain: text.slice(end + 1).toLowerCase() }
-  return isWithAnyDots(named) ? end : 'local_part_dot'
-}
-
-/** Whether the domain allows dots at any place and the local part is otherwise valid. `asciiDomain` must be in lower case. */
-export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
-  domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
-
 const notInDotAtom = /[^\w!#$%&'*+/=?^`{|}~.\u0080-\uFFFF-]/
 
-const endOfDotAtom = (text: string): number | SyntaxReason => {
+/** The index of the `@` after a local part without quotes, which is a Dot-string. */
+export const endOfUnquoted = (text: string): number | SyntaxReason => {
   const end = text.search(notInDotAtom)
   const run = end < 0 ? text : text.slice(0, end)
   if (run.startsWith('.') || run.includes('..')) return 'local_part_dot'
@@ -52,9 +30,9 @@ export const endOfQuoted = (text: string): number | SyntaxReason => {
 }
 
 /** The shortest spelling of the same mailbox, because quotes and backslashes are not part of its name (RFC 5321 §4.1.2). */
-export const withoutNeedlessQuotes = (given: string, asciiDomain: string): string => {
+export const withoutNeedlessQuotes = (given: string): string => {
   const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
-  const plain = !content.includes('@') && typeof endOfUnquoted(`${content}@${asciiDomain}`) === 'number'
+  const plain = !content.includes('@') && typeof endOfUnquoted(`${content}@`) === 'number'
   return plain ? content : `"${content.replace(/["\\]/g, '\\$&')}"`
 }
 

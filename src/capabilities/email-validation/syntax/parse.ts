@@ -64,7 +64,7 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   if (typeof domain === 'string') return refuse(domain)
   if (localOctets + 1 + domain.octets > addressOctetsMax) return refuse('too_long')
 
-  const localPart = quoted ? withoutNeedlessQuotes(given, domain.ascii) : given
+  const localPart = quoted ? withoutNeedlessQuotes(given) : given
   return {
     valid: true,
     address: {

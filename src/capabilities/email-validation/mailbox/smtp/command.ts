@@ -1,6 +1,5 @@
 /** The commands that we send. Their parts are checked again here, because a mistake would allow a caller to inject commands. */
 import assert from 'node:assert/strict'
-import { isWithAnyDots } from '../../syntax/local-part.ts'
 
 /** RFC 5321 §4.5.3.1.4 plus the ten octets that SMTPUTF8 adds (RFC 6531 §3.4), including the line end. */
 const commandOctetsMax = 522
@@ -22,11 +21,9 @@ const lineOf = (text: string): string => {
 /** Returns `local@domain`. @throws AssertionError if this is not an RFC 5321 Mailbox with a domain name of ASCII labels. */
 export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; asciiDomain: string }): string => {
   assert(!control.test(localPart), 'a local part contains a control character')
-  const plain = dotString.test(localPart) || !isWithAnyDots({ localPart, asciiDomain })
-  const written = plain ? localPart : `"${localPart}"`
-  assert(dotString.test(written) || quotedString.test(written), 'a local part is not well-formed')
+  assert(dotString.test(localPart) || quotedString.test(localPart), 'a local part is not well-formed')
   assert(hostName.test(asciiDomain), 'a domain is not a host name')
-  return `${written}@${asciiDomain}`
+  return `${localPart}@${asciiDomain}`
 }
 
 const heloName = (name: string): string => {
