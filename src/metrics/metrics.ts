@@ -94,7 +94,7 @@ export type Metrics = {
   text(): Promise<string>
   readonly contentType: string
   /** Returns the 95th percentile of the durations of calls since the process started; null: there were no calls. */
-  p95Seconds(): number | null
+  p95Seconds(): Promise<number | null>
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -116,9 +116,10 @@ const eventLoopLookMs = 20
 export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
-  const durations = new CallDurations({
+  const durations: CallDurations = new Histogram({
     name: 'enrichment_call_duration_seconds',
     help: 'Duration of calls, from arrival to answer',
+    labelNames: ['capability', 'outcome'],
     buckets: durationBuckets,
     registers: [registry],
   })
@@ -142,7 +143,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     }),
     text: () => registry.metrics(),
     contentType: registry.contentType,
-    p95Seconds: () => durations.percentile(0.95),
+    p95Seconds: () => percentile(0.95, durations),
   }
 }
 
@@ -204,18 +205,20 @@ const buildInfo = (meters: Meters, service: { readonly version: string }): void 
   )
 }
 
-type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
-  chargedMicro: number
-}
+type CallDurations = Histogram<'capability' | 'outcome'>
+
+type CapabilityCounts = Record<CallOutcome, Map<string, number>> & { chargedMicro: number }
 
 const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObserver> => {
-  const countsOf = (name: Capability): CapabilityCounts => ({
-    answered: { calls: new Map([['', 0]]), durations: durations.of(name, 'answered') },
-    refused: { calls: new Map(), durations: durations.of(name, 'refused') },
-    failed: { calls: new Map(), durations: durations.of(name, 'failed') },
+  for (const name of capability.options)
+    for (const outcome of callOutcome.options) durations.zero({ capability: name, outcome })
+  const countsOf = (): CapabilityCounts => ({
+    answered: new Map([['', 0]]),
+    refused: new Map(),
+    failed: new Map(),
     chargedMicro: 0,
   })
-  const counts = Object.fromEntries(capability.options.map((name) => [name, countsOf(name)])) as Record<
+  const counts = Object.fromEntries(capability.options.map((name) => [name, countsOf()])) as Record<
     Capability,
     CapabilityCounts
   >
@@ -223,10 +226,10 @@ const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObs
   return {
     answered: (name, outcome, code, seconds, chargedMicro: MicroCredits) => {
       const counted = counts[name]
-      const { calls, durations } = counted[outcome]
+      const calls = counted[outcome]
       const word = code ?? ''
       calls.set(word, (calls.get(word) ?? 0) + 1)
-      durations.add(seconds)
+      durations.observe({ capability: name, outcome }, seconds)
       if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
     },
     notAuthenticated: meters.words(
@@ -258,7 +261,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
     () =>
       capability.options.flatMap((name) =>
         callOutcome.options.flatMap((outcome) =>
-          [...counts[name][outcome].calls].map(
+          [...counts[name][outcome]].map(
             ([code, value]): Sample => ({ labels: { capability: name, outcome, code }, value }),
           ),
         ),
@@ -278,102 +281,17 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   )
 }
 
-type Durations = {
-  /** Adds a duration, without creating an object. */
-  add(seconds: number): void
-}
-
-type Counted = {
-  readonly capability: string
-  readonly outcome: string
-  /** The count of each bucket, not cumulative. The last bucket counts durations above every bound. */
-  readonly buckets: Float64Array
-  sum: number
-}
-
-/**
- * A histogram that counts in plain numbers, and converts them to the library's form when it is read. The library's own `observe` looks up
- * labels by text and creates two objects each time.
- */
-class CallDurations extends Histogram<'capability' | 'outcome'> {
-  readonly #described: { readonly name: string; readonly help: string }
-  readonly #bounds: readonly number[]
-  readonly #counted: Counted[] = []
-
-  constructor(configuration: {
-    name: string
-    help: string
-    buckets: number[]
-    registers: NonNullable<ConstructorParameters<typeof Histogram>[0]['registers']>
-  }) {
-    super({ ...configuration, labelNames: ['capability', 'outcome'] })
-    this.#described = configuration
-    this.#bounds = configuration.buckets
-  }
-
-  of(capability: string, outcome: string): Durations {
-    const bounds = this.#bounds
-    const counted: Counted = {
-      capability,
-      outcome,
-      buckets: new Float64Array(bounds.length + 1),
-      sum: 0,
-    }
-    this.#counted.push(counted)
-    return {
-      add: (seconds) => {
-        let i = 0
-        while (i < bounds.length && seconds > (bounds[i] ?? 0)) i++
-        counted.buckets[i] = (counted.buckets[i] ?? 0) + 1
-        counted.sum += seconds
-      },
-    }
-  }
-
-  /** Returns a percentile as Prometheus computes it: linear within a bucket, and at most the largest bound. Null: there are no durations. */
-  percentile(share: number): number | null {
-    const counts = Array.from({ length: this.#bounds.length + 1 }, (_, i) =>
-      this.#counted.reduce((sum, { buckets }) => sum + (buckets[i] ?? 0), 0),
-    )
-    const all = counts.reduce((sum, count) => sum + count, 0)
-    if (all === 0) return null
-    let below = 0
-    for (const [i, bound] of this.#bounds.entries()) {
-      const count = counts[i] ?? 0
-      const lower = this.#bounds[i - 1] ?? 0
-      if (count > 0 && below + count >= share * all)
-        return lower + ((bound - lower) * (share * all - below)) / count
-      below += count
-    }
-    return this.#bounds.at(-1) ?? null
-  }
-
-  /** The library calls this for every output format. */
-  async getForPromString() {
-    const { name, help } = this.#described
-    return {
-      name,
-      help,
-      type: 'histogram',
-      aggregator: 'sum',
-      values: this.#counted.flatMap(({ capability, outcome, buckets, sum }) => {
-        const sharedLabels = { capability, outcome }
-        let calls = 0
-        const cumulated = Array.from(buckets, (count, i) => {
-          calls += count
-          return {
-            labels: { le: this.#bounds[i] ?? '+Inf' },
-            sharedLabels,
-            value: calls,
-            metricName: `${name}_bucket`,
-          }
-        })
-        return [
-          ...cumulated,
-          { labels: {}, sharedLabels, value: sum, metricName: `${name}_sum` },
-          { labels: {}, sharedLabels, value: calls, metricName: `${name}_count` },
-        ]
-      }),
-    }
-  }
+/** Returns a percentile as Prometheus computes it: linear within a bucket, and at most the largest bound. Null: there are no durations. */
+const percentile = async (share: number, durations: CallDurations): Promise<number | null> => {
+  const { values } = await durations.get()
+  const countAt = (bound: number | string): number =>
+    values.reduce((sum, { labels, value }) => ('le' in labels && labels.le === bound ? sum + value : sum), 0)
+  const least = share * countAt('+Inf')
+  if (least === 0) return null
+  const at = durationBuckets.findIndex((bound) => countAt(bound) >= least)
+  const bound = durationBuckets[at]
+  if (bound === undefined) return durationBuckets.at(-1) ?? null
+  const lower = durationBuckets[at - 1] ?? 0
+  const below = countAt(lower)
+  return lower + ((bound - lower) * (least - below)) / (countAt(bound) - below)
 }

@@ -83,7 +83,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         health,
         latency:
           config.PROMETHEUS_URL === undefined
-            ? async () => latencyOfProcess(metrics.p95Seconds())
+            ? async () => latencyOfProcess(await metrics.p95Seconds())
             : latencyFromPrometheus({ url: config.PROMETHEUS_URL, fetchUpstream: outside.fetchUpstream }),
       }),
     )
