@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { formatCredits } from '../../src/billing/money.ts'
 import { openOrganization } from '../support/partners.ts'
-import { browserOf, give, roomForFile } from './dashboard-host.ts'
+import { browserOf, give, roomForFile, settled } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 const actor = 'cli:setup'
@@ -32,16 +32,6 @@ const used = async (month: string) => {
     [scene.organizationId, month],
   )
   return [rows[0]?.calls, rows[0]?.credits]
-}
-
-/** A page that is computed from a ledger, once its progress has ended. */
-const settled = async (path: string): Promise<string> => {
-  for (let looks = 0; looks < 2_000; looks++) {
-    const { body } = await viewer.get(path)
-    if (!body.includes('data-progress')) return body
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-  throw new Error('it never ended')
 }
 
 describe('the month of all organizations', () => {
@@ -82,11 +72,11 @@ describe('the month of all organizations', () => {
     const calls = /,Northwind Traders,(\d+),/.exec(file)?.[1]
     const [recorded] = await used(monthOf(0))
     expect(Number(calls)).toBe(Number(recorded) - 17)
-    const totals = await settled(`${base}/totals?month=${monthOf(0)}`)
+    const { body: totals } = await settled(viewer, `${base}/totals?month=${monthOf(0)}`)
     expect(totals).toContain(`<dt>Calls</dt><dd>${calls}</dd>`)
     expect(totals).toContain(`<li><a href="${base}/months">Months</a></li>`)
     expect(totals).toContain('calls refused by a rate limit do not count.')
-    const months = (await settled(`${base}/months`)).replaceAll(/<[^>]*>/g, ' ')
+    const months = (await settled(viewer, `${base}/months`)).body.replaceAll(/<[^>]*>/g, ' ')
     expect(months).toMatch(
       new RegExp(`${monthOf(0)}(?:\\s+-?[\\d.,]+(?:\\s+overdrawn)?){3}\\s+${calls}\\s+open`),
     )

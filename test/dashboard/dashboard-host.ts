@@ -297,13 +297,26 @@ export const waited = async (
   first: LightMyRequestResponse,
 ): Promise<LightMyRequestResponse> => {
   const at = String(first.headers.location ?? '')
-  if (!at.startsWith('/jobs/')) return first
+  return at.startsWith('/jobs/') ? settled(browser, at) : first
+}
+
+/** The page, once its progress has ended. */
+export const settled = async (browser: Browser, path: string): Promise<LightMyRequestResponse> => {
   for (let looks = 0; looks < 2_000; looks++) {
-    const answer = await browser.get(at)
+    const answer = await browser.get(path)
     if (!answer.body.includes('data-progress')) return answer
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
   throw new Error('it never ended')
+}
+
+/** The events of all sign-ins, with their actors. */
+export const signInEvents = async ({ foundation: { eventLog } }: Pick<DashboardHost, 'foundation'>) => {
+  const streams = (await eventLog.streams('signin-')).sort()
+  const events = await Promise.all(streams.map((stream) => eventLog.read(stream, { from: 0, max: 1_000 })))
+  return events
+    .flat()
+    .map(({ type, data, metadata }) => ({ type, ...JSON.parse(data), by: JSON.parse(metadata).actor }))
 }
 
 export const encoded = (fields: Record<string, string | string[]>): string =>

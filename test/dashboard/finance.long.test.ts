@@ -18,6 +18,7 @@ import {
   give,
   hiddenIn,
   roomForFile,
+  settled,
   tokenIn,
   unescaped,
 } from './dashboard-host.ts'
@@ -40,14 +41,7 @@ const scene = await openScene(room, { nowMs, days })
 const base = `/organizations/${scene.organizationId}`
 
 /** Follows the page of long-running work until there is a result. */
-const ended = async (path: string) => {
-  for (let looks = 0; looks < 2_000; looks++) {
-    const answer = await ada.get(path)
-    if (!answer.body.includes('data-progress')) return answer
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-  throw new Error('it never ended')
-}
+const ended = (path: string) => settled(ada, path)
 
 /** Makes reads of the ledger wait. The log is also read to check the actor, and this read must not wait. */
 const holdReads = () =>

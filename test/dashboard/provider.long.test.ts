@@ -6,10 +6,9 @@ import { setSecondFactor } from '../../src/administration/users/second-factors.t
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
 import { createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { createIdentityProvider, ProviderAway } from '../../src/dashboard/identity-provider.ts'
-import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { until } from '../support/house.ts'
 import { type Claims, client, closed, listening, openTestProvider } from '../support/identity-provider.ts'
-import { type Browser, openBrowser, openDashboardHost } from './dashboard-host.ts'
+import { type Browser, openBrowser, openDashboardHost, signInEvents } from './dashboard-host.ts'
 
 const redirectUri = 'http://localhost/login/provider/callback'
 const actor = 'cli:setup'
@@ -41,17 +40,6 @@ const there = async (browser: Browser, account: string, query = ''): Promise<str
   const { pathname, search } = await provider.signIn(String(headers.location), account)
   return `${pathname}${search}`
 }
-const signIns = async () => {
-  const streams = await room.foundation.eventLog.streams('signin-')
-  const events = await Promise.all(
-    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
-  )
-  return events.flat().map((event) => {
-    const { type, data, metadata } = decodeEvent(event)
-    return { type, ...data, actor: metadata.actor }
-  })
-}
-
 describe('the person whom the provider names', () => {
   test('is signed in as the user with that name, and redirected to the requested page; the event records the method', async () => {
     const { name } = await person()
@@ -61,20 +49,20 @@ describe('the person whom the provider names', () => {
     expect(page).toContain('href="/login/provider?next=%2Fcommands%2Faudit%2Flist"')
     const answer = await browser.get(await there(browser, name, '?next=%2Fcommands%2Faudit%2Flist'))
     expect([answer.statusCode, answer.headers.location]).toEqual([303, '/commands/audit/list'])
-    expect((await signIns()).filter((event) => event.type === 'UserSignedIn')).toMatchObject([
-      { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
+    expect((await signInEvents(room)).filter((event) => event.type === 'UserSignedIn')).toMatchObject([
+      { user: name, way: 'identity_provider', known_device: false, by: `user:${name}` },
     ])
     expect((await browser.get('/me')).statusCode).toBe(200)
     // The person signs in on a device that this person has used before.
     await browser.submit('/me', {}, '/logout')
     await browser.get(await there(browser, name))
-    expect((await signIns()).at(-1)).toMatchObject({ user: name, known_device: true })
+    expect((await signInEvents(room)).at(-1)).toMatchObject({ user: name, known_device: true })
   })
 
   test('cannot sign in if no user has that name, or if the user is disabled; the page shows no details', async () => {
     const { name } = await person()
     await setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
-    const before = (await signIns()).length
+    const before = (await signInEvents(room)).length
     const pages = []
     for (const account of [name, 'stranger@example.com']) {
       const browser = openBrowser(room.host)
@@ -86,12 +74,12 @@ describe('the person whom the provider names', () => {
       pages.push(answer.body.replaceAll(/value="[^"]+"/g, ''))
     }
     expect(pages[0]).toBe(pages[1])
-    await until('both are recorded', async () => (await signIns()).length === before + 2)
-    expect((await signIns()).slice(before)).toMatchObject([
+    await until('both are recorded', async () => (await signInEvents(room)).length === before + 2)
+    expect((await signInEvents(room)).slice(before)).toMatchObject([
       { type: 'SignInsRefused', user: name, reason: 'disabled', way: 'identity_provider' },
       { type: 'SignInsRefused', user: null, reason: 'wrong', way: 'identity_provider' },
     ])
-    expect(JSON.stringify(await signIns())).not.toContain('stranger')
+    expect(JSON.stringify(await signInEvents(room))).not.toContain('stranger')
   })
 
   test('starts over if another release wrote the cookie of the sign-in', async () => {
@@ -126,7 +114,7 @@ describe('the person whom the provider names', () => {
     const entered = await browser.submit('/login/code', { code: codes[0] ?? '' })
     expect([entered.statusCode, entered.headers.location]).toEqual([303, '/operations'])
     expect((await browser.get('/operations')).statusCode).toBe(200)
-    expect((await signIns()).at(-1)).toMatchObject({ user: name, way: 'identity_provider' })
+    expect((await signInEvents(room)).at(-1)).toMatchObject({ user: name, way: 'identity_provider' })
   })
 
   test.each([

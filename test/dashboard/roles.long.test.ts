@@ -6,7 +6,14 @@ import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'
 import { anotherKey, openOrganization } from '../support/partners.ts'
-import { openBrowser, openDashboardHost, roomForFile, signedIn, userWhoChose } from './dashboard-host.ts'
+import {
+  openBrowser,
+  openDashboardHost,
+  roomForFile,
+  signedIn,
+  signInEvents,
+  userWhoChose,
+} from './dashboard-host.ts'
 
 const actor = 'cli:setup'
 let made = 0
@@ -24,17 +31,6 @@ await room.caughtUp()
 await person('admin')
 const disable = ({ name }: Person) =>
   setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
-
-/** The sign-ins in the event log. */
-const signIns = async () => {
-  const streams = (await room.foundation.eventLog.streams('signin-')).sort()
-  const events = await Promise.all(
-    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
-  )
-  return events
-    .flat()
-    .map(({ type, data, metadata }) => ({ type, ...JSON.parse(data), by: JSON.parse(metadata).actor }))
-}
 
 describe("the limits of a partner's keys", () => {
   const keyOf = (limits: Partial<KeyLimits>) => anotherKey(room.foundation, ours, { limits })
@@ -180,9 +176,9 @@ describe('a session', () => {
 describe('sign-ins are events', () => {
   let before = 0
   beforeEach(async () => {
-    before = (await signIns()).length
+    before = (await signInEvents(room)).length
   })
-  const since = async () => (await signIns()).slice(before)
+  const since = async () => (await signInEvents(room)).slice(before)
 
   test('signing in and out, with a keyed hash of the address', async () => {
     const bob = await person('viewer')
@@ -231,10 +227,10 @@ test('many guesses are one event with a count', async () => {
   const own = await openDashboardHost({ beside: room })
   try {
     const { name } = await person('viewer')
-    const before = (await signIns()).length
+    const before = (await signInEvents(room)).length
     for (let i = 0; i < 9; i++) await openBrowser(own.host).submit('/login', { name, password: 'x' })
     await own.host.close()
-    expect((await signIns()).slice(before)).toMatchObject([
+    expect((await signInEvents(room)).slice(before)).toMatchObject([
       { user: name, count: 1 },
       { user: name, count: 8 },
     ])

@@ -6,7 +6,15 @@ import { openUserDirectory } from '../../src/administration/users/user-directory
 import { operatorStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
 import type { Browser } from './dashboard-host.ts'
-import { encoded, openBrowser, roomForFile, signedIn, tokenIn, userWhoChose } from './dashboard-host.ts'
+import {
+  encoded,
+  openBrowser,
+  roomForFile,
+  signedIn,
+  signInEvents,
+  tokenIn,
+  userWhoChose,
+} from './dashboard-host.ts'
 
 let made = 0
 let ada = { name: '', password: '' }
@@ -65,17 +73,8 @@ const events = async (type: string) =>
     .filter((event) => event.type === type)
     .map(({ data, metadata }) => ({ ...JSON.parse(data), by: JSON.parse(metadata).actor }))
     .filter(({ user }) => user === ada.name)
-const refusals = async () => {
-  const streams = await room.foundation.eventLog.streams('signin-')
-  const pages = await Promise.all(
-    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
-  )
-  return pages
-    .flat()
-    .filter(({ type }) => type === 'SecondFactorsRefused')
-    .map(({ data }) => JSON.parse(data))
-    .filter(({ user }) => user === ada.name)
-}
+const refusals = async () =>
+  (await signInEvents(room)).filter(({ type, user }) => type === 'SecondFactorsRefused' && user === ada.name)
 
 describe('setting it up', () => {
   test('shows secret and picture without a script or a style, and takes effect with a correct code', async () => {

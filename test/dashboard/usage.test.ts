@@ -100,9 +100,14 @@ describe('pages of calls', () => {
   test('list each call once, newest first, for any page size', async () => {
     const all = await expected('true')
     expect(all.length).toBeGreaterThan(40)
-    for (const max of [1, 7, 1_000]) {
-      const calls = await everyPage(any, max)
-      expect(ids(calls)).toEqual(all)
+    const few = await expected('organization_id = $1', [other.organizationId])
+    for (const [max, filters, found] of [
+      [1, { ...any, organizationId: other.organizationId }, few],
+      [7, any, all],
+      [1_000, any, all],
+    ] as const) {
+      const calls = await everyPage(filters, max)
+      expect(ids(calls)).toEqual(found)
       const times = calls.map(({ effective_at }) => effective_at.getTime())
       expect(times).toEqual(times.toSorted((a, b) => b - a))
     }

@@ -8,7 +8,14 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
 import { openOrganization } from '../support/partners.ts'
-import { type Browser, browserOf, openDashboardHost, signedIn, userWhoChose } from './dashboard-host.ts'
+import {
+  type Browser,
+  browserOf,
+  openDashboardHost,
+  signedIn,
+  userWhoChose,
+  waited,
+} from './dashboard-host.ts'
 
 let status = 204
 const received: { readonly headers: IncomingHttpHeaders; readonly body: string }[] = []
@@ -52,16 +59,8 @@ const recorded = async (webhookId: string) =>
     .map(({ type, metadata }) => `${type} by ${metadata.actor}`)
 
 /** Sends a test message and returns the page with its result. */
-const tested = async (browser: Browser, webhook: string): Promise<string> => {
-  const { statusCode, headers, body } = await browser.submit(`${forms}/test`, { webhook })
-  if (statusCode === 200) return body
-  expect(statusCode).toBe(303)
-  for (;;) {
-    const shown = await browser.get(String(headers.location))
-    if (!shown.body.includes('data-progress')) return shown.body
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
-}
+const tested = async (browser: Browser, webhook: string): Promise<string> =>
+  (await waited(browser, await browser.submit(`${forms}/test`, { webhook }))).body
 
 const messageTo = async (webhookId: string, state: 'dead' | 'pending' | 'delivered'): Promise<string> => {
   const id = `msg_${Math.random().toString(16).slice(2).padEnd(32, '0').slice(0, 32)}`
