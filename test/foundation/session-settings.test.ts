@@ -71,7 +71,7 @@ test('the settings of a connection take precedence over those of the database, t
   }
 })
 
-test.each(['a/b', '100%', 'a%2Fb', 'a;b:c@d&e=f+g,h$i', 'a b', 'ü'])(
+test.each(['a/b c%2Fd;e:f@g&h=i+j,k$ü', '100%'])(
   'the database named %j is opened by its encoded name',
   async (name) => {
     const database = await testDatabase()
