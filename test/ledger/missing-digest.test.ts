@@ -54,8 +54,7 @@ test.each(foreignMetadata)(
   },
 )
 
-// The others are read in the same way.
-test.each(foreignMetadata.slice(0, 2))(
+test.each(foreignMetadata)(
   'after an event %s, the rows and a process that continues from them have the same account',
   async (_, metadata) => {
     const database = await testDatabase()
