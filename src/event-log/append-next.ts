@@ -29,7 +29,7 @@ const inTurn = async <Result>(stream: string, attempt: () => Promise<Result>): P
 
 /**
  * Repeats an append after each conflict. Every attempt reads the stream again. If the conflicts continue for several seconds, throws
- * `AppendConflict`, or `EventsUnreadable` if nobody appended, so that the log must have lost the end of the stream.
+ * `AppendConflict`, or `EventsUnreadable` if no one else appended, so that the log must have lost the end of the stream.
  */
 export const repeatConflicts = async <Result>(
   stream: string,

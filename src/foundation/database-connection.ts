@@ -110,7 +110,7 @@ const tooManyConnections = '53300'
 const temporary = [cannotConnectNow, tooManyConnections]
 
 export const moreConnections =
-  'Raise max_connections, or the connection limit of the role or database, or end connections of other programs. Each process of the service can use 20.'
+  'Raise max_connections and restart PostgreSQL, raise the connection limit of the role or database, or end connections of other programs. Each process of the service can use 20.'
 
 /** Whether all connections are in use. Existing connections continue to work. */
 export const areConnectionsUsedUp = (error: unknown): boolean =>
