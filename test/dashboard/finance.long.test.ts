@@ -112,6 +112,7 @@ describe('months', () => {
     const compared = now.split(`<h2>Compared with ${monthOf(1)}</h2>`)[1]?.split('</table>')[0] ?? ''
     const numberIn = (text: string): number => Number(text.replaceAll(/<[^>]*>|[+,]|overdrawn/g, ''))
     expect(now).toContain(`<h2>Northwind Traders in ${monthOf(0)}</h2>`)
+    expect(now).toContain(`href="${base}/ledger/verify">Verify the ledger</a>`)
     for (const [total, name] of [
       ['charged', 'Charged'],
       ['closing', 'Closing'],

@@ -179,9 +179,9 @@ const closeMonth = async (page: Page): Promise<void> => {
   await page.goto(`${organization}/ledger/totals?month=${month}`)
   await page.getByText('Closed at ledger revision').waitFor({ timeout: eventualMs })
   const digest = await page.locator('.figures .id.whole').innerText()
-  const lines = await readFile(await saved(page, 'Download JSON Lines'))
+  const lines = await readFile(await saved(page, 'Statement as JSON Lines'))
   expect(createHash('sha256').update(lines).digest('base64url')).toBe(digest)
-  const csv = await readFile(await saved(page, 'Download CSV'), 'utf8')
+  const csv = await readFile(await saved(page, 'Statement as CSV'), 'utf8')
   expect(csv.split('\r\n').length).toBeGreaterThan(100)
 }
 

@@ -43,7 +43,7 @@ const verify = query({
   name: 'ledger verify',
   action: 'finance.read',
   summary:
-    'verify the hash chain, the rules and every charge of one ledger, or of all; shows the first broken event',
+    'verify ledgers; checks the hash chain, the rules and every charge of one ledger, or of all, and shows the first broken event',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
   long: 'repeatable',

@@ -171,13 +171,14 @@ const nextOf = (organizationId: string, of: Month, isClosable: boolean): Next[] 
   const given = { organization: organizationId, month: of }
   const range = { from: monthStart(of), to: monthStart(monthAfter(of)) }
   return [
-    { name: 'ledger statement', label: 'Download CSV', given: { ...given, csv: 'on' } },
-    { name: 'ledger statement', label: 'Download JSON Lines', given: { ...given, jsonl: 'on' } },
+    { name: 'ledger statement', label: 'Statement as CSV', given: { ...given, csv: 'on' } },
+    { name: 'ledger statement', label: 'Statement as JSON Lines', given: { ...given, jsonl: 'on' } },
     {
       name: 'ledger lines',
       label: 'Statement lines',
       given: { organization: organizationId, ...range },
     },
+    { name: 'ledger verify', label: 'Verify the ledger', given: { organization: organizationId } },
     ...(isClosable ? [{ name: 'ledger close', label: `Close ${of}`, given } as const] : []),
   ]
 }
