@@ -15,6 +15,7 @@ import {
 import { changedBook } from '../administration/fields.ts'
 import { answerOf, type LongWork, longWork, requestLongWork } from '../administration/jobs/long-work.ts'
 import { type Operator, provedOperator } from '../administration/operator.ts'
+import { namesOf } from '../administration/organizations/organizations.ts'
 import { type PriceTable, priceTable } from '../administration/prices/prices.ts'
 import { mayDo } from '../administration/roles.ts'
 import { sendFile } from '../call/streamed.ts'
@@ -46,7 +47,7 @@ import {
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { workPage } from './pages/work.ts'
 import { firstChoices, namesIn, withIds } from './picking.ts'
-import { type AccountRow, namesOf } from './queries.ts'
+import type { AccountRow } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { createPlaces, type Work } from './works.ts'
 
@@ -341,7 +342,7 @@ const found = async (
     .filter(({ kind, named }) => kind === 'organization' && named === undefined)
     .flatMap(({ name }) => page.rows.map((row) => row[name]))
     .filter((id) => typeof id === 'string')
-  return { ...nothing, page, names: await namesOf(foundation.pool, ids), further: cursor !== null }
+  return { ...nothing, page, names: await namesOf(foundation, ids), further: cursor !== null }
 }
 
 /** The first rows of a list of an organization, for a section of another page. */

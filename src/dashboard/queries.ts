@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
+import { namesOf } from '../administration/organizations/organizations.ts'
 
 /** Queries for pages. Each returns a limited number of rows and uses an index. */
 
@@ -16,24 +17,12 @@ export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from accou
   where l.organization_id = a.organization_id and l.remaining_micro > 0
     and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
 
-/** Names of organizations by id. If rows are late, a name can be missing. */
-export const namesOf = async (
-  pool: pg.Pool,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, string>> => {
-  const { rows } = await pool.query<{ organization_id: string; name: string }>(
-    'select organization_id, name from accounts where organization_id = any($1) and registered_at is not null',
-    [ids],
-  )
-  return new Map(rows.map(({ organization_id, name }) => [organization_id, name]))
-}
-
 /** Names that are not allowed in a person's password. */
 export const guessableNames = async (
   pool: pg.Pool,
   { user, organizationId }: { user: string; organizationId: string | null },
 ): Promise<string[]> => {
-  const named = organizationId === null ? new Map() : await namesOf(pool, [organizationId])
+  const named = organizationId === null ? new Map() : await namesOf({ pool }, [organizationId])
   return [user, ...named.values()]
 }
 

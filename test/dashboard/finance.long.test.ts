@@ -337,6 +337,14 @@ describe('prices', () => {
     return `p${proposal}`
   }
 
+  test('show their cost for each organization by name, with a link to approve them', async () => {
+    const name = await proposed('3.25')
+    const { headers } = await ada.submit('/commands/price/diff', { from: '1', to: name, month: monthOf(0) })
+    const { body } = await ended(String(headers.location))
+    expect(body).toContain('data-head="Organization"><div>Northwind Traders</div>')
+    expect(body).toContain(`href="${approve}?proposal=${name}">Approve ${name}</a>`)
+  })
+
   test('are approved once, by a person other than the proposer', async () => {
     const bob = await browserOf(room, { name: 'bob', role: 'finance' })
     const name = await proposed('3.5')

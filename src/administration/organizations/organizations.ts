@@ -55,6 +55,18 @@ export const organizationsAfter = async (
   return rows
 }
 
+/** Names of organizations by id. If rows are late, a name can be missing. */
+export const namesOf = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> => {
+  const { rows } = await pool.query<{ organization_id: string; name: string }>(
+    'select organization_id, name from accounts where organization_id = any($1) and registered_at is not null',
+    [ids],
+  )
+  return new Map(rows.map(({ organization_id, name }) => [organization_id, name]))
+}
+
 /** The ids of all organizations, including everything in the event log at the time of the call, in the order of registration. */
 export const organizationIds = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
   await catchUp(foundation, logger)

@@ -8,7 +8,7 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { type Context, Folded, type Next, query, type Sections } from '../declare.ts'
 import { instant, month, organization, priceName, prices } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
-import { organizationIds } from '../organizations/organizations.ts'
+import { namesOf, organizationIds } from '../organizations/organizations.ts'
 import { mayDo } from '../roles.ts'
 import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from './price-diff.ts'
 import { overriddenOrganizations, priceOverrides, type StandingOverride } from './price-overrides.ts'
@@ -115,7 +115,7 @@ export const proposalNext = ({
 }: Pick<PriceProposal, 'proposal' | 'base'>): readonly Next[] => {
   const name = `p${proposal}`
   return [
-    { name: 'price approve', label: `Approve ${name}`, given: { proposal: name } },
+    approveNext(name),
     {
       name: 'price diff',
       label: `Cost under ${name}`,
@@ -125,6 +125,12 @@ export const proposalNext = ({
     withdrawNext({ kind: 'proposal', number: proposal }),
   ]
 }
+
+const approveNext = (name: string): Next => ({
+  name: 'price approve',
+  label: `Approve ${name}`,
+  given: { proposal: name },
+})
 
 const withdrawNext = (prices: PriceName): Next => {
   const name = nameOfPrices(prices)
@@ -162,6 +168,14 @@ const diffPrices = query({
     })
     const rows = organizations.map((one) => ({ organization_id: one.organizationId, ...costJson(one) }))
     const total = costJson(sum)
+    const names = await namesOf(
+      foundation,
+      rows.map(({ organization_id }) => organization_id),
+    )
+    const costs = [
+      ...rows.map((row) => ({ organization: names.get(row.organization_id) ?? null, ...row })),
+      ...(rows.length > 1 ? [{ organization: 'all', organization_id: null, ...total }] : []),
+    ]
     return {
       json: { from: from.name, to: to.name, changes, month: of, organizations: rows, total },
       sections: [
@@ -171,14 +185,13 @@ const diffPrices = query({
           ? [`No calls in ${of}`]
           : [
               `Calls in ${of} (UTC), in credits`,
-              [...rows, ...(rows.length > 1 ? [{ organization_id: 'all', ...total }] : [])].map(
-                ({ skus: _, ...row }) => row,
-              ),
+              costs.map(({ skus: _, ...row }) => row),
               total.skus,
               ...unrated(from.name, sum.from.unrated),
               ...unrated(to.name, sum.to.unrated),
             ]),
       ],
+      next: given.to.kind === 'proposal' ? [approveNext(to.name)] : [],
     }
   },
 })
