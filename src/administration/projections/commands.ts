@@ -15,7 +15,7 @@ import { projectionStates } from './projections.ts'
 import { cancelRebuilds, rebuild, rebuilds } from './rebuilds.ts'
 
 const names = projections.map(({ name }) => name)
-const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
+const projection = () => choice({ label: 'Projection', help: 'the name of a projection' }, names)
 /** The default help adds that the organization sees the reason, but a rebuild does not concern an organization. */
 const keptOnly = 'kept in the event log with your name'
 

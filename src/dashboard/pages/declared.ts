@@ -169,6 +169,7 @@ const labels: Readonly<Record<string, string>> = {
   'credits threshold': 'Set threshold',
   'event-log checkpoint': 'Sign checkpoint',
   'key limits': 'Change limits',
+  'key replace-leaked': 'Replace the key',
   'pixel limit': 'Set limit',
   'pixel unlimit': 'Remove limit',
   'price override': 'Set price',
@@ -257,7 +258,8 @@ export const answerPage = (
 ${typeof shownOnce === 'string' && secretSection(labelOf(secret), shownOnce)}
 ${shownAnswer({ ...view, answer })}
 ${view.calls !== null && firstCallsSection(view.calls)}
-<p class="actions">${nextLinks({ ...view, answer })}<a class="button" href="${homeOf(view)}">Back</a></p>`,
+${nextLinks({ ...view, answer })}
+<p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
   )
 }
 

@@ -22,11 +22,11 @@ export type FieldsView = {
   readonly prices?: ReadonlyMap<string, PriceTable>
 }
 
-const hintOf = ({ help, picks, control, byDefault }: Field): string =>
+const hintOf = ({ label, help, picks, control, byDefault }: Field): string =>
   [
     ...(help === organizationHelp ? [] : [capitalized(help)]),
     ...(picks === undefined || picks === 'users' ? [] : ['Type part of the name, or the id']),
-    ...(control === 'instant' ? ['In UTC'] : []),
+    ...(control === 'instant' && !label.endsWith('(UTC)') ? ['In UTC'] : []),
     ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
   ]
     .map((one) => `${one}.`)
