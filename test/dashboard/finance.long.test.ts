@@ -337,12 +337,25 @@ describe('prices', () => {
     return `p${proposal}`
   }
 
-  test('show their cost for each organization by name, with a link to approve them', async () => {
+  test('show their cost for each organization by name, and can be approved from there while they are open', async () => {
     const name = await proposed('3.25')
-    const { headers } = await ada.submit('/commands/price/diff', { from: '1', to: name, month: monthOf(0) })
-    const { body } = await ended(String(headers.location))
-    expect(body).toContain('data-head="Organization"><div>Northwind Traders</div>')
-    expect(body).toContain(`href="${approve}?proposal=${name}">Approve ${name}</a>`)
+    const costs = async (): Promise<string> => {
+      const { headers } = await ada.submit('/commands/price/diff', { from: '1', to: name, month: monthOf(0) })
+      return (await ended(String(headers.location))).body
+    }
+    const link = `href="${approve}?proposal=${name}">Approve ${name}</a>`
+    const open = await costs()
+    expect(open).toContain('data-head="Organization"><div>Northwind Traders</div>')
+    expect(open).toContain(link)
+    await withdrawPrices(room.foundation, {
+      name: { kind: 'proposal', number: Number(name.slice(1)) },
+      reason: 'test',
+      actor: 'user:ada',
+      twoPerson: true,
+    })
+    const closed = await costs()
+    expect(closed).toContain('Northwind Traders')
+    expect(closed).not.toContain(link)
   })
 
   test('are approved once, by a person other than the proposer', async () => {

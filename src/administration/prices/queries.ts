@@ -176,6 +176,8 @@ const diffPrices = query({
       ...rows.map((row) => ({ organization: names.get(row.organization_id) ?? null, ...row })),
       ...(rows.length > 1 ? [{ organization: 'all', organization_id: null, ...total }] : []),
     ]
+    const { open } = await pricesAt(foundation, Date.now())
+    const isOpen = open.some(({ proposal }) => to.name === `p${proposal}`)
     return {
       json: { from: from.name, to: to.name, changes, month: of, organizations: rows, total },
       sections: [
@@ -191,7 +193,7 @@ const diffPrices = query({
               ...unrated(to.name, sum.to.unrated),
             ]),
       ],
-      next: given.to.kind === 'proposal' ? [approveNext(to.name)] : [],
+      next: isOpen ? [approveNext(to.name)] : [],
     }
   },
 })
