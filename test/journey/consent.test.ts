@@ -1,17 +1,17 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { keyDirOf } from '../../src/foundation/data-dir.ts'
-import { openHouse } from '../support/house.ts'
+import { directoryForFile } from '../support/directory.ts'
+import { houseForFile } from '../support/house.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 import { cliOnTerminal } from '../support/terminal.ts'
 
 /** Before a command changes something, it shows the change and asks for consent, on a terminal and in a script. */
 
-const house = await openHouse()
+const house = await houseForFile()
 const partner = await house.partner({ credits: '10' })
-const dir = await mkdtemp(join(tmpdir(), 'consent-'))
+const dir = await directoryForFile()
 await writeFile(join(dir, 'patch.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
 const environment = {
   DATABASE_URL: house.foundation.url,
@@ -20,10 +20,6 @@ const environment = {
   KEY_DIR: keyDirOf(house.config),
   TWO_PERSON: 'off',
 }
-afterAll(async () => {
-  await house.close()
-  await rm(dir, { recursive: true, force: true })
-})
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
 /** The end of the event log. Every write changes it. */

@@ -1,7 +1,7 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
+import { directoryForFile } from '../support/directory.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import {
   cli,
@@ -26,7 +26,7 @@ const started = async (): Promise<Service> => {
   return service
 }
 
-const dir = await mkdtemp(join(tmpdir(), 'copied-log-'))
+const dir = await directoryForFile()
 environment = { DATA_DIR: join(dir, 'data'), EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9' }
 const double = await startEventStoreDouble({ version: '23.10', systemEventEvery: 5 })
 const { apiUrl } = await started()
@@ -39,7 +39,6 @@ for (let n = 0; n < 20; n++)
 afterAll(async () => {
   await service?.end('SIGTERM')
   await double.close()
-  await rm(dir, { recursive: true, force: true })
 })
 
 const copy = (...args: string[]) => cli(['event-log', 'copy', '--to', double.url, ...args], environment)

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { migrate } from '../../src/foundation/migrate.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
@@ -14,12 +14,6 @@ import { cli, cliJson, createPartner, eventually, lookup, startService } from '.
  */
 
 const secretKey = 'a secret of the test, long enough to be one'
-
-let cleanUp: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const clean of cleanUp.reverse()) await clean()
-  cleanUp = []
-})
 
 type Urls = { readonly superuser: string; readonly owner: string; readonly service: string }
 
@@ -40,7 +34,7 @@ const twoRoles = async (): Promise<Urls> => {
     await client.query(`grant ${service} to ${owner}`)
     await client.query(`alter database ${new URL(superuser).pathname.slice(1)} owner to ${owner}`)
   })
-  cleanUp.push(async () => {
+  onTestFinished(async () => {
     const elsewhere = new URL(superuser)
     elsewhere.pathname = '/postgres'
     await drop()
@@ -64,7 +58,7 @@ describe('a service with its own role', () => {
     // Running processes do not have the owner's password, as in production.
     const { DATABASE_MIGRATION_URL: _, ...running } = environment
     const service = await startService(running)
-    cleanUp.push(() => service.end('SIGTERM'))
+    onTestFinished(async () => void (await service.end('SIGTERM')))
     const partner = await createPartner('100', running)
     const call = async (path: string, body: object) => {
       const response = await fetch(`${service.apiUrl}${path}`, {
@@ -131,7 +125,7 @@ describe('a service with its own role', () => {
     await expectAppendOnly(urls.service)
     // The jobs and rebuilds of the new role continue with the tables that were handed over to it.
     const service = await startService(environmentOf(urls))
-    cleanUp.push(() => service.end('SIGTERM'))
+    onTestFinished(async () => void (await service.end('SIGTERM')))
     expect((await cli(['projection', 'rebuild', '--all'], environmentOf(urls))).code).toBe(0)
   })
 

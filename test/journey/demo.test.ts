@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
+import { directoryForFile } from '../support/directory.ts'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import { serviceOnTerminal } from '../support/terminal.ts'
 
@@ -11,13 +11,10 @@ import { serviceOnTerminal } from '../support/terminal.ts'
 
 let service: Service | undefined
 
-const dataDir = await mkdtemp(join(tmpdir(), 'demo-'))
+const dataDir = await directoryForFile()
 service = await startService({ DATA_DIR: dataDir })
 
-afterAll(async () => {
-  await service?.end('SIGTERM')
-  await rm(dataDir, { recursive: true, force: true })
-})
+afterAll(() => service?.end('SIGTERM'))
 
 const written = async (): Promise<Record<string, string>> =>
   JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')) as Record<string, string>
@@ -47,7 +44,7 @@ test('without a terminal, not even the first start prints the key or password, b
 })
 
 test('a first start on a terminal prints key and password once, and logs in a readable format', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'demo-terminal-'))
+  const directory = join(dataDir, 'terminal')
   const terminal = serviceOnTerminal({
     DATA_DIR: directory,
     API_PORT: '0',
@@ -68,7 +65,6 @@ test('a first start on a terminal prints key and password once, and logs in a re
   } finally {
     terminal.type('\u0003')
     await terminal.ended
-    await rm(directory, { recursive: true, force: true })
   }
 })
 

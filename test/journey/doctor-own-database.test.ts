@@ -1,6 +1,4 @@
 /** "doctor" with your own database and event log: its checks of both, and its other checks while the event log hangs. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
@@ -8,6 +6,7 @@ import { parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { examine } from '../../src/start/doctor.ts'
 import { certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { logger } from '../support/logger.ts'
 import { testDatabase } from '../support/postgres.ts'
@@ -20,7 +19,7 @@ const common = {
   METRICS_PORT: '2',
 }
 
-const dir = await mkdtemp(join(tmpdir(), 'doctor-own-'))
+const dir = await directoryForFile()
 const database = await testDatabase()
 const store = await startEventStoreDouble()
 const environment = {
@@ -36,7 +35,6 @@ await (await openFoundation(parseConfig(open), { logger })).close()
 afterAll(async () => {
   await store.close()
   await database.drop()
-  await rm(dir, { recursive: true, force: true })
 })
 
 const about = (findings: readonly Finding[], ...what: string[]): string[] =>

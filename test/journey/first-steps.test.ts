@@ -1,19 +1,14 @@
 import { afterAll, expect, test } from 'vitest'
 import { until } from '../support/house.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { variablesForFile } from '../support/postgres.ts'
 import { cli, type Service, startService } from '../support/service.ts'
 
 /** A service on your own empty database prints commands to type, and these commands work. */
 
 let service: Service | undefined
 
-const database = await testDatabase()
-const environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-
-afterAll(async () => {
-  await service?.end('SIGTERM')
-  await database.drop()
-})
+const { environment } = await variablesForFile()
+afterAll(() => service?.end('SIGTERM'))
 
 const started = async (): Promise<string> => {
   await service?.end('SIGTERM')

@@ -1,6 +1,5 @@
 /** KEY_DIR is lost permanently: the reports of a real process and of the command line, and how to continue. */
-import { mkdtemp, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import pino from 'pino'
@@ -9,11 +8,12 @@ import { importProfilesFrom } from '../../src/capabilities/profile/dataset/insta
 import { parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { vacuum } from '../../src/foundation/vacuum.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { cli, startService } from '../support/service.ts'
 
 const database = await testDatabase()
-const root = await mkdtemp(join(tmpdir(), 'lost-keys-'))
+const root = await directoryForFile()
 const environment = {
   DATABASE_URL: database.url,
   SECRET_KEY: 'a secret of the test, long enough to be one',
@@ -24,7 +24,6 @@ const foundation = await openFoundation(config, { logger: pino({ level: 'silent'
 afterAll(async () => {
   await foundation.close()
   await database.drop()
-  await rm(root, { recursive: true, force: true })
 })
 
 const importPerson = (): Promise<{ imported: number }> => {

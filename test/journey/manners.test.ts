@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { open, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, describe, expect, test } from 'vitest'
-import { testDatabase } from '../support/postgres.ts'
+import { describe, expect, test } from 'vitest'
+import { directoryForFile } from '../support/directory.ts'
+import { variablesForFile } from '../support/postgres.ts'
 import {
   type CliResult,
   cli,
@@ -18,19 +18,9 @@ import {
 
 /** The output of commands and of the service in a pipe and on a terminal, the user's paths, and interruptions. */
 
-const database = await testDatabase()
-const dir = await mkdtemp(join(tmpdir(), 'manners-'))
-const environment = {
-  DATABASE_URL: database.url,
-  SECRET_KEY: 'a secret of the test, long enough to be one',
-  KEY_DIR: join(dir, 'keys'),
-}
+const { environment } = await variablesForFile()
+const dir = await directoryForFile()
 const partner = await createPartner('100', environment)
-
-afterAll(async () => {
-  await database.drop()
-  await rm(dir, { recursive: true, force: true })
-})
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
 
@@ -105,8 +95,8 @@ test('the secret of a key that was typed in full is in no output and no log', as
   expect(JSON.parse(answers[2]?.out ?? '')).toMatchObject({ api_key_id: keyId })
 })
 
-describe('files are relative to the user’s folder', () => {
-  test('for npm run, which changes the folder, and for a process that npm did not start', async () => {
+describe('files', () => {
+  test('are relative to the user’s folder, for npm run, which changes the folder, and for other processes', async () => {
     await writeFile(join(dir, 'book.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
     const propose = 'price propose book.json --from 2099-01-01 --dry-run --json'
     for (const line of [`${npm} ${propose}`, `${node} ${propose}`]) {
@@ -119,6 +109,24 @@ describe('files are relative to the user’s folder', () => {
     expect((await readFile(join(dir, 'out.jsonl'), 'utf8')).split('\n')[0]).toContain(
       'OrganizationRegistered',
     )
+  })
+
+  test('are saved for their owner alone, and do not overwrite an existing file unless requested', async () => {
+    const month = new Date().toISOString().slice(0, 7)
+    const file = join(dir, 'statement')
+    const save = (org: string, ...more: string[]) =>
+      run('ledger', 'statement', org, month, '--out', file, ...more)
+    const before = await readdir(dir)
+    expect((await save('org_01ARZ3NDEKTSV4RRFFQ69G5FAV', '--jsonl')).code).toBe(1)
+    expect(await readdir(dir)).toEqual(before)
+    expect((await save(partner.organizationId, '--jsonl')).code).toBe(0)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const first = await readFile(file, 'utf8')
+    const refused = await save(partner.organizationId, '--csv')
+    expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('already exists') })
+    expect(await readFile(file, 'utf8')).toBe(first)
+    expect((await save(partner.organizationId, '--csv', '--force')).code).toBe(0)
+    expect(await readFile(file, 'utf8')).toMatch(/^revision,event_id,/)
   })
 })
 

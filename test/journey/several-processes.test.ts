@@ -5,13 +5,12 @@ import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant, uniqueCommandKey } from '../../src/administration/credits/credits.ts'
-import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { verifyLedgers } from '../../src/administration/ledgers/ledgers.ts'
-import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { anotherKey, openOrganization, unlimited } from '../support/partners.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CallingPartner, type Load, startLoad } from '../support/processes/callers.ts'
 import { type Faults, judge, longestGap, type Read, readLedger } from '../support/processes/judged.ts'
@@ -81,28 +80,13 @@ type Partners = { readonly few: CallingPartner; readonly all: readonly CallingPa
 
 /** One organization with few credits, one with a small overdraft limit, and three with enough credits. */
 const openPartners = async (): Promise<Partners> => {
-  const open = async (credits: string, overdraftLimit: string): Promise<CallingPartner> => {
-    const actor = 'system'
-    const { organizationId } = await createOrganization(foundation, {
-      name: 'Partner',
-      overdraftLimit: parseCredits(overdraftLimit),
-      actor,
-    })
+  const open = async (credits: string, overdraft: string): Promise<CallingPartner> => {
+    const organizationId = await openOrganization(foundation, 'Partner', overdraft)
     await grantTo(organizationId, credits)
-    const { apiKey } = await issueKey(foundation, {
-      organizationId,
-      name: 'load',
+    return anotherKey(foundation, organizationId, {
       permissions: ['ip_lookup', 'profnet_scraping'],
-      actor,
-      limits: {
-        requests_per_minute: 10_000_000,
-        requests_per_day: 100_000_000,
-        email_validations_per_second: 10,
-      },
-      allowedCidrs: [],
-      expiresAt: null,
+      limits: unlimited,
     })
-    return { organizationId, apiKey }
   }
   const few = await open('10', '0')
   const rest = [await open('50', '25')]

@@ -1,22 +1,20 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fastify from 'fastify'
 import pino from 'pino'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { listen } from '../../src/start/listen.ts'
+import { directoryForFile } from '../support/directory.ts'
 import { cli, eventually, root, serviceCommand, startChild, startService } from '../support/service.ts'
 
 /** An invalid variable prevents the start with one line that names it, with exit code 2 and without a stack trace. */
 
-const dir = await mkdtemp(join(tmpdir(), 'surroundings-'))
+const dir = await directoryForFile()
 await writeFile(join(dir, 'file'), 'no directory')
-
-afterAll(() => rm(dir, { recursive: true, force: true }))
 
 const password = 'geheimnis'
 

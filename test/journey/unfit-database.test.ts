@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterEach, expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { placeIn, prepareCluster, runProgram } from '../../src/foundation/embedded/cluster.ts'
 import { freePort } from '../support/free-port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -13,16 +13,11 @@ import { takesAtMost } from '../support/takes-at-most.ts'
 /** When a process starts, PostgreSQL is not ready, is too old, or contains a database from a release before 1.0. */
 
 const secretKey = 'a secret of the test, long enough to be one'
-let cleanUp: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const clean of cleanUp.reverse()) await clean()
-  cleanUp = []
-})
 
 /** A real recovery is too short for a test. A standby that accepts no connections returns the same errors until it is promoted. */
 const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
   const dataDir = await mkdtemp(join(tmpdir(), 'recovering-'))
-  cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }))
   const cluster = await prepareCluster(placeIn(dataDir), { synced: false })
   const { place, password } = cluster
   const pgCtl = async (...args: string[]): Promise<void> => {
@@ -35,7 +30,7 @@ const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> 
   const settings = { port, hot_standby: 'off', fsync: 'off', unix_socket_directories: '' }
   const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`)
   await pgCtl('start', `--options=-c listen_addresses=127.0.0.1 ${flags.join(' ')}`)
-  cleanUp.push(() => pgCtl('stop'))
+  onTestFinished(() => pgCtl('stop'))
   return {
     url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
     recover: () => pgCtl('promote'),
@@ -60,7 +55,7 @@ const stateOf = async (url: string): Promise<string> => {
 const silent = async (): Promise<string> => {
   const server = createServer(() => undefined)
   await new Promise<void>((ready) => server.listen(0, '127.0.0.1', ready))
-  cleanUp.push(async () => server.close())
+  onTestFinished(async () => void server.close())
   const { port } = server.address() as AddressInfo
   return `postgres://user@127.0.0.1:${port}/nothing`
 }
@@ -80,7 +75,7 @@ test('the service waits for a recovering or silent server, and the command line 
   }
   const commands = Promise.all([timed(url), timed(await silent())])
   const service = startWorker(environment)
-  cleanUp.push(() => service.end('SIGTERM'))
+  onTestFinished(async () => void (await service.end('SIGTERM')))
   const [{ err, tookMs }] = await commands
   expect(err).toMatch(/^DATABASE_URL: Cannot connect .*not (yet )?accepting connections/)
   expect(tookMs).toBeGreaterThan(10_000)
@@ -94,7 +89,7 @@ test('the service waits for a recovering or silent server, and the command line 
 
 test('a version before 16 is refused at the start, in one line', async () => {
   const database: TestDatabase = await testDatabase()
-  cleanUp.push(() => database.drop())
+  onTestFinished(() => database.drop())
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
   // The server is new enough, but in this database it reports an old version.

@@ -114,6 +114,13 @@ function asAdmin(): pg.Pool {
   return admin
 }
 
+/** A database for all tests of a file, and the variables for processes that use it. */
+export const variablesForFile = async () => {
+  const { url, pool } = await databaseForFile()
+  const SECRET_KEY = 'a secret of the test, long enough to be one'
+  return { pool, environment: { DATABASE_URL: url, SECRET_KEY } }
+}
+
 /** Restores the event log in a database, in place, from a copy made when it ended at `position`. */
 export const restorePostgresLog = async (url: string, position: bigint): Promise<void> => {
   const client = new pg.Client({ connectionString: url })
