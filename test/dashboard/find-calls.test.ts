@@ -1,7 +1,6 @@
 /** People with permission can find the calls about a person by e-mail address or profile id. The text they search for is not stored. */
 
 import { Readable } from 'node:stream'
-import { ulid } from 'ulid'
 import { expect, test, vi } from 'vitest'
 import { declarationNamed } from '../../src/administration/declarations.ts'
 import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
@@ -22,7 +21,7 @@ import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess } from '../support/memory-process.ts'
 import { openOrganization } from '../support/partners.ts'
 import { browserForEachRole, encoded, hiddenIn, roomForFile, tokenIn } from './dashboard-host.ts'
-import { openScene, type Scene } from './scene.ts'
+import { openScene, recordCall, type Scene } from './scene.ts'
 
 const actor = 'cli:setup'
 const email = 'Ada.Lovelace@example.com'
@@ -30,19 +29,7 @@ const about = { email: ['', ''], profile: '' }
 
 const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
 
-const recorded = async (call: CallToRecord): Promise<string> => {
-  const [requestId, atMs] = [ulid(), Date.now()]
-  await room.foundation.ledger.submit(scene.organizationId, {
-    key: requestId,
-    atMs,
-    requestId,
-    actor: `key:${call.keyId}`,
-    kind: 'record',
-    call,
-    book: room.prices.at(atMs),
-  })
-  return requestId
-}
+const recorded = (call: CallToRecord): Promise<string> => recordCall(room, scene.organizationId, call)
 
 const personKnownAs = async (lid: string): Promise<void> => {
   const at = new Date().toISOString()

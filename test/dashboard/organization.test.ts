@@ -1,5 +1,4 @@
 /** What people see about an organization, and what they can do with its keys. */
-import { ulid } from 'ulid'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adjust } from '../../src/administration/credits/corrections.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
@@ -13,6 +12,7 @@ import { parseApiKey } from '../../src/keys/api-key.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { anotherKey, grantTo, openOrganization } from '../support/partners.ts'
 import { browserOfAda, give, openBrowser, roomForFile, withoutOwnScripts } from './dashboard-host.ts'
+import { lookedUp, recordCall } from './scene.ts'
 
 const actor = 'cli'
 
@@ -30,34 +30,14 @@ const key = (organizationId: string, name = 'production') =>
   anotherKey(room.foundation, organizationId, { name })
 
 /** A charged lookup with a location, at the given time. */
-const call = async (
+const call = (
   organizationId: string,
   keyId: string,
   atMs: number,
-  { idempotencyKey }: { idempotencyKey?: string } = {},
+  { idempotencyKey: key }: { idempotencyKey?: string } = {},
 ): Promise<string> => {
-  const requestId = ulid(atMs)
-  await room.foundation.ledger.submit(organizationId, {
-    key: idempotencyKey ?? requestId,
-    atMs,
-    actor: `key:${keyId}`,
-    requestId,
-    kind: 'record',
-    call: {
-      keyId,
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      ...(idempotencyKey !== undefined && { idempotent: true }),
-      facts: {
-        kind: 'ip_lookup',
-        success: true,
-        country_code: 'US',
-        address_hmac: room.foundation.secrets.addressHmac('8.8.8.8'),
-      },
-    },
-    book: room.prices.at(atMs),
-  })
-  return requestId
+  const made = { ...lookedUp(room, keyId), ...(key !== undefined && { idempotent: true }) }
+  return recordCall(room, organizationId, made, { atMs, key })
 }
 
 /** The text that a person reads on a page, without tags and with collapsed white space. */

@@ -1,6 +1,5 @@
 /** An organization's pixel on the dashboard: its rules, their usage, and its hits by day. */
 
-import { ulid } from 'ulid'
 import { describe, expect, test } from 'vitest'
 import { openPixelCounters } from '../../src/capabilities/pixel/counters.ts'
 import { createPixelRules } from '../../src/capabilities/pixel/rules.ts'
@@ -10,6 +9,7 @@ import { pixelStream } from '../../src/events/streams.ts'
 import { logger } from '../support/logger.ts'
 import { openOrganization } from '../support/partners.ts'
 import { type Browser, browserOf, roomForFile } from './dashboard-host.ts'
+import { recordCall } from './scene.ts'
 
 const actor = 'cli:setup'
 const keyId = '0123456789abcdef'
@@ -31,22 +31,14 @@ const recorded = async (organizationId = ours) =>
     .map(decodeEvent)
     .map(({ type, data, metadata }) => ({ type, data, by: metadata.actor }))
 
-const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), organizationId = ours) => {
-  const requestId = ulid(atMs)
-  await room.foundation.ledger.submit(organizationId, {
-    key: requestId,
-    atMs,
-    requestId,
-    actor: `key:${keyId}`,
-    kind: 'record',
-    book: room.prices.at(atMs),
-    call: {
-      keyId,
-      capability: 'pixel',
-      outcome: 'answered',
-      facts: { kind: 'pixel', action: 'decided', domain, fire },
-    },
-  })
+const decided = (domain: string | null, fire: boolean, atMs = Date.now(), organizationId = ours) => {
+  const facts = { kind: 'pixel', action: 'decided', domain, fire } as const
+  return recordCall(
+    room,
+    organizationId,
+    { keyId, capability: 'pixel', outcome: 'answered', facts },
+    { atMs },
+  )
 }
 
 describe('the rules', () => {

@@ -17,6 +17,43 @@ export type Scene = {
   readonly requestId: string
 }
 
+/** A lookup of 8.8.8.8. */
+export const lookedUp = (
+  { foundation: { secrets } }: Pick<DashboardHost, 'foundation'>,
+  keyId: string,
+  success = true,
+): CallToRecord => ({
+  keyId,
+  capability: 'ip_lookup',
+  outcome: 'answered',
+  facts: {
+    kind: 'ip_lookup',
+    success,
+    country_code: success ? 'US' : null,
+    address_hmac: secrets.addressHmac('8.8.8.8'),
+  },
+})
+
+/** Records a call, and returns its request id. */
+export const recordCall = async (
+  { foundation, prices }: Pick<DashboardHost, 'foundation' | 'prices'>,
+  organizationId: string,
+  call: CallToRecord,
+  { atMs = Date.now(), key }: { atMs?: number; key?: string | undefined } = {},
+): Promise<string> => {
+  const requestId = ulid(atMs)
+  await foundation.ledger.submit(organizationId, {
+    key: key ?? requestId,
+    atMs,
+    requestId,
+    actor: `key:${call.keyId}`,
+    kind: 'record',
+    call,
+    book: prices.at(atMs),
+  })
+  return requestId
+}
+
 /** Makes `days` of calls up to now, or only some of them, followed by refusals because of a rate limit and missing credits. */
 export const openScene = async (
   { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
@@ -62,26 +99,9 @@ export const openScene = async (
     })
   const [{ keyId }, { keyId: other }] = [await keyOf('production'), await keyOf('nightly import')]
   await rotate(foundation, { keyId: other, graceMs: dayMs, actor })
-  const record = async (call: CallToRecord, atMs: number): Promise<string> => {
-    const requestId = ulid(atMs)
-    await foundation.ledger.submit(organizationId, {
-      key: requestId,
-      atMs,
-      requestId,
-      actor: `key:${call.keyId}`,
-      kind: 'record',
-      call,
-      book: prices.at(atMs),
-    })
-    return requestId
-  }
-  const hmac = foundation.secrets.addressHmac('8.8.8.8')
-  const lookup = (by: string, success = true): CallToRecord => ({
-    keyId: by,
-    capability: 'ip_lookup',
-    outcome: 'answered',
-    facts: { kind: 'ip_lookup', success, country_code: success ? 'US' : null, address_hmac: hmac },
-  })
+  const record = (call: CallToRecord, atMs: number) =>
+    recordCall({ foundation, prices }, organizationId, call, { atMs })
+  const lookup = (by: string, success = true) => lookedUp({ foundation }, by, success)
   const recorded: Promise<unknown>[] = []
   let charged: Promise<string> | undefined
   for (let day = days - 1; day >= 0; day -= everyDays) {

@@ -1,5 +1,4 @@
 /** The overview, lists of calls, and usage: their figures equal those in the ledgers, on the pages and in the files. */
-import { ulid } from 'ulid'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
@@ -22,7 +21,7 @@ import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges
 import { seriesOf } from '../../src/dashboard/usage-series.ts'
 import { usedUpAtMs } from '../../src/dashboard/used-up.ts'
 import { browserOf, browserOfAda, roomForFile } from './dashboard-host.ts'
-import { openScene } from './scene.ts'
+import { lookedUp, openScene, recordCall } from './scene.ts'
 
 const finding = (level: Finding['level'], about: string): Finding => ({
   level,
@@ -256,7 +255,7 @@ describe('the figures', () => {
 })
 
 test('calls with test keys do not count in the totals, which are about paying organizations', async () => {
-  const { pool, secrets, ledger } = room.foundation
+  const { pool } = room.foundation
   const range = rangeIn(formOf({ range: '24h' }), { nowMs, newestMs: null })
   const figures = async () => [
     asSums((await todayFigures(pool, null, nowMs)).today),
@@ -268,26 +267,7 @@ test('calls with test keys do not count in the totals, which are about paying or
     organizationId: scene.organizationId,
     actor: 'cli',
   })
-  const requestId = ulid(nowMs)
-  await ledger.submit(organizationId, {
-    key: requestId,
-    atMs: nowMs,
-    requestId,
-    actor: 'key:test',
-    kind: 'record',
-    book: room.prices.at(nowMs),
-    call: {
-      keyId: 'abcdefghijklmnop',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: true,
-        country_code: 'US',
-        address_hmac: secrets.addressHmac('8.8.8.8'),
-      },
-    },
-  })
+  await recordCall(room, organizationId, lookedUp(room, 'abcdefghijklmnop'), { atMs: nowMs })
   await room.caughtUp()
   const own = await todayFigures(pool, organizationId, nowMs)
   expect(asSums(own.today)).toEqual({ calls: '1', errors: '0', charged: '1000000' })
