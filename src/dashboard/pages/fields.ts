@@ -29,7 +29,7 @@ const hintOf = ({ label, help, picks, control, byDefault }: Field): string =>
     ...(control === 'instant' && !label.endsWith('(UTC)') ? ['In UTC'] : []),
     ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
   ]
-    .map((one) => `${one}.`)
+    .map((one) => (one.endsWith('…') ? one : `${one}.`))
     .join(' ')
 
 /** Browsers accept a time only without a zone. The zone is UTC. */
