@@ -4,9 +4,9 @@ import { nearest } from '../foundation/nearest.ts'
 import { invocation, listText } from './overview.ts'
 import { parametersOf } from './parse.ts'
 
-/** Returns the help for one noun. */
+/** Returns the help for one noun, with the summaries up to their first semicolon. The help of each verb has the rest. */
 export const verbsText = (shown: readonly AnyDeclared[]): string =>
-  listText(shown.map(({ name, summary }) => [name, summary]))
+  listText(shown.map(({ name, summary }) => [name, summary.replace(/;.*/, '')]))
 
 /** Returns a suggestion for an unknown noun or verb; null if no word is similar. */
 export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {

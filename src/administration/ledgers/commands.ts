@@ -43,7 +43,7 @@ const verify = query({
   name: 'ledger verify',
   action: 'finance.read',
   summary:
-    'verify ledgers; checks the hash chain, the rules and every charge of one ledger, or of all, and shows the first broken event',
+    'verify the hash chains and charges of ledgers; every rule is checked, and the first broken event is shown',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
   long: 'repeatable',
