@@ -129,7 +129,7 @@ const agree = async (page: Page, verb: string): Promise<void> => {
 const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   await click(page, 'Prices')
   await click(page, `Cost under ${proposal}`)
-  await press(page, 'Begin')
+  await press(page, 'Compare')
   await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
   await click(page, 'Prices')
   expect(await text(page)).toMatch(/ip_lookup\.located\s+1 → 0\.5\s/)

@@ -164,7 +164,7 @@ const parents: Readonly<Record<string, OrganizationPlace>> = {
   'ledger close': '/ledger/months',
 }
 
-/** Button labels of commands whose name does not end in a suitable verb. */
+/** Button labels of commands and long queries whose name does not end in a suitable verb. */
 const labels: Readonly<Record<string, string>> = {
   'credits threshold': 'Set threshold',
   'event-log checkpoint': 'Sign checkpoint',
@@ -172,6 +172,7 @@ const labels: Readonly<Record<string, string>> = {
   'key replace-leaked': 'Replace the key',
   'pixel limit': 'Set limit',
   'pixel unlimit': 'Remove limit',
+  'price diff': 'Compare',
   'price override': 'Set price',
   'user password': 'Set new password',
   'user role': 'Change role',
@@ -179,7 +180,7 @@ const labels: Readonly<Record<string, string>> = {
   'user token': 'Create token',
 }
 
-/** The label of the button that makes the change. */
+/** The label of the button that makes the change, or begins a long query. */
 const verbOf = ({ place: { declared } }: DeclaredView, typed: Form): string => {
   const instead = ['withdraw', 'revoke'].find((flag) => typed.text(flag) !== '')
   if (instead !== undefined) return capitalized(instead)
@@ -328,7 +329,7 @@ ${
   html`<form class="${sent || file ? 'fields' : 'filters'}" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
 ${sent && formFields(viewer)}
 ${fields.map((field) => control({ ...view, typed }, field))}
-<p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
+<p class="actions"><button type="submit">${long ? verbOf(view, typed) : file ? 'Download' : 'Show'}</button></p>
 </form>`
 }
 ${nextLinks({ ...view, answer: page?.about ?? answer })}
