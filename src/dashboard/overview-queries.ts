@@ -1,5 +1,5 @@
 import type { Query } from '../../projections/projection.ts'
-import { balanceMicro } from './queries.ts'
+import { balanceMicro, pays } from './queries.ts'
 
 /** The newest call with a request id, among the newest hundred lines of calls. */
 export const newestCall = (): Query<{ organization_id: string; request_id: string }> => ({
@@ -32,4 +32,24 @@ export const lowBalances = (nowMs: number, max: number): Query<LowBalanceRow> =>
           where balance_micro::numeric < threshold_micro::numeric
           order by balance_micro::numeric / greatest(1, threshold_micro::numeric), 1 limit $2`,
   values: [new Date(nowMs), max],
+})
+
+export type UnpaidRow = {
+  organization_id: string
+  name: string
+  balance_micro: string
+  calls: string
+}
+
+/** Organizations whose credits did not pay for calls since `fromMs`, most refused calls first. `fromMs` is the start of an hour. */
+export const unpaidCalls = (
+  { fromMs, nowMs }: { readonly fromMs: number; readonly nowMs: number },
+  max: number,
+): Query<UnpaidRow> => ({
+  text: `select a.organization_id, a.name, ${balanceMicro} as balance_micro, refused.calls::text as calls
+           from (select organization_id, sum(calls) as calls from usage_hours
+                  where at >= $2 and code <> '' and code = 'CREDIT_001' and ${pays} group by 1) refused
+           join accounts a using (organization_id) where a.registered_at is not null
+          order by refused.calls desc, 1 limit $3`,
+  values: [new Date(nowMs), new Date(fromMs), max],
 })

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { type LowBalanceRow, lowBalances } from './overview-queries.ts'
+import { type LowBalanceRow, lowBalances, type UnpaidRow, unpaidCalls } from './overview-queries.ts'
 import { rowsOf } from './queries.ts'
 import { type Range, stepMs, timesOf } from './ranges.ts'
 import {
@@ -128,3 +128,11 @@ export const figuresOfAll = async (
 
 export const lowOrganizations = (pool: pg.Pool, nowMs: number): Promise<LowBalanceRow[]> =>
   rowsOf(pool, lowBalances(nowMs, lowMax))
+
+export type Unpaid = { readonly from: Date; readonly organizations: readonly UnpaidRow[] }
+
+/** Organizations whose credits did not pay for calls in this hour or the hour before. */
+export const unpaidOrganizations = async (pool: pg.Pool, nowMs: number): Promise<Unpaid> => {
+  const fromMs = Math.floor(nowMs / hourMs) * hourMs - hourMs
+  return { from: new Date(fromMs), organizations: await rowsOf(pool, unpaidCalls({ fromMs, nowMs }, lowMax)) }
+}

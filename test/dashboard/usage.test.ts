@@ -16,7 +16,12 @@ import {
 } from '../../src/dashboard/calls.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
-import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboard/overview.ts'
+import {
+  figuresOfAll,
+  lowOrganizations,
+  todayFigures,
+  unpaidOrganizations,
+} from '../../src/dashboard/overview.ts'
 import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges.ts'
 import { seriesOf } from '../../src/dashboard/usage-series.ts'
 import { usedUpAtMs } from '../../src/dashboard/used-up.ts'
@@ -36,6 +41,7 @@ const nowMs = Date.now()
 
 const room = await roomForFile({ findings: async () => found })
 const ada = await browserOfAda(room)
+const beforeAnyCall = (await ada.get('/')).body
 const scene = await openScene(room, { nowMs, days: 12 })
 const other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })
 
@@ -274,16 +280,33 @@ test('calls with test keys do not count in the totals, which are about paying or
   expect(await figures()).toEqual(before)
 })
 
+test('before any call, the overview shows that nothing needs attention', () => {
+  expect(beforeAnyCall).toContain('Nothing needs attention.')
+})
+
 test('an organization below its threshold is in the list of low balances, and on the overview with a suggested action', async () => {
-  expect((await ada.get('/')).body).toContain('Nothing needs attention.')
   const amount = parseCredits('1000000')
   await setThreshold(room.foundation, { organizationId: other.organizationId, amount, actor: 'cli' })
   await room.caughtUp()
   const low = await lowOrganizations(room.foundation.pool, nowMs)
   expect(low.map(({ name }) => name)).toEqual(['Contoso'])
-  const { body } = await ada.get('/')
-  expect(body).not.toContain('Nothing needs attention.')
-  expect(body).toContain(`href="/organizations/${other.organizationId}/credits/grant"`)
+  expect((await ada.get('/')).body).toMatch(
+    new RegExp(
+      `low balance</span> <a href="/organizations/${other.organizationId}">Contoso</a>.*less than its threshold of 1,000,000.*/${other.organizationId}/credits/grant"`,
+    ),
+  )
+})
+
+test('an organization whose credits do not pay for its calls is on the overview for one to two hours', async () => {
+  const line = new RegExp(
+    `credits used up</span> <a href="/organizations/${scene.organizationId}">Northwind Traders</a>.*calls\\?code=CREDIT_001">1</a>.*/${scene.organizationId}/credits/grant"`,
+  )
+  expect((await ada.get('/')).body).toMatch(line)
+  const named = async (atMs: number) =>
+    (await unpaidOrganizations(room.foundation.pool, atMs)).organizations.map(({ name }) => name).sort()
+  const hourMs = 3_600_000
+  expect(await named(nowMs + hourMs)).toEqual(['Contoso', 'Northwind Traders'])
+  expect(await named(nowMs + 2 * hourMs)).toEqual([])
 })
 
 describe('findings of checks', () => {

@@ -19,6 +19,8 @@ import {
   type RangeFigures,
   type TodayFigures,
   todayFigures,
+  type Unpaid,
+  unpaidOrganizations,
 } from '../overview.ts'
 import type { LowBalanceRow } from '../overview-queries.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
@@ -45,21 +47,43 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     const viewer = viewerOf(request, reply)
     const nowMs = Date.now()
     const { range, fault } = await rangeOrFault(pool, request.query, null)
-    const [latency, firstRun, today, { leaders, ...figures }, low, findings, checkpoint, reconciliation] =
-      await Promise.all([
-        latencyNow(),
-        mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
-        todayFigures(pool, null, nowMs),
-        figuresOfAll(pool, range),
-        lowOrganizations(pool, nowMs),
-        health.findings(),
-        checkpoints.last().catch((error: unknown) => {
-          if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
-          throw error
-        }),
-        lastReconciliation(eventLog),
-      ])
-    const shown = { range, fault, today, figures, leaders, low, findings, checkpoint, reconciliation, nowMs }
+    const [
+      latency,
+      firstRun,
+      today,
+      { leaders, ...figures },
+      low,
+      unpaid,
+      findings,
+      checkpoint,
+      reconciliation,
+    ] = await Promise.all([
+      latencyNow(),
+      mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
+      todayFigures(pool, null, nowMs),
+      figuresOfAll(pool, range),
+      lowOrganizations(pool, nowMs),
+      unpaidOrganizations(pool, nowMs),
+      health.findings(),
+      checkpoints.last().catch((error: unknown) => {
+        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
+        throw error
+      }),
+      lastReconciliation(eventLog),
+    ])
+    const shown = {
+      range,
+      fault,
+      today,
+      figures,
+      leaders,
+      low,
+      unpaid,
+      findings,
+      checkpoint,
+      reconciliation,
+      nowMs,
+    }
     const page = overviewPage({ ...shown, viewer, firstRun, answer, latency })
     return sendPage(fault === null ? reply : reply.code(422), page)
   }
@@ -108,6 +132,7 @@ type Overview = {
   readonly figures: RangeFigures
   readonly leaders: Leaders
   readonly low: readonly LowBalanceRow[]
+  readonly unpaid: Unpaid
   readonly latency: Latency | null
   readonly findings: readonly Finding[]
   readonly checkpoint: CheckpointView
@@ -207,21 +232,24 @@ const placeOf: Readonly<Record<string, string>> = {
   reconciliation: '/#reconciliation',
 }
 
-const attentionSection = ({ viewer, findings, low }: Overview): Html => {
+const attentionSection = ({ viewer, findings, low, unpaid }: Overview): Html => {
   const wrong = findings.filter(({ level }) => level !== 'ok')
   const faults = wrong.filter(({ level }) => level === 'fault')
-  const mayGrant = mayDo(viewer.role, 'credits.change')
+  const granting = ({ organization_id: id, name }: { organization_id: string; name: string }): Renderable =>
+    mayDo(viewer.role, 'credits.change') &&
+    html` <a href="/organizations/${id}/credits/grant">Grant credits<span class="unseen"> to ${name}</span></a>`
   const lines = [
     ...[...faults, ...wrong.filter(({ level }) => level !== 'fault')].map(
       ({ about, level, says, remedy }) =>
         html`<li><span class="mark ${level === 'fault' ? 'bad' : 'warn'}">${level}</span> <strong>${capitalized(about)}</strong>: ${says}${!says.endsWith('.') && '.'} ${remedy} <a href="${placeOf[about] ?? '/operations'}">Open<span class="unseen"> ${about}</span></a></li>`,
     ),
+    ...unpaid.organizations.map(
+      (one) =>
+        html`<li><span class="mark warn">credits used up</span> <a href="/organizations/${one.organization_id}">${one.name}</a> has ${balance(one.balance_micro)} credits. Calls refused for that reason since ${utc(unpaid.from)}: <a href="/organizations/${one.organization_id}/calls?code=CREDIT_001">${count(one.calls)}</a>.${granting(one)}</li>`,
+    ),
     ...low.map(
-      ({ organization_id: id, name, balance_micro, threshold_micro }) =>
-        html`<li><span class="mark warn">low balance</span> <a href="/organizations/${id}">${name}</a> has ${balance(balance_micro)} credits, less than its threshold of ${credits(threshold_micro)}.${
-          mayGrant &&
-          html` <a href="/organizations/${id}/credits/grant">Grant credits<span class="unseen"> to ${name}</span></a>`
-        }</li>`,
+      (one) =>
+        html`<li><span class="mark warn">low balance</span> <a href="/organizations/${one.organization_id}">${one.name}</a> has ${balance(one.balance_micro)} credits, less than its threshold of ${credits(one.threshold_micro)}.${granting(one)}</li>`,
     ),
   ]
   return html`<section aria-labelledby="attention">
