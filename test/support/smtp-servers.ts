@@ -1,7 +1,7 @@
 /** A scripted mail server on loopback. It follows the protocol unless a test makes it misbehave. */
-import { createRequire } from 'node:module'
 import { createServer, type Server, type Socket } from 'node:net'
-import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
+import { createSecureContext, TLSSocket } from 'node:tls'
+import { renewedCertificate } from './certificate.ts'
 
 export type Conversation = {
   /** The number of the connection to this server, from 1. */
@@ -167,7 +167,10 @@ const startTls = (socket: Socket, conversation: Conversation, script: SmtpScript
     socket.once('data', () => socket.end('no TLS here\r\n'))
   } else {
     socket.write(reply)
-    const secure = new TLSSocket(socket, { isServer: true, secureContext: testContext() })
+    const secure = new TLSSocket(socket, {
+      isServer: true,
+      secureContext: createSecureContext(renewedCertificate),
+    })
     conversation.secure = true
     conversation.cut = () => secure.destroy()
     converse(secure, conversation, script)
@@ -211,13 +214,4 @@ const offersOf = ({ secure }: Conversation, script: SmtpScript): string => {
   const listed = secure ? offersWhenSecure : [...offers, ...(tls === undefined ? [] : ['STARTTLS'])]
   const lines = ['mx.test greets you', ...listed]
   return lines.map((text, i) => `250${i === lines.length - 1 ? ' ' : '-'}${text}\r\n`).join('')
-}
-
-/** The certificate for `localhost` comes from the test package, so its private key is public. */
-const testContext = (): SecureContext => {
-  const load = createRequire(import.meta.url)
-  const defaults: unknown = load('smtp-server/lib/tls-options.js')
-  if (typeof defaults !== 'function') throw new Error('the test package has no certificate')
-  const { key, cert }: { key: string; cert: string } = defaults({})
-  return createSecureContext({ key, cert })
 }
