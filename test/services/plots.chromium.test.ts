@@ -21,8 +21,9 @@ test('a chart shows all values at the cursor, hides a series chosen in its legen
   await page.goto('/?range=7d', { waitUntil: 'networkidle' })
   const figure = page.locator('figure.plot').first()
   const over = figure.locator('.u-over')
-  /** A click can scroll the page, so the chart's position is read each time. */
+  /** A click can scroll the page, so the chart's position is read each time. Lines that need attention can move it out of the window. */
   const moveTo = async (share: number, steps = 1): Promise<void> => {
+    await over.scrollIntoViewIfNeeded()
     const box = await over.boundingBox()
     if (box === null) throw new Error('the chart has no size')
     await page.mouse.move(box.x + box.width * share, box.y + box.height / 2, { steps })
