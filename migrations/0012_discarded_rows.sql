@@ -18,7 +18,7 @@ declare
   v_streams integer[] := '{}';
   v_results bigint[] := '{}';
 begin
-  -- Subscribers wait 50 ms after a notification before they look, so one every 40 ms tells them everything.
+  -- Subscribers read 50 ms after a notification, so one notification every 40 ms is enough.
   update log_head
      set position = position + v_total,
          notified_at = case when notified_at < v_now - interval '40 ms' then v_now else notified_at end

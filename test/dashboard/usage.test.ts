@@ -299,7 +299,7 @@ test('an organization below its threshold is in the list of low balances, and on
 
 test('an organization whose credits do not pay for its calls is on the overview for one to two hours', async () => {
   const line = new RegExp(
-    `credits used up</span> <a href="/organizations/${scene.organizationId}">Northwind Traders</a>.*calls\\?code=CREDIT_001">1</a>.*/${scene.organizationId}/credits/grant"`,
+    `not enough credits</span> <a href="/organizations/${scene.organizationId}">Northwind Traders</a>.*calls\\?code=CREDIT_001">1</a>.*/${scene.organizationId}/credits/grant"`,
   )
   expect((await ada.get('/')).body).toMatch(line)
   const named = async (atMs: number) =>

@@ -393,7 +393,7 @@ describe('a message', () => {
     expect(requests).not.toHaveLength(0)
   })
 
-  test('that another process has delivered while this one was suspended disables no webhook if the late attempt fails', async () => {
+  test('does not disable its webhook if a suspended process fails after another process has delivered it', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1)], startMs)
     await pool.query('update webhook_deliveries set attempts = $1', [retryDelaysMs.length])

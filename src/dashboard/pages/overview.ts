@@ -245,7 +245,7 @@ const attentionSection = ({ viewer, findings, low, unpaid }: Overview): Html => 
     ),
     ...unpaid.organizations.map(
       (one) =>
-        html`<li><span class="mark warn">credits used up</span> <a href="/organizations/${one.organization_id}">${one.name}</a> has ${balance(one.balance_micro)} credits. Calls refused for that reason since ${utc(unpaid.from)}: <a href="/organizations/${one.organization_id}/calls?code=CREDIT_001">${count(one.calls)}</a>.${granting(one)}</li>`,
+        html`<li><span class="mark warn">not enough credits</span> <a href="/organizations/${one.organization_id}">${one.name}</a> has ${balance(one.balance_micro)} credits. Calls refused since ${utc(unpaid.from)} because the credits were not enough: <a href="/organizations/${one.organization_id}/calls?code=CREDIT_001">${count(one.calls)}</a>.${granting(one)}</li>`,
     ),
     ...low.map(
       (one) =>
