@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import { DatabaseClient } from '../concurrency/database-client.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
@@ -50,6 +51,7 @@ export const openDatabase = async (
   const isOwn = config.DATABASE_URL === undefined
   if (!isOwn) await naming(variable, () => refuseUnsuited(migrationUrl, waitMs, logger))
   const pool = new pg.Pool({
+    Client: DatabaseClient,
     connectionString: url,
     max: poolMax,
     connectionTimeoutMillis: connectTimeoutMs,

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection, RowSeal } from '../../projections/projection.ts'
+import { DatabaseClient } from '../concurrency/database-client.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { Fenced } from './checkpoints.ts'
 import { follow } from './follow.ts'
@@ -43,6 +44,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
   const { url, logger, owner } = options
   const waits: ProjectorWaits = { ...projectorWaits, ...options.waits }
   const pool = new pg.Pool({
+    Client: DatabaseClient,
     connectionString: url,
     max: 3,
     application_name: 'projector',

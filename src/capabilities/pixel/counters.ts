@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import { DatabaseClient } from '../../concurrency/database-client.ts'
 import { within } from '../../concurrency/deadline.ts'
 import { createGathering, type Gathering } from '../../concurrency/gathering.ts'
 import { createOutage, type Outage } from '../../concurrency/outage.ts'
@@ -248,6 +249,7 @@ const onConnection = async <Result>(
 
 const openPool = (url: string, logger: Logger, statementMaxMs: number): pg.Pool => {
   const pool = new pg.Pool({
+    Client: DatabaseClient,
     connectionString: url,
     max: 1,
     connectionTimeoutMillis: connectTimeoutMs,

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import pg from 'pg'
 import type { Logger } from 'pino'
+import { DatabaseClient } from '../../concurrency/database-client.ts'
 import {
   AppendConflict,
   type Appended,
@@ -120,7 +121,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
   return {
     get: async () => {
       if (client !== undefined) return client
-      const fresh = new pg.Client({
+      const fresh = new DatabaseClient({
         connectionString: url,
         connectionTimeoutMillis: connectTimeoutMs,
         query_timeout: clientTimeoutMs,

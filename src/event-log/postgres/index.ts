@@ -1,5 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
+import { DatabaseClient } from '../../concurrency/database-client.ts'
 import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import {
   checkAppend,
@@ -33,6 +34,7 @@ type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
 /** Opens the log, and connects on first use. The schema must be up to date. */
 export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): EventLog => {
   const pool = new pg.Pool({
+    Client: DatabaseClient,
     connectionString: url,
     max: readersMax,
     connectionTimeoutMillis: connectTimeoutMs,

@@ -1,0 +1,66 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DatabaseClient } from '../../src/concurrency/database-client.ts'
+import { emptyDatabase, type TestDatabase } from '../support/postgres.ts'
+
+setFlagsFromString('--expose-gc')
+const collectGarbage: unknown = runInNewContext('gc')
+
+const answerMaxMs = 1_000
+
+describe('a client of PostgreSQL', () => {
+  let database: TestDatabase
+  let pool: pg.Pool
+
+  beforeAll(async () => {
+    database = await emptyDatabase()
+    pool = new pg.Pool({
+      Client: DatabaseClient,
+      connectionString: database.url,
+      query_timeout: answerMaxMs,
+      max: 1,
+    })
+  })
+  afterAll(async () => {
+    await pool.end()
+    await database.drop()
+  })
+
+  test.each(['the pool', 'a connection'])('%s keeps no parameter in memory after the answer', async (by) => {
+    if (typeof collectGarbage !== 'function') throw new Error('V8 offers no garbage collection')
+    const bytes = 100_000
+    const statements = 100
+    const client = await pool.connect()
+    const held = process.memoryUsage().arrayBuffers
+    if (by === 'the pool') client.release()
+    for (let n = 0; n < statements; n++) {
+      const values = [Buffer.alloc(bytes)]
+      await (by === 'the pool' ? pool : client).query({ text: 'select length($1::bytea)', values })
+      if (n % 10 === 9) collectGarbage({ type: 'minor' })
+    }
+    if (by !== 'the pool') client.release()
+    expect(process.memoryUsage().arrayBuffers - held).toBeLessThan((bytes * statements) / 4)
+  })
+
+  test('a statement without an answer in time fails, and its late answer is ignored', async () => {
+    const client = await pool.connect()
+    await expect(client.query('select pg_sleep($1)', [(1.5 * answerMaxMs) / 1_000])).rejects.toThrow(
+      'Query read timeout',
+    )
+    const { rows } = await client.query('select 2 as two')
+    expect(rows).toEqual([{ two: 2 }])
+    client.release()
+  })
+
+  test('the stack of an error contains the caller', async () => {
+    const error: unknown = await pool.query('select 1 / 0').catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(pg.DatabaseError)
+    expect(error).toMatchObject({ code: '22012' })
+    const client = await pool.connect()
+    const own: unknown = await client.query('select 1 / 0').catch((thrown: unknown) => thrown)
+    client.release()
+    expect(own).toHaveProperty('stack', expect.stringContaining('database-client.test.ts'))
+  })
+})
