@@ -42,7 +42,8 @@ const unreadCheckMs = 1_000
 const waitingMax = 16
 
 type Connection = {
-  readonly requests: Set<IncomingMessage>
+  /** In order of arrival. V8 rebuilds a set every few requests if each request enters and leaves it, and the old tables keep the requests in memory. */
+  readonly requests: IncomingMessage[]
   readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
   response: ServerResponse | null
   /** The time since which the answer has been ready and unread, and the number of its unread bytes at that time. */
@@ -101,7 +102,7 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
       const known = connections.get(socket)
       if (known === undefined) {
         const fresh: Connection = {
-          requests: new Set([request]),
+          requests: [request],
           waiting: [],
           response,
           unread: null,
@@ -111,15 +112,17 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
         socket.once('close', () => connections.delete(socket))
         return begin(fresh, response, start)
       }
-      known.requests.add(request)
-      if (known.requests.size === 1) return begin(known, response, start)
+      known.requests.push(request)
+      if (known.requests.length === 1) return begin(known, response, start)
       known.waiting.push({ response, start })
       if (known.waiting.length >= waitingMax && known.hold === null) hold(socket, known)
     },
     answered: (request) => {
       const { socket } = request
       const connection = connections.get(socket)
-      if (connection?.requests.delete(request) !== true) return
+      const place = connection?.requests.indexOf(request) ?? -1
+      if (connection === undefined || place === -1) return
+      connection.requests.splice(place, 1)
       Object.assign(connection, { response: null, unread: null })
       // This was the connection's last answer.
       if (!socket.writable) return
@@ -165,8 +168,7 @@ const reset = (socket: Socket): void =>
   void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
 /** Requests with invalid bytes never become complete and do not count. */
-const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
-  [...requests].some(({ complete }) => complete)
+const waits = (requests: readonly IncomingMessage[]): boolean => requests.some(({ complete }) => complete)
 
 /**
  * The maximum number of connections of a host, in total and from one address. An idle connection costs a file descriptor and some

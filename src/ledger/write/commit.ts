@@ -185,9 +185,7 @@ const createWriters = (
     of: (organizationId: string): Writer => {
       const known = writers.get(organizationId)
       if (known !== undefined) {
-        // Puts the writer at the end of the map, so that work on all ledgers displaces unused accounts only.
-        writers.delete(organizationId)
-        writers.set(organizationId, known)
+        known.used = true
         return known
       }
       if (writers.size >= limits.accountsMax) forgetOne(writers)
@@ -211,13 +209,20 @@ const createWriters = (
   }
 }
 
-/** Removes a writer that can be removed without losing anything, the least recently used first. If it is needed again, its account is loaded again. */
+/**
+ * Removes the oldest writer that was not used since the last search and can be removed without losing anything. If it is needed again, its account
+ * is loaded again. Used writers become the newest, once per search instead of with every call: a map from which each call deletes an entry is
+ * rebuilt all the time.
+ */
 const forgetOne = (writers: Map<string, Writer>): void => {
-  for (const [id, writer] of writers)
-    if (writer.forgettable()) {
-      writers.delete(id)
-      return
-    }
+  // Writers that become the newest are visited again, and are then no longer marked as used.
+  for (const [id, writer] of writers) {
+    if (!writer.used && !writer.forgettable()) continue
+    writers.delete(id)
+    if (!writer.used) return
+    writer.used = false
+    writers.set(id, writer)
+  }
 }
 
 /**

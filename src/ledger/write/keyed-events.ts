@@ -121,10 +121,14 @@ const changing = ({ byStream }: Tails, tail: Tail, change: () => void): void => 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
   // Events after a gap are read later. Earlier events are already known.
   if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
-  changing(tails, tail, () => {
-    for (const [i, event] of events.entries())
-      if (first + i > tail.upTo && isKeyed(event)) tail.places.set(event.id, first + i)
-  })
+  const added = events.flatMap((event, i): [string, number][] =>
+    first + i > tail.upTo && isKeyed(event) ? [[event.id, first + i]] : [],
+  )
+  // Most events have no Idempotency-Key, and storing the tail again after each append would rebuild the cache's index.
+  if (added.length > 0)
+    changing(tails, tail, () => {
+      for (const [id, revision] of added) tail.places.set(id, revision)
+    })
   tail.upTo = first + events.length - 1
 }
 

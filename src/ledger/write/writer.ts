@@ -25,6 +25,8 @@ import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } 
  * the revision for which it was decided, so the stream itself is the lock.
  */
 export class Writer {
+  /** Whether the writer was used since the last search for a writer that can be removed. */
+  used = false
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #reader: LedgerReader
