@@ -31,7 +31,7 @@ export const startOn = (
 ): Promise<Service> =>
   startService(
     { METRICS_PORT: '0', ...environment, ...variables },
-    { command: [process.execPath, '--max-semi-space-size=16', 'src/main.ts'] },
+    { command: [process.execPath, '--max-semi-space-size=32', '--initial-old-space-size=96', 'src/main.ts'] },
   )
 
 export const startMeasured = async ({ roles }: { readonly roles: string }): Promise<MeasuredService> => {
