@@ -1,7 +1,9 @@
 import { ConfigError, parseConfig } from '../config.ts'
+import { EventsUnreadable, LogRewritten } from '../event-log/port.ts'
 import { ClusterUnfit } from '../foundation/embedded/cluster.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { misspeltText, misspeltVariables } from '../foundation/misspelt-variables.ts'
+import { EpochKeyFault } from '../guard/secrets/epoch-key-files.ts'
 import { listenForEnd } from './ending.ts'
 import { checkPorts, checkSurroundings } from './preflight.ts'
 import { runService } from './run.ts'
@@ -10,7 +12,10 @@ import { runService } from './run.ts'
 
 const textOf = (error: unknown): string => {
   if (error instanceof ConfigError) return `Configuration: ${error.message}`
-  if (error instanceof ClusterUnfit) return error.message
+  if (error instanceof ClusterUnfit || error instanceof EpochKeyFault) return error.message
+  if (error instanceof LogRewritten) return `Event log: ${error.message}`
+  if (error instanceof EventsUnreadable)
+    return `Event log: ${error.message}. Restore these events from a backup, then start again.`
   return error instanceof Error ? (error.stack ?? error.message) : String(error)
 }
 

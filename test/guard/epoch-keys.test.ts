@@ -331,7 +331,9 @@ describe('a directory that does not match the data', () => {
     await seal(process())
     await rm(join(dir, '716.key'))
     await mkdir(join(dir, '716.key'))
-    await expect(seal(process())).rejects.toThrow(`${dir} cannot be read (EISDIR)`)
+    await expect(seal(process())).rejects.toThrow(
+      `${dir} cannot be read (EISDIR). Check KEY_DIR and its disk.`,
+    )
   })
 })
 

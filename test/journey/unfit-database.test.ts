@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { placeIn, prepareCluster, runProgram } from '../../src/foundation/embedded/cluster.ts'
 import { freePort } from '../support/free-port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cli, eventually, startWorker } from '../support/service.ts'
+import { cli, eventually, startService, startWorker } from '../support/service.ts'
 import { takesAtMost } from '../support/takes-at-most.ts'
 
 /** When a process starts, PostgreSQL is not ready, is too old, or contains a database from a release before 1.0. */
@@ -106,3 +106,21 @@ test('a version before 16 is refused at the start, in one line', async () => {
     /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; use version 16 or newer\n$/,
   )
 })
+
+test('a start that cannot open the last event of the log names it in one line', async () => {
+  const database = await testDatabase()
+  onTestFinished(database.drop)
+  const environment = { DATABASE_URL: database.url, SECRET_KEY: secretKey }
+  expect(await (await startService(environment)).end('SIGTERM')).toBe(0)
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  await client.query(
+    `update log_segments set events = 'damaged' where last_position = (select position from log_head)`,
+  )
+  await client.end()
+  const refused: unknown = await startService(environment).catch((error: unknown) => error)
+  expect(String(refused)).toMatch(
+    /\nEvent log: revisions? .* cannot be opened: .*\. Restore these events from a backup/,
+  )
+  expect(String(refused)).not.toMatch(/^ +at /m)
+}, 60_000)

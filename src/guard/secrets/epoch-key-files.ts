@@ -174,17 +174,22 @@ const destroyKey = async (
   await syncDirectory(dir)
 }
 
+const remedies: Readonly<Record<string, string>> = {
+  EACCES: 'Run as the user that runs the service.',
+  EPERM: 'Run as the user that runs the service.',
+  EMFILE: 'The process has too many open files; raise its limit (ulimit -n).',
+  ENFILE: 'The machine has too many open files.',
+}
+
 /** Returns a handler for `catch`, which returns a default if the file is missing. Any other error names the directory. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {
-    const code = codeOf(cause)
+    const code = codeOf(cause) ?? 'unknown'
     if (code === 'ENOENT') return nothing
     throw new EpochKeyFault(
-      `${dir} cannot be read (${code ?? 'unknown'}). Run as the user that runs the service.`,
-      {
-        cause,
-      },
+      `${dir} cannot be read (${code}). ${remedies[code] ?? 'Check KEY_DIR and its disk.'}`,
+      { cause },
     )
   }
 
