@@ -42,7 +42,7 @@ const unreadCheckMs = 1_000
 const waitingMax = 16
 
 type Connection = {
-  /** In order of arrival. V8 rebuilds a set every few requests if each request enters and leaves it, and the old tables keep the requests in memory. */
+  /** In order of arrival. This is not a set, because V8 would rebuild it every few requests, and old tables keep the requests in memory. */
   readonly requests: IncomingMessage[]
   readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
   response: ServerResponse | null
