@@ -3,7 +3,7 @@ import pg from 'pg'
 type Settle = (error: Error | null, result?: pg.QueryResult) => void
 
 /**
- * A client of PostgreSQL that releases a statement as soon as it is answered. `query` and `query_timeout` are as in pg, except that copy streams
+ * A client of PostgreSQL that releases a statement when it is answered. `query` and `query_timeout` are as in pg, except that copy streams
  * have no time limit.
  *
  * pg itself assigns a closure to a property of each statement that has a promise or a time limit. V8 allocates such closures in the old generation,
@@ -38,16 +38,12 @@ export class DatabaseClient extends pg.Client {
   }
 }
 
-/** Settles with an error if there is no answer after `answerMaxMs`. A later answer is ignored. 0: there is no time limit. */
+/** Settles with an error if there is no answer after `answerMaxMs`. The promise and the pool ignore a later answer. 0: there is no time limit. */
 const inTime = (answerMaxMs: number, settle: Settle): Settle => {
   if (answerMaxMs === 0) return settle
-  let settled = false
-  const once: Settle = (error, result) => {
-    if (settled) return
-    settled = true
+  const timer = setTimeout(() => settle(new Error('Query read timeout')), answerMaxMs)
+  return (error, result) => {
     clearTimeout(timer)
     settle(error, result)
   }
-  const timer = setTimeout(() => once(new Error('Query read timeout')), answerMaxMs)
-  return once
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
@@ -24,6 +25,11 @@ export type MeasuredService = {
   stop(): Promise<void>
 }
 
+const { scripts }: { scripts: { start: string } } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+)
+const [, , ...startArguments] = scripts.start.split(' ')
+
 /** Starts a process of an installation, as `npm start` does. */
 export const startOn = (
   { environment }: Store,
@@ -31,7 +37,7 @@ export const startOn = (
 ): Promise<Service> =>
   startService(
     { METRICS_PORT: '0', ...environment, ...variables },
-    { command: [process.execPath, '--max-semi-space-size=32', '--initial-old-space-size=96', 'src/main.ts'] },
+    { command: [process.execPath, ...startArguments] },
   )
 
 export const startMeasured = async ({ roles }: { readonly roles: string }): Promise<MeasuredService> => {

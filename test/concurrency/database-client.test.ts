@@ -20,7 +20,6 @@ describe('a client of PostgreSQL', () => {
       Client: DatabaseClient,
       connectionString: database.url,
       query_timeout: answerMaxMs,
-      max: 1,
     })
   })
   afterAll(async () => {
@@ -44,23 +43,24 @@ describe('a client of PostgreSQL', () => {
     expect(process.memoryUsage().arrayBuffers - held).toBeLessThan((bytes * statements) / 4)
   })
 
-  test('a statement without an answer in time fails, and its late answer is ignored', async () => {
-    const client = await pool.connect()
-    await expect(client.query('select pg_sleep($1)', [(1.5 * answerMaxMs) / 1_000])).rejects.toThrow(
-      'Query read timeout',
-    )
-    const { rows } = await client.query('select 2 as two')
-    expect(rows).toEqual([{ two: 2 }])
-    client.release()
-  })
+  test.each(['the pool', 'a connection'])(
+    'a statement on %s without an answer in time fails, and its late answer is ignored',
+    async (on) => {
+      const client = on === 'the pool' ? pool : await pool.connect()
+      await expect(client.query('select pg_sleep($1)', [(1.5 * answerMaxMs) / 1_000])).rejects.toThrow(
+        'Query read timeout',
+      )
+      const { rows } = await client.query('select 2 as two')
+      expect(rows).toEqual([{ two: 2 }])
+      if ('release' in client) client.release()
+    },
+  )
 
   test('the stack of an error contains the caller', async () => {
-    const error: unknown = await pool.query('select 1 / 0').catch((thrown: unknown) => thrown)
-    expect(error).toBeInstanceOf(pg.DatabaseError)
-    expect(error).toMatchObject({ code: '22012' })
     const client = await pool.connect()
-    const own: unknown = await client.query('select 1 / 0').catch((thrown: unknown) => thrown)
+    const error: unknown = await client.query('select 1 / 0').catch((thrown: unknown) => thrown)
     client.release()
-    expect(own).toHaveProperty('stack', expect.stringContaining('database-client.test.ts'))
+    expect(error).toBeInstanceOf(pg.DatabaseError)
+    expect(error).toHaveProperty('stack', expect.stringContaining('database-client.test.ts'))
   })
 })

@@ -211,8 +211,8 @@ const createWriters = (
 
 /**
  * Removes the oldest writer that was not used since the last search and can be removed without losing anything. If it is needed again, its account
- * is loaded again. Used writers become the newest, once per search instead of with every call: a map from which each call deletes an entry is
- * rebuilt all the time.
+ * is loaded again. Used writers become the newest during a search and not with every call, because V8 rebuilds a map every few calls if each call
+ * deletes an entry.
  */
 const forgetOne = (writers: Map<string, Writer>): void => {
   // Writers that become the newest are visited again, and are then no longer marked as used.
