@@ -1,21 +1,24 @@
-/** `npm run deps` runs before every start and command. Of two simultaneous runs, one installs and the other waits. */
+/** `install-packages` runs before every start and command. Of two simultaneous runs, one installs and the other waits. */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
-import packaged from '../../package.json' with { type: 'json' }
 import { exhaustive } from '../support/exhaustive.ts'
 
 const dir = await mkdtemp(join(tmpdir(), 'installing-'))
 await mkdir(join(dir, 'part'))
 await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
-const { deps, 'deps:alone': alone } = packaged.scripts
+const program = join(import.meta.dirname, '../../src/cli/install-packages')
 // If both installed at the same time, both would start before either ended.
 const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
-const scripts = { deps, 'deps:alone': alone, install }
-const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }
+const manifest = {
+  name: 'whole',
+  version: '1.0.0',
+  scripts: { install },
+  dependencies: { part: 'file:part' },
+}
 await writeFile(join(dir, 'package.json'), JSON.stringify(manifest))
 execFileSync('npm', ['install', '--package-lock-only', '--offline', '--ignore-scripts'], { cwd: dir })
 afterAll(() => rm(dir, { recursive: true, force: true }))
@@ -28,7 +31,7 @@ test('two simultaneous commands install the dependencies of a release once, and 
   } catch {
     skip('this host has no flock: commands do not wait for each other here')
   }
-  const run = () => promisify(execFile)('npm', ['run', '-s', 'deps'], { cwd: dir })
+  const run = () => promisify(execFile)(program, { cwd: dir })
   await Promise.all([run(), run(), run()])
   expect(await readFile(join(dir, 'installs'), 'utf8')).toBe('began\nended\n')
 })
