@@ -55,8 +55,8 @@ export const instantOf = (field: string, text: string): string => {
   // `Date` parses a day that does not exist as a day of the next month.
   const exists = !Number.isNaN(midnightMs) && new Date(midnightMs).toISOString().startsWith(day)
   const instant = !exists || Number.isNaN(ms) ? '' : new Date(ms).toISOString()
-  // The conversion to UTC can result in a year with more than four digits.
-  if (!/^\d{4}-/.test(instant))
+  // The conversion to UTC can result in a year with more than four digits. PostgreSQL has no year 0.
+  if (!/^(?!0000)\d{4}-/.test(instant))
     throw new InputFault(field, `"${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
   return instant
 }

@@ -94,6 +94,7 @@ test('8 an operator cannot enter more credits than the read models can store', (
 test('a day that does not exist is refused, not read as a day in the next month', () => {
   for (const text of [
     '2026-02-30',
+    '0000-01-01',
     '2026-11-31T23:59:59+01:00',
     '2026-13-01',
     '2026-01-01T25:00Z',

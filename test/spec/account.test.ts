@@ -259,6 +259,7 @@ describe('GET /v1/usage', () => {
   test.each([
     ['to=2026-11-01', 'REQ_002', { missing_parameter: 'from', parameter_type: 'string' }],
     ['from=2026-02-30&to=2026-03-01', 'REQ_003', { parameter: 'from' }],
+    ['from=0000-01-01&to=0000-01-02', 'REQ_003', { parameter: 'from' }],
     ['from=2025-01-01&to=2026-02-05', 'REQ_003', { parameter: 'to' }],
     ['from=2026-11-01&to=2026-11-01&group_by=hour', 'REQ_003', { parameter: 'group_by' }],
   ])('?%s is %s', async (query, code, details) => {

@@ -33,8 +33,9 @@ export const parseUsage = ({ from, to, group_by: group }: JsonObject): Parsed<Us
   return { input: { from: String(from), to: String(to), groupBy } }
 }
 
+/** The start of a day. PostgreSQL has no year 0. */
 const dayOf = (value: unknown): number | null => {
-  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return null
+  if (typeof value !== 'string' || !/^(?!0000)\d{4}-\d\d-\d\d$/.test(value)) return null
   const ms = Date.parse(value)
   return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(value) ? ms : null
 }
