@@ -91,7 +91,8 @@ const operationOf = (
     return {
       name,
       in: inPath ? 'path' : 'query',
-      required: inPath || required.includes(name),
+      // The body of a DELETE can contain them instead.
+      required: inPath || (method !== 'DELETE' && required.includes(name)),
       ...(help === undefined ? {} : { description: help }),
       schema,
     }
@@ -102,14 +103,14 @@ const operationOf = (
     tags: [tag],
     description: permission === null ? about : `${about}\n\nThe key needs the permission \`${permission}\`.`,
     parameters: [
-      ...(method === 'GET' ? parameters : []),
+      ...(method === 'POST' ? [] : parameters),
       ...(method === 'POST' ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
     ],
     ...(method === 'GET' || request === null
       ? {}
       : {
           requestBody: {
-            required: true,
+            required: method === 'POST',
             content: {
               'application/json': { schema: schemaOf(request, 'input'), ...named(shown, 'request') },
             },
@@ -131,7 +132,7 @@ const operationOf = (
               },
             },
           }),
-      ...refusalsOf(codesOf(call), errors),
+      ...refusalsOf(call, errors),
     },
   }
 }
@@ -158,10 +159,17 @@ const answerOf = (
         : enveloped(result, beside)
   return {
     description: 'The answer.',
-    headers: headerRefs(...answerHeaders, ...replayed),
+    headers: { ...headerRefs(...answerHeaders, ...replayed), ...(streams === undefined ? {} : nextPage) },
     content: { [streams ?? 'application/json']: { schema, ...named({ 200: shown }, 'answer') } },
   }
 }
+
+const nextPage = {
+  Link: {
+    description: 'The URL of the next page, with `rel="next"`, if there is one.',
+    schema: { type: 'string' },
+  },
+} as const
 
 const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
   const more = beside === undefined ? {} : (schemaOf(beside, 'output').properties as Json)
@@ -187,8 +195,13 @@ const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
 const statusesOf = (code: ErrorCode): readonly number[] =>
   code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
 
-const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Json => {
-  const pairs = [...new Set(codes)].flatMap((code) => statusesOf(code).map((status) => ({ code, status })))
+/** A request that is refused with one of these statuses has no valid key, or was not read far enough to find it. */
+const keylessStatuses = [401, 408, 431]
+
+const refusalsOf = (call: DescribedCall, errors: Examples['errors']): Json => {
+  const pairs = [...new Set(codesOf(call))].flatMap((code) =>
+    statusesOf(code).map((status) => ({ code, status })),
+  )
   const byStatus = Map.groupBy(pairs, ({ status }) => status)
   return Object.fromEntries(
     [...byStatus].map(([status, found]) => {
@@ -197,8 +210,9 @@ const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Js
       const answer = {
         description: some.map((code) => `\`${code}\`: ${errorCatalogue[code].when}.`).join(' '),
         headers: headerRefs(
-          'RequestId',
+          ...(keylessStatuses.includes(status) ? (['RequestId'] as const) : answerHeaders),
           ...([409, 429, 503, 504].includes(status) ? (['RetryAfter'] as const) : []),
+          ...(call.method === 'POST' && [400, 404].includes(status) ? (['IdempotentReplayed'] as const) : []),
         ),
         content: {
           'application/json': {

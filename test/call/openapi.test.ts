@@ -24,7 +24,15 @@ type Operation = {
   readonly requestBody?: {
     readonly content: Record<string, { schema: { properties: Record<string, unknown> } }>
   }
-  readonly responses: Readonly<Record<string, { readonly content: Readonly<Record<string, unknown>> }>>
+  readonly responses: Readonly<
+    Record<
+      string,
+      {
+        readonly content: Readonly<Record<string, unknown>>
+        readonly headers: Readonly<Record<string, unknown>>
+      }
+    >
+  >
   readonly servers?: unknown
 }
 type Document = { readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>> }
@@ -208,7 +216,49 @@ const askAs = (
   })
 }
 
-test('the status, members and types of every answer are documented, for any request', async () => {
+/** The headers of an answer that a partner's program reads, except those of HTTP itself. */
+const ownHeaders = (headers: Headers): string[] =>
+  [...headers.keys()].filter((name) =>
+    /^(x-request-id|credits-.*|ratelimit.*|retry-after|idempotent-replayed|link)$/.test(name),
+  )
+
+test('the parameters of a DELETE can be in its query instead of its body', async () => {
+  const removals = operations().filter(({ method }) => method === 'delete')
+  expect(removals).toHaveLength(2)
+  for (const { path, operation } of removals) {
+    const members = Object.keys(operation.requestBody?.content['application/json']?.schema.properties ?? {})
+    expect(operation.parameters).toEqual(
+      members.map((name) => expect.objectContaining({ name, in: 'query', required: false })),
+    )
+    expect(operation.requestBody).toMatchObject({ required: false })
+    const values = { domain: 'example.com', period: 'day' }
+    const query = new URLSearchParams(Object.entries(values).filter(([name]) => members.includes(name)))
+    const removed = await house.ask(partner, { method: 'DELETE', path: `${path}?${query}` })
+    expect(removed.status).toBe(200)
+  }
+})
+
+test('a replayed refusal and the page of an export have only documented headers', async () => {
+  const headersIn = (path: string, method: string, status: number): string[] =>
+    Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {}).map((name) =>
+      name.toLowerCase(),
+    )
+  const lookUp = (): Promise<Answer> =>
+    house.post(partner, '/v1/ip/lookup', { ip: '8.8.8' }, { 'idempotency-key': 'documented' })
+  await lookUp()
+  const replayed = await lookUp()
+  expect(replayed.headers.get('idempotent-replayed')).toBe('true')
+  expect(headersIn('/v1/ip/lookup', 'post', 400)).toEqual(
+    expect.arrayContaining(ownHeaders(replayed.headers)),
+  )
+  const exported = await house.ask(partner, { method: 'GET', path: '/v1/ledger/export?max=1' })
+  expect(exported.headers.get('link')).toMatch(/rel="next"$/)
+  expect(headersIn('/v1/ledger/export', 'get', 200)).toEqual(
+    expect.arrayContaining(ownHeaders(exported.headers)),
+  )
+})
+
+test('the status, headers, members and types of every answer are documented, for any request', async () => {
   for (const { path, method, operation } of operations()) {
     const schema = operation.requestBody?.content['application/json']?.schema
     const names = [
@@ -226,6 +276,11 @@ test('the status, members and types of every answer are documented, for any requ
         operation,
         values as Record<string, unknown>,
       )
+      const documented = Object.keys(operation.responses[status]?.headers ?? {})
+      expect(
+        documented.map((name) => name.toLowerCase()),
+        `${method} ${path} ${status}`,
+      ).toEqual(expect.arrayContaining(ownHeaders(headers)))
       const type = headers.get('content-type') ?? ''
       if (type.split(';')[0] !== 'application/json') {
         expect(Object.keys(operation.responses[status]?.content ?? {})).toContain(type.split(';')[0])

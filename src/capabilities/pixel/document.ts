@@ -44,7 +44,7 @@ export const pixelCalls = {
       operationId: 'removePixelLimit',
       summary: 'Remove a limit',
       description:
-        'Removes a limit; it is not an error if there is none. The parameters can also be in the query. Free.',
+        'Removes a limit; it is not an error if there is none. Send the parameters in the body or in the query. Free.',
       request: z.object({ domain, period }),
       result: pixelLimitRemoval,
       codes,
@@ -83,7 +83,8 @@ export const pixelCalls = {
     document: {
       operationId: 'unblockPixel',
       summary: 'Remove a block',
-      description: 'Removes the block of this domain; a block on a parent domain stays. Free.',
+      description:
+        'Removes the block of this domain; a block on a parent domain stays. Send the domain in the body or in the query. Free.',
       request: z.object({ domain }),
       result: pixelBlockRemoval,
       codes,
