@@ -436,7 +436,7 @@ describe('missing and invalid parameters', () => {
   const wrongDomain = wrong('domain', domainExpected)
   const wrongPeriod = wrong('period', '"day" or "month"')
   const wrongNumber = wrong('number', 'a whole number from 1 to 1000000000')
-  const wrongUrl = wrong('url', 'an absolute http or https URL')
+  const wrongUrl = wrong('url', 'an absolute http or https URL of at most 8192 characters')
   const wrongHit = wrong('hit_id', 'a string of 1 to 128 characters')
   const url = 'https://example.com/'
 
@@ -465,6 +465,13 @@ describe('missing and invalid parameters', () => {
     ),
   ] as const)('%s %s %j is refused', async (method, path, body, refusal) => {
     expectRefused(await send(partner, method, path, body), refusal)
+  })
+
+  test('a URL has at most 8192 characters', async () => {
+    const decideOn = (characters: number) =>
+      send(partner, 'POST', '/pixel/decide', { url: url.padEnd(characters, 'x') })
+    expectRefused(await decideOn(8_193), wrongUrl)
+    expect((await decideOn(8_192)).status).toBe(200)
   })
 
   test.each([

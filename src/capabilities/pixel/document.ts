@@ -10,6 +10,7 @@ import {
   pixelLimitRemoval,
   pixelLimits,
 } from './contract.ts'
+import { urlCharactersMax } from './domain.ts'
 import examples from './examples.json' with { type: 'json' }
 
 const domain = z
@@ -113,7 +114,10 @@ export const pixelCalls = {
       description:
         'Counts a hit and returns whether the pixel may fire. If this cannot be determined, the answer is no. Free.',
       request: z.object({
-        url: z.string().describe('The absolute http or https URL that is about to be requested'),
+        url: z
+          .string()
+          .max(urlCharactersMax)
+          .describe('The absolute http or https URL that is about to be requested'),
         hit_id: z
           .string()
           .min(1)

@@ -5,7 +5,7 @@ import { parse } from 'tldts'
 const domainCharactersMax = 253
 /** The input can be longer than the result, because a character outside ASCII can have four bytes or be removed. */
 const submittedCharactersMax = 1_000
-const urlCharactersMax = 8_192
+export const urlCharactersMax = 8_192
 
 /**
  * The characters of a domain as people write it. Others are refused, because the conversion to ASCII would cut off a path, decode `%70` and

@@ -1,6 +1,6 @@
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import { type PixelPeriod, pixelPeriod } from '../../events/pixel.ts'
-import { parseDomain, parseHost } from './domain.ts'
+import { parseDomain, parseHost, urlCharactersMax } from './domain.ts'
 
 /** Parses the bodies of the pixel controls. The refusal names the first missing or wrong parameter. */
 
@@ -52,7 +52,13 @@ export const parseLimit = (body: Body): Parsed<LimitInput> => {
 export const parseHit = ({ url, hit_id: hitId }: Body): Parsed<HitInput> => {
   if (absent(url)) return { refusal: missingParameter('url', 'string') }
   const host = typeof url === 'string' ? parseHost(url) : null
-  if (host === null) return { refusal: wrongParameter('url', 'an absolute http or https URL') }
+  if (host === null)
+    return {
+      refusal: wrongParameter(
+        'url',
+        `an absolute http or https URL of at most ${urlCharactersMax} characters`,
+      ),
+    }
   if (hitId === undefined || hitId === null) return { input: { host, hitId: null } }
   return typeof hitId === 'string' && hitId.length >= 1 && hitId.length <= hitIdCharactersMax
     ? { input: { host, hitId } }
