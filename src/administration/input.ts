@@ -108,23 +108,36 @@ export const durationMsOf = (
 const amountMax = 1_000_000_000n * microPerCredit
 
 /** A decimal number of credits other than zero. A negative number removes credits; a positive number adds credits. */
-export const signedAmountOf = (field: string, text: string): MicroCredits =>
-  text.startsWith('-')
-    ? -amountOf(field, text.slice(1), { zero: false })
-    : amountOf(field, text, { zero: false })
+export const signedAmountOf = (field: string, text: string): MicroCredits => {
+  const negative = text.startsWith('-')
+  const amount = unsignedAmountOf(negative ? text.slice(1) : text)
+  if (amount === null || amount === 0n)
+    throw new InputFault(
+      field,
+      `"${text}" is not a decimal number of credits, such as 100 or -1.5 (at most 1000000000, with up to 6 decimal places, and not 0)`,
+    )
+  return negative ? -amount : amount
+}
 
 /** A decimal number of credits: positive or, if `zero` is set, zero; at most one billion. */
 export const amountOf = (field: string, text: string, { zero }: { zero: boolean }): MicroCredits => {
+  const amount = unsignedAmountOf(text)
+  if (amount === null || (amount === 0n && !zero))
+    throw new InputFault(
+      field,
+      `"${text}" is not a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5 (at most 1000000000, with up to 6 decimal places)`,
+    )
+  return amount
+}
+
+/** Null if the text is not a decimal number of credits from zero to one billion. */
+const unsignedAmountOf = (text: string): MicroCredits | null => {
   try {
     const amount = parseCredits(text)
-    if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
+    return amount >= 0n && amount <= amountMax ? amount : null
   } catch {
-    // The `InputFault` below describes the expected form.
+    return null
   }
-  throw new InputFault(
-    field,
-    `"${text}" is not a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5 (at most 1000000000, with up to 6 decimal places)`,
-  )
 }
 
 /** Comma-separated values, without the white space around them. */

@@ -8,6 +8,7 @@ import {
   instantOf,
   keyIdOf,
   labelOf,
+  signedAmountOf,
   wholeNumber,
 } from '../../src/administration/input.ts'
 import { allowedCidrsOf, permissionsOf } from '../../src/administration/keys/key-request.ts'
@@ -47,6 +48,11 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
     'amount',
     '"0" is not a positive decimal number of credits, such as 100 or 1.5 (at most 1000000000, with up to 6 decimal places)',
     () => amountOf('amount', '0', { zero: false }),
+  ],
+  [
+    'amount',
+    '"-0.0000001" is not a decimal number of credits, such as 100 or -1.5 (at most 1000000000, with up to 6 decimal places, and not 0)',
+    () => signedAmountOf('amount', '-0.0000001'),
   ],
   [
     'allow',
