@@ -150,6 +150,12 @@ describe('a receipt is invalid', () => {
     ],
     ['without events', { ...receipt, events: [] }, key.verifierKey, 'holds no event'],
     [
+      'that no checkpoint covers yet',
+      JSON.parse(`{"request_id": "${requestId}", "covered": false}`),
+      key.verifierKey,
+      'no checkpoint covers the call yet: get the receipt again in a minute',
+    ],
+    [
       'against a checkpoint that is older than the call',
       {
         ...receipt,

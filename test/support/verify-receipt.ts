@@ -24,6 +24,7 @@ type ReceiptEvent = { readonly revision: number } & {
 export type Receipt = {
   readonly request_id: string
   readonly verifier_key: string
+  readonly covered?: boolean
   readonly events: readonly ReceiptEvent[]
 }
 
@@ -82,6 +83,8 @@ const checkpointOf = (note: string, verifierKey: string): { size: number; root: 
 
 /** Throws an Error that names the fault. `verifierKey` is the key that you trust. */
 export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_key): void => {
+  const { covered } = receipt
+  assert(covered !== false, 'no checkpoint covers the call yet: get the receipt again in a minute')
   let before: { event: ReceiptEvent; digest: string } | undefined
   for (const event of receipt.events) {
     const digest = digestOf(event)
