@@ -75,6 +75,8 @@ export async function* openablePages(
     const { events, unreadable } = await readOpenable(eventLog, stream, { from: next, max })
     if (events.length > 0) yield events
     if (unreadable === null && events.length < max) return
+    // No event of the stream can be opened, whatever the revision.
+    if (unreadable !== null && unreadable.lastRevision < next) return
     next = Math.max(next, unreadable?.lastRevision ?? events.at(-1)?.revision ?? next) + 1
   }
 }

@@ -31,6 +31,7 @@ import {
   Unavailable,
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
+import { openablePages } from '../../src/event-log/read-openable.ts'
 import {
   type EventStoreDouble,
   type EventStoreDoubleOptions,
@@ -690,6 +691,62 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
+    test.each([{ truncateBefore: 3 }, { maxAge: 1 }])(
+      '%j: a stream whose events are all hidden is not an empty one, nor one that ends at a known event',
+      async (metadata) => {
+        await eventLog.append('pricebook', 'none', newEvents(3))
+        await withClient((client) => client.setStreamMetadata('pricebook', metadata))
+        for (const options of [
+          { max: 10 },
+          { from: 1, max: 10 },
+          { from: 2, max: 10 },
+          { direction: 'backwards', max: 1 },
+          { direction: 'backwards', from: 1, max: 10 },
+        ] as const)
+          await expect
+            .poll(() => eventLog.read('pricebook', options).catch((error: unknown) => error), {
+              timeout: 5_000,
+            })
+            .toBeInstanceOf(EventsUnreadable)
+        await expect(appendNext(eventLog, 'pricebook', newEvents(1))).rejects.toThrow(EventsUnreadable)
+        expect(double.eventsOf('pricebook')).toHaveLength(3)
+        await expect(Array.fromAsync(openablePages(eventLog, 'pricebook', { from: 0 }))).resolves.toEqual([])
+      },
+    )
+
+    test('a backwards read does not end at the first event that is not hidden', async () => {
+      const events = newEvents(3)
+      await eventLog.append('ledger-a', 'none', events)
+      await withClient((client) => client.setStreamMetadata('ledger-a', { truncateBefore: 2 }))
+      const backwards = (from: number, max: number) =>
+        eventLog.read('ledger-a', { direction: 'backwards', from, max })
+      expect((await backwards(2, 1)).map(asWritten)).toEqual(events.slice(2))
+      await expect(backwards(2, 2)).rejects.toThrow('revisions 0 to 1 of ledger-a')
+      await expect(backwards(1, 1)).rejects.toThrow('revisions 0 to 1 of ledger-a')
+    })
+
+    test('a permanently deleted stream is named, with what to do, and does not break the reads of other streams', async () => {
+      await eventLog.append('ledger-a', 'none', newEvents(2))
+      await eventLog.append('ledger-b', 'none', newEvents(1))
+      await withClient((client) => client.tombstoneStream('ledger-a'))
+      await eventLog.read('ledger-b', { max: 10 })
+      const { connections } = double
+      for (const direction of ['forwards', 'backwards'] as const) {
+        const refused = eventLog.read('ledger-a', { direction, max: 10 })
+        await expect(refused).rejects.toThrow(EventsUnreadable)
+        await expect(refused).rejects.toThrow(
+          'revision 0 of ledger-a cannot be opened: the stream was deleted permanently in the event store, so restore the event store from a backup',
+        )
+        const [others] = await Promise.all([
+          eventLog.read('ledger-b', { max: 10 }),
+          eventLog.read('ledger-a', { max: 10 }).catch(() => undefined),
+        ])
+        expect(others).toHaveLength(1)
+      }
+      expect(double.connections).toBe(connections)
+      await expect(Array.fromAsync(openablePages(eventLog, 'ledger-a', { from: 0 }))).resolves.toEqual([])
+    })
+
     test('a deleted stream is not a new one, so nothing is written to it', async () => {
       await eventLog.append('pricebook', 'none', newEvents(2))
       await withClient((client) => client.deleteStream('pricebook'))
@@ -697,6 +754,7 @@ describe('the event log in EventStoreDB, over the double', () => {
         await expect(eventLog.read('pricebook', { direction, max: 1 })).rejects.toThrow(EventsUnreadable)
       await expect(appendNext(eventLog, 'pricebook', newEvents(1))).rejects.toThrow(EventsUnreadable)
       expect(double.eventsOf('pricebook')).toHaveLength(2)
+      await expect(Array.fromAsync(openablePages(eventLog, 'pricebook', { from: 0 }))).resolves.toEqual([])
       await expect(eventLog.read('ledger-new', { max: 1 })).rejects.toThrow(StreamMissing)
     })
   })

@@ -640,13 +640,24 @@ const createLog = ({
   const readableFrom = (stream: string): number => {
     const last = streams.get(`$$${stream}`)?.at(-1)
     if (last === undefined) return 0
-    const { $tb = 0, $maxCount } = JSON.parse(Buffer.from(last.data).toString()) as {
+    const {
+      $tb = 0,
+      $maxCount,
+      $maxAge,
+    } = JSON.parse(Buffer.from(last.data).toString()) as {
       $tb?: number
       $maxCount?: number
+      $maxAge?: number
     }
-    const length = streams.get(stream)?.length ?? 0
+    const standing = streams.get(stream) ?? []
     if ($tb > Number.MAX_SAFE_INTEGER) return Number.POSITIVE_INFINITY
-    return Math.max($tb, $maxCount === undefined ? 0 : length - $maxCount)
+    const oldestMs = $maxAge === undefined ? 0 : Date.now() - $maxAge * 1_000
+    const young = standing.findIndex(({ createdMs }) => createdMs >= oldestMs)
+    return Math.max(
+      $tb,
+      $maxCount === undefined ? 0 : standing.length - $maxCount,
+      young === -1 ? standing.length : young,
+    )
   }
 
   /** Decides whether to write, by the rules of the server's index writer. */

@@ -1,5 +1,6 @@
 import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
 import {
+  EventsUnreadable,
   logStart,
   type Position,
   type RecordedEvent,
@@ -37,13 +38,32 @@ export const readUntil = (
         settle(error instanceof Error ? error : new Error(String(error)))
       }
     })
-    call.on('error', (error) =>
-      settle(new Unavailable(`the event store cannot be read: ${error.message}`, { cause: error })),
-    )
+    call.on('error', (error) => settle(readError(request, error)))
     call.on('end', () => settle())
   })
 
-/** Returns all events of one read, including the server's own. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
+/** A stream that was deleted permanently does not return, so reading it again or over a new connection does not help. */
+const readError = ({ stream }: ReadRequest, error: Error): Error =>
+  stream !== undefined && isTombstoned(error)
+    ? new EventsUnreadable(
+        {
+          stream,
+          firstRevision: 0,
+          lastRevision: 0,
+          why: 'the stream was deleted permanently in the event store, so restore the event store from a backup',
+        },
+        { cause: error },
+      )
+    : new Unavailable(`the event store cannot be read: ${error.message}`, { cause: error })
+
+const isTombstoned = (error: Error): boolean =>
+  'metadata' in error &&
+  error.metadata instanceof Object &&
+  'get' in error.metadata &&
+  typeof error.metadata.get === 'function' &&
+  String(error.metadata.get('exception')) === 'stream-deleted'
+
+/** Returns all events of one read, including the server's own. Throws `StreamMissing`, `EventsUnreadable`, `Unavailable` and `TooLarge`. */
 export const readEvents = async (
   connection: Connection,
   request: ReadRequest,

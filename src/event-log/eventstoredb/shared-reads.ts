@@ -75,28 +75,43 @@ export const createSharedReads = ({
 
 type ReadPage = (request: ReadRequest & { stream: string }) => Promise<RecordedEvent[]>
 
+/**
+ * Reads a page of a stream. The server hides events because of the stream's metadata without an error, so a page that does not begin or end where it
+ * should is refused. Otherwise a part of a stream could be taken for the whole, and spent credits or old prices would return.
+ */
 const readStream = async (
   readPage: ReadPage,
   stream: string,
   { from, direction = 'forwards', max }: ReadOptions,
 ): Promise<RecordedEvent[]> => {
   const page = await readUndeleted(readPage, { stream, from, direction, max })
-  const [first] = page
-  const due = from ?? 0
-  if (direction === 'forwards' && first !== undefined && first.revision > due)
-    throw new EventsUnreadable({
-      stream,
-      firstRevision: due,
-      lastRevision: first.revision - 1,
-      why: 'the event store no longer returns them, so remove $tb, $maxCount and $maxAge from the metadata of the stream',
-    })
-  if (direction === 'forwards' || from === undefined || page.length > 0) return page
+  const newest = { stream, from: undefined, direction: 'backwards', max: 1 } as const
+  if (direction === 'forwards') {
+    const [first] = page
+    const due = from ?? 0
+    if (first === undefined && (await readPage(newest)).length === 0) throw hidden(stream, 0, 0)
+    if (first !== undefined && first.revision > due) throw hidden(stream, due, first.revision - 1)
+    return page
+  }
+  const oldest = page.at(-1)
+  if (oldest !== undefined) {
+    if (page.length < max && oldest.revision > 0) throw hidden(stream, 0, oldest.revision - 1)
+    return page
+  }
+  const [last] = from === undefined ? [] : await readPage(newest)
+  if (last === undefined || from === undefined) throw hidden(stream, 0, 0)
+  if (last.revision >= from) throw hidden(stream, 0, from)
   // If the revision is beyond the end, a backwards read returns nothing, but the port requires the last events.
-  const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
-  return last !== undefined && last.revision < from
-    ? readPage({ stream, from: undefined, direction, max })
-    : page
+  return readStream(readPage, stream, { direction, max })
 }
+
+const hidden = (stream: string, firstRevision: number, lastRevision: number): EventsUnreadable =>
+  new EventsUnreadable({
+    stream,
+    firstRevision,
+    lastRevision,
+    why: 'the event store no longer returns them, so remove $tb, $maxCount and $maxAge from the metadata of the stream',
+  })
 
 /**
  * Reads a page. The server reports a deleted stream as missing. If it were read as a new one, default prices or a new account could take its
