@@ -29,7 +29,6 @@ import { capitalized } from './format.ts'
 import type { Html } from './html.ts'
 import { takeForm } from './once.ts'
 import { accountAt, askerOf, attempt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
-import type { Choices } from './pages/choices.ts'
 import {
   answerPage,
   type DeclaredView,
@@ -46,7 +45,7 @@ import {
 } from './pages/declared.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { workPage } from './pages/work.ts'
-import { firstChoices, namesIn, withIds } from './picking.ts'
+import { namesIn, withIds } from './picking.ts'
 import type { AccountRow } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { createPlaces, type Work } from './works.ts'
@@ -146,7 +145,7 @@ const answered = async (
 ): Promise<Outcome> => {
   const { place, account, viewer } = view
   const { declared } = place
-  const { form, isPart } = await withIds(context, view, typed)
+  const form = await withIds(context, view, typed)
   const given = givenIn(place, form, account?.organization_id ?? null)
   const { plan, run } = declared.read(given)
   const own = contextOf(context, view, request)
@@ -156,7 +155,7 @@ const answered = async (
     if (planned.nothing === true)
       return { page: (viewer) => nothingPage({ ...view, about, viewer, plan: planned }) }
     const asks = planned.asks ?? (declared.changes === 'nothing' ? 'never' : declared.changes.asks)
-    if (asks !== 'never' || isPart) {
+    if (asks !== 'never') {
       const names = await namesIn(context, place, form)
       return { page: (viewer) => planPage({ ...view, about, viewer, plan: planned, typed: form, names }) }
     }
@@ -205,7 +204,7 @@ const queryRoutes = (
     const view = await viewAt(context, place, request, reply)
     const asTyped = formOf(request.method === 'POST' ? request.body : request.query)
     const named = await attempt(() => withIds(context, view, asTyped))
-    const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done.form, null]
+    const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done, null]
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
     return { view: { ...view, typed }, given, own: contextOf(context, view, request), fault }
   }
@@ -389,10 +388,9 @@ const viewAt = async (
   place: Place,
   request: FastifyRequest<PlaceParams>,
   reply: FastifyReply,
-): Promise<DeclaredView & { readonly choices: ReadonlyMap<string, Choices> }> => {
+): Promise<DeclaredView> => {
   const account = place.organization ? await accountAt(context, request.params.organization ?? '') : null
-  const choices = await firstChoices(context, { place, account })
-  return { place, account, viewer: viewerOf(request, reply), choices }
+  return { place, account, viewer: viewerOf(request, reply) }
 }
 
 const contextOf = (

@@ -2,7 +2,6 @@ import { InputFault } from '../administration/input.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { capitalized } from './format.ts'
-import type { Choices } from './pages/choices.ts'
 import type { FormFault } from './pages/layout.ts'
 
 /** Reads the text values of forms and query strings, and ignores all other values. */
@@ -26,16 +25,6 @@ export const formOf = (given: unknown): Form => {
   }
 }
 
-/** Thrown if a string matches several names or only a part of one, so that the person must choose. */
-export class NotChosen extends InputFault {
-  override name = 'NotChosen'
-  readonly choices: Choices
-  constructor(field: string, message: string, choices: Choices) {
-    super(field, message)
-    this.choices = choices
-  }
-}
-
 /** The message for the person who sent a form; null if the error is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault)
@@ -43,7 +32,6 @@ export const faultOf = (error: unknown): FormFault | null => {
       field: error.field,
       part: error.part,
       message: sentence(error.message),
-      ...(error instanceof NotChosen && { choices: error.choices }),
     }
   if (error instanceof CommandRefused || error instanceof EventDataError)
     return { field: null, message: sentence(error.message) }

@@ -3,8 +3,7 @@ import type pg from 'pg'
 import type { Picks } from '../administration/fields.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
 import { askedFields, type Place } from './declared.ts'
-import { type Form, formOf, NotChosen } from './form.ts'
-import { capitalized } from './format.ts'
+import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
 import {
   type Dashboard,
@@ -13,18 +12,11 @@ import {
   PageMissing,
   sendPart,
 } from './page.ts'
-import {
-  afterMark,
-  type Choice,
-  type Choices,
-  choiceOptions,
-  chosenName,
-  suggested,
-} from './pages/choices.ts'
+import { type Choice, choiceOptions, suggested } from './pages/choices.ts'
 
 /**
- * In forms, people choose organizations, keys and users by name or id. Scripts suggest names. Without scripts, the server looks up the name
- * when the form is sent, and answers with a list if several match.
+ * In forms, people choose organizations, keys and users by name or id. Scripts suggest names while a person types. The server looks up the
+ * name when the form is sent, and refuses a name that is not whole or that several have.
  */
 
 export const choicesMax = 20
@@ -46,21 +38,17 @@ const sources: Readonly<Record<Picks, string>> = {
             from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
-/**
- * Choices with a name that contains `text` or an id that begins with `text`, ordered by name. The list begins after the choice with the id
- * `after`.
- */
+/** The first choices with a name that contains `text` or an id that begins with `text`, ordered by name. `more`: there are others. */
 export const choicesNamed = async (
   pool: pg.Pool,
-  { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
-): Promise<Choices> => {
+  { kind, organizationIds, text }: Searched & { readonly text: string },
+): Promise<{ readonly found: readonly Choice[]; readonly more: boolean }> => {
   const { rows } = await pool.query<Choice>(
     `with one as not materialized (${sources[kind]})
      select id, name, about, organization_id from one
-      where (position(lower($2) in lower(name)) > 0 or starts_with(id, $2))
-        and ($3 = '' or (lower(name), id) > (select lower(name), id from one where id = $3))
-      order by lower(name), id limit $4`,
-    [organizationIds, text, after, choicesMax + 1],
+      where position(lower($2) in lower(name)) > 0 or starts_with(id, $2)
+      order by lower(name), id limit $3`,
+    [organizationIds, text, choicesMax + 1],
   )
   return { found: rows.slice(0, choicesMax), more: rows.length > choicesMax }
 }
@@ -98,90 +86,62 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
-/** `isPart` is true if only a part of the name was typed, which one choice has. */
-type Picked = { readonly id: string; readonly isPart: boolean }
-
-const whole = (id: string): Picked => ({ id, isPart: false })
-
-/** The id for typed text, or for a choice from a list (`chosen`). Throws `NotChosen` if several choices match. */
+/** The id that a text means. Throws `InputFault` if the text is not exactly one name or id. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
-  {
-    flag,
-    typed,
-    chosen,
-    remedy = 'choose from the list',
-  }: {
-    readonly flag: string
-    readonly typed: string
-    readonly chosen: string
-    readonly remedy?: string
-  },
-): Promise<Picked> => {
+  { flag, typed }: { readonly flag: string; readonly typed: string },
+): Promise<string> => {
   const { always, unlessNamed } = ids[searched.kind]
-  if (chosen !== '' && !chosen.startsWith(afterMark)) return whole(chosen)
-  if (always.test(typed)) return whole(typed)
+  if (always.test(typed)) return typed
   const text = labelOf(flag, typed)
   const [same, ...others] = await choicesMeant(pool, searched, text)
-  if (same !== undefined && others.length === 0) return whole(same.id)
-  const after = chosen.slice(afterMark.length)
-  const choices = await choicesNamed(pool, { ...searched, text, after })
-  const [noun, { found, more }] = [nouns[searched.kind], choices]
-  const [first] = found
-  if (first !== undefined && found.length === 1 && after === '') return { id: first.id, isPart: true }
-  if (first === undefined && unlessNamed.test(text)) return whole(text)
-  if (first === undefined)
-    throw new InputFault(flag, `no ${noun} has "${text}" in its name; type a part of the name, or the id`)
-  const says = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
-  throw new NotChosen(flag, after === '' ? `${says}; ${remedy}` : capitalized(remedy), choices)
+  if (same !== undefined && others.length === 0) return same.id
+  const { found, more } = await choicesNamed(pool, { ...searched, text })
+  if (found.length === 0 && unlessNamed.test(text)) return text
+  const noun = nouns[searched.kind]
+  if (found.length === 0)
+    throw new InputFault(flag, `no ${noun} has "${text}" in its name; type its name or its id`)
+  const names = [...found.map(suggested), ...(more ? ['…'] : [])].join(', ')
+  throw new InputFault(flag, `"${text}" is not the whole name of one ${noun}; choose one of these: ${names}`)
 }
 
-/**
- * The id of the organization that a filter names by its id, its name or a part of its name; null for an empty filter. Throws `InputFault`
- * about `flag` if no organization or several organizations match.
- */
+/** The id of the organization that a filter names by its id or its name; null for an empty filter. Throws `InputFault` about `flag`. */
 export const organizationMeant = async (
   pool: pg.Pool,
   flag: string,
   typed: string,
 ): Promise<string | null> => {
   if (typed === '' || organizationPattern.test(typed)) return typed || null
-  const searched = { kind: 'organizations', organizationIds: null } as const
-  const remedy = 'type more of the name, or the id'
-  return (await idOf(pool, searched, { flag, typed, chosen: '', remedy })).id
+  return idOf(pool, { kind: 'organizations', organizationIds: null }, { flag, typed })
 }
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
-/**
- * Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. `isPart` is true if the form
- * contained only a part of a name, so that the person should see the whole name before a change.
- */
+/** Replaces the names in a form with ids. Throws `InputFault` if a name matches no choice or several choices. */
 export const withIds = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,
   form: Form,
-): Promise<{ readonly form: Form; readonly isPart: boolean }> => {
-  const found = new Map<string, Picked>()
+): Promise<Form> => {
+  const found = new Map<string, string>()
   // The organization comes first, because keys are searched within the organization.
   const fields = askedFields(place).toSorted(
     (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
   )
   let of = account === null ? null : [account.organization_id]
   for (const { flag, picks, control } of fields) {
-    const [typed, chosen] = [form.text(flag).trim(), form.text(chosenName(flag))]
-    if (picks === undefined || (typed === '' && chosen === '')) continue
-    const one = await idOf(pool, { kind: picks, organizationIds: of }, { flag, typed, chosen })
-    found.set(flag, one)
-    if (control === 'organization') of = [one.id]
+    const typed = form.text(flag).trim()
+    if (picks === undefined || typed === '') continue
+    const id = await idOf(pool, { kind: picks, organizationIds: of }, { flag, typed })
+    found.set(flag, id)
+    if (control === 'organization') of = [id]
   }
   const list = (name: string): string[] => {
-    const one = found.get(name)
-    return one === undefined ? form.list(name) : [one.id]
+    const id = found.get(name)
+    return id === undefined ? form.list(name) : [id]
   }
-  const isPart = [...found.values()].some((one) => one.isPart)
-  return { form: { ...form, list, text: (name) => list(name)[0] ?? '' }, isPart }
+  return { ...form, list, text: (name) => list(name)[0] ?? '' }
 }
 
 /** The names behind the ids in a form, with the labels of their fields, so that a plan is not only about ids. */
@@ -201,25 +161,6 @@ export const namesIn = async (
   return named.flat()
 }
 
-/** The first choices for each field of a form, for browsers that run no scripts. */
-export const firstChoices = async (
-  { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
-  { place, account }: At,
-): Promise<ReadonlyMap<string, Choices>> => {
-  const organizationIds = account === null ? null : [account.organization_id]
-  const picked = askedFields(place).flatMap(({ flag, picks }) =>
-    picks === undefined ? [] : [{ flag, picks }],
-  )
-  return new Map(
-    await Promise.all(
-      picked.map(async ({ flag, picks }): Promise<[string, Choices]> => {
-        const asked = { kind: picks, organizationIds, text: '', after: '' }
-        return [flag, await choicesNamed(pool, asked)]
-      }),
-    ),
-  )
-}
-
 /** Sends suggestions while a person types. The URL names the field. */
 export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Dashboard): void => {
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
@@ -227,7 +168,7 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
     const text = form.text(form.text('field')).trim().slice(0, 200)
     // PostgreSQL refuses a string with U+0000, and no name contains this character.
     if (text.includes('\0')) return choiceOptions({ found: [] })
-    return choiceOptions(await choicesNamed(pool, { ...searched, text, after: '' }))
+    return choiceOptions(await choicesNamed(pool, { ...searched, text }))
   }
   for (const kind of ['organizations', 'keys', 'users'] as const)
     pages.get(`/pick/${kind}`, async (request, reply) => {

@@ -101,7 +101,7 @@ test.each(['keys', 'organizations'] as const)(
         return pool.query(text, values)
       },
     } as unknown as pg.Pool
-    const { found } = await choicesNamed(watched, { kind, organizationIds: null, text: '4999', after: '' })
+    const { found } = await choicesNamed(watched, { kind, organizationIds: null, text: '4999' })
     expect(found).not.toEqual([])
     for (const { text, values } of asked)
       expect(stepsOf(await planOf(text, values)).map((step) => step['Node Type'])).not.toContain('CTE Scan')

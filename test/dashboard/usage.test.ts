@@ -186,7 +186,7 @@ describe('the page', () => {
     ['cost=-1', 'is not a decimal number of credits'],
     ['organization=nobody', '<strong>Organization:</strong> No organization has '],
     ['organization=a%00b', '<strong>Organization:</strong>'],
-    ['organization=o', 'in their names; type more of the name, or the id.'],
+    ['organization=o', 'is not the whole name of one organization; choose one of these: '],
   ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(`/calls?${query}`)
     expect(statusCode).toBe(422)

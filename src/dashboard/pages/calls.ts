@@ -95,7 +95,7 @@ ${
   view.account === null &&
   html`<p><label for="organization">${callLabels.organization}</label>
 <input id="organization" name="organization" value="${view.typed.text('organization')}" placeholder="Name or id" maxlength="200" autocomplete="off" spellcheck="false"${suggesting('organization', { address: '/pick/organizations', within: null })}${described('organization', view.fault)}>
-${suggestions('organization', { found: [], more: false })}</p>`
+${suggestions('organization')}</p>`
 }
 ${
   view.account === null

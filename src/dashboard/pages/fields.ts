@@ -5,7 +5,7 @@ import type { Form } from '../form.ts'
 import { capitalized, decimal, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
-import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
+import { suggesting, suggestions } from './choices.ts'
 import { described, type FormFault, table } from './layout.ts'
 import { labelOf } from './values.ts'
 
@@ -16,8 +16,6 @@ export type FieldsView = {
   readonly account: AccountRow | null
   readonly typed: Form
   readonly fault: FormFault | null
-  /** The first choices for each field with choices by name. */
-  readonly choices: ReadonlyMap<string, Choices>
   /** The prices for each field with a table of them. */
   readonly prices?: ReadonlyMap<string, PriceTable>
 }
@@ -25,7 +23,7 @@ export type FieldsView = {
 const hintOf = ({ label, help, picks, control, byDefault }: Field): string =>
   [
     ...(help === organizationHelp ? [] : [capitalized(help)]),
-    ...(picks === undefined || picks === 'users' ? [] : ['Type part of the name, or the id']),
+    ...(picks === undefined || picks === 'users' ? [] : ['Type the name, or the id']),
     ...(control === 'instant' && !label.endsWith('(UTC)') ? ['In UTC'] : []),
     ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
   ]
@@ -47,7 +45,7 @@ const typeOf = ({ control }: Field, value: string): Renderable => {
 /** One field of a form, with its label, hint and suggestions. */
 export const control = (view: FieldsView, field: Field): Html => {
   const { flag, options = [], required, picks } = field
-  const { typed, fault, place, account, choices } = view
+  const { typed, fault, place, account } = view
   const about = described(flag, fault, `${flag}-hint`)
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
@@ -94,8 +92,7 @@ ${hint}</fieldset>`
       return html`<p><label for="${flag}">${label}</label>
 <input id="${flag}" name="${flag}" value="${pickerValue(value)}"${required && html` required`}${typeOf(field, value)}${fixed && html` readonly`}${picked} maxlength="2000" autocomplete="off"${about}>
 ${hint}</p>
-${picked !== false && suggestions(flag, choices.get(flag) ?? { found: [], more: false })}
-${fault?.field === flag && fault.choices !== undefined && choiceList(flag, fault.choices)}`
+${picked !== false && suggestions(flag)}`
     }
   }
 }

@@ -6,7 +6,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import type { RowsState } from '../rows.ts'
 import type { Times } from '../times.ts'
-import { type Choices, suggesting } from './choices.ts'
+import { suggesting } from './choices.ts'
 import { rowsNotice } from './rows.ts'
 
 /** The layout of every page, and common parts of pages. */
@@ -190,15 +190,11 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/**
- * A fault in a form. `field` names the invalid input, if there is one, `part` the invalid part of a document, and `choices` lists the
- * possible matches for its text.
- */
+/** A fault in a form. `field` names the invalid input, if there is one, and `part` the invalid part of a document. */
 export type FormFault = {
   readonly field: string | null
   readonly part?: string | null
   readonly message: string
-  readonly choices?: Choices
 }
 
 /** `label` names the field for forms with many fields. */

@@ -165,7 +165,7 @@ const chosenBy = async (
   const searched = { kind, organizationIds: own }
   const [meant, named] = await Promise.all([
     choicesMeant(pool, searched, text),
-    choicesNamed(pool, { ...searched, text, after: '' }),
+    choicesNamed(pool, { ...searched, text }),
   ])
   const hit = (exact: boolean) => (one: Choice) => ({ ...one, exact, href: picked[kind].href(one) })
   const others = named.found.filter(({ id }) => !meant.some((one) => one.id === id))
@@ -344,7 +344,7 @@ ${
   at.startsWith('/commands/') &&
   html`<p><label for="org">Organization</label>
 <input id="org" name="org" required maxlength="200" autocomplete="off"${suggesting('org', { address: '/pick/organizations', within: null })}></p>
-${suggestions('org', { found: [], more: false })}`
+${suggestions('org')}`
 }
 <p class="actions"><button type="submit">Find calls about this input</button></p>
 </form>
