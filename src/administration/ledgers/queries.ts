@@ -1,9 +1,8 @@
 import { z } from 'zod'
-import { creditsText } from '../../billing/money.ts'
 import type { InputVerdict } from '../../call/capability.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
-import { query } from '../declare.ts'
+import { query, type Sections, titled } from '../declare.ts'
 import { flag, id, instant, number, organization, personal } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { explainCall, requestIdPattern } from './explain.ts'
@@ -45,7 +44,7 @@ const explain = query({
         : ((await (await data()).recognizerOf(input)(explanation.facts)) ?? unknownInput(explanation))
     return {
       json: { ...explanation, ...(verdict && { input: verdict }) },
-      lines: [...linesOf(explanation), ...(verdict === null ? [] : ['', inputLine(verdict)])],
+      sections: sectionsOf(explanation, verdict),
     }
   },
 })
@@ -64,82 +63,22 @@ const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   return 'the log contains no hash of the input of such a call; see its facts'
 }
 
-const inputLine = ({ verdict, why }: InputVerdict): string =>
-  `Was that the input? ${verdict === 'cannot_be_told' ? 'Unknown' : verdict === 'yes' ? 'Yes' : 'No'}${why === undefined ? '.' : `: ${why}.`}`
-
-const linesOf = (call: Explanation): string[] => [
-  `${call.capability} call ${call.request_id}, ${call.at}`,
-  `  organization ${call.organization_id}, key ${call.key_id}`,
-  `  ${call.outcome}${call.code === null ? '' : ` with ${call.code}`}; facts: ${factsOf(call.facts)}`,
-  ...(call.repeats === null
-    ? []
-    : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
-  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, from the request`]),
-  ...call.replays.map(
-    ({ request_id, at }) => `  answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
-  ),
-  '',
-  ...costLines(call),
-  ...lotLines(call),
-  `Balance before: ${call.balance.before}, after: ${call.balance.after}`,
-  ...adjustmentLines(call),
-  '',
-  ...call.events.map(
-    ({ type, revision, event_id, position, digest }) =>
-      `revision ${revision}  ${type}  ${event_id}  position ${position}  digest ${digest}`,
-  ),
-  call.checkpoint === null
-    ? 'No signed checkpoint covers this call yet.'
-    : `Covered by the checkpoint of ${call.checkpoint.at} over ${call.checkpoint.size} events, root ${call.checkpoint.root}`,
-  `As of revision ${call.as_of.revision} of the ledger.`,
-]
-
-const factsOf = (facts: CallFacts): string =>
-  Object.entries(facts)
-    .filter(([name]) => name !== 'kind')
-    .map(([name, value]) => `${name} ${String(value)}`)
-    .join(', ') || 'none'
-
-const costLines = ({ cost }: Explanation): string[] => {
-  const book =
-    cost.price_book === null
-      ? []
-      : [`  price book ${cost.price_book.version}, digest ${cost.price_book.digest}`]
-  if (cost.free_by !== null)
-    return [
-      `It cost nothing: ${cost.free_by.because || 'no price applied'} (rule ${cost.free_by.rule} version ${cost.free_by.rule_version})`,
-      ...book,
-    ]
+/** An explanation for people. The parts of the call come after its figures. */
+const sectionsOf = (call: Explanation, input: InputVerdict | null): Sections => {
+  const { cost, facts, lots, balance, adjustments, replays, events, ...figures } = call
+  const { lines, ...prices } = cost
   return [
-    `It cost ${creditsText(cost.charged)}${cost.now === cost.charged ? '' : `; now, after corrections, ${cost.now}`}`,
-    ...cost.lines.map(
-      ({ sku, amount, rule, rule_version, because, book_amount, override }) =>
-        `  ${amount} for ${sku}: ${because || 'its rule applied'} (rule ${rule} version ${rule_version})` +
-        (override === null
-          ? ''
-          : `; the organization's own price since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, instead of ${book_amount ?? "the book's"}`),
-    ),
-    ...book,
+    { ...figures, ...prices, balance_before: balance.before, balance_after: balance.after },
+    'Facts',
+    facts,
+    ...titled('Charges', lines),
+    ...titled('Lots that paid', lots),
+    ...titled('Corrections', adjustments),
+    ...titled('Answered again', replays),
+    ...titled('Events', events),
+    ...(input === null ? [] : ['Was that the input?', input]),
   ]
 }
-
-const lotLines = ({ lots, overdraft }: Explanation): string[] => [
-  ...lots.map(
-    ({ grant_id, amount, opened }) =>
-      `  ${amount} from lot ${grant_id}` +
-      (opened === null
-        ? ''
-        : `: ${opened.amount} ${opened.by === 'grant' ? 'granted' : 'given back'} ${opened.at} (${opened.reason}), ${opened.expires_at === null ? 'never expires' : `expires ${opened.expires_at}`}`),
-  ),
-  ...(overdraft === '0' ? [] : [`  ${overdraft} from the overdraft`]),
-]
-
-const adjustmentLines = ({ adjustments }: Explanation): string[] =>
-  adjustments.map(
-    ({ kind, amount, at, reason, rerate_run, event }) =>
-      `${amount.startsWith('-') ? `Raised by ${amount.slice(1)}` : `Lowered by ${amount}`} at ${at}: ${kind}, ${reason}` +
-      `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest})`}`,
-  )
 
 const findCalls = query({
   name: 'ledger find-calls',
