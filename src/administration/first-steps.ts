@@ -4,7 +4,7 @@ import { noOperators, operatorsSince } from './users/operators.ts'
 
 /** The prerequisites for using an installation, and the commands that create them. */
 
-export type FirstStep = {
+type FirstStep = {
   /** The missing prerequisite, for a sentence. */
   readonly missing: string
   /** The words after `npm run -s cli --`. */
@@ -73,28 +73,4 @@ export const anyOrganization = async ({
 export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> => {
   const [users, organizations] = [await anyUser(parts), await anyOrganization(parts)]
   return [...(users ? [] : [userStep]), ...(organizations ? [] : [organizationStep])]
-}
-
-/**
- * The next steps for a visitor who is not signed in; empty if a store is unavailable. Once a user exists, the result stays empty
- * and nothing is checked again.
- */
-export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {
-  let hasUser = false
-  let asked: Promise<readonly FirstStep[]> | undefined
-  const ask = async (): Promise<readonly FirstStep[]> => {
-    try {
-      hasUser = await anyUser(parts)
-      return hasUser ? [] : await firstSteps(parts)
-    } catch {
-      return []
-    } finally {
-      asked = undefined
-    }
-  }
-  return async () => {
-    if (hasUser) return []
-    asked ??= ask()
-    return asked
-  }
 }

@@ -5,7 +5,6 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
-import { createVisitorSteps } from '../administration/first-steps.ts'
 import { createSignInEvents } from '../administration/users/sign-ins.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import { retryAfterSeconds } from '../call/waiting.ts'
@@ -85,7 +84,6 @@ export const dashboard =
       pixel,
       provider: provider === null ? null : createIdentityProvider(provider),
       works: createWorks(),
-      firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
       devices,

@@ -2,7 +2,6 @@ import { strict as assert } from 'node:assert'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
-import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/users/sign-ins.ts'
 import type { UserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
@@ -57,8 +56,6 @@ export type Dashboard = {
   readonly latency: () => Promise<Latency | null>
   /** The lag of rows, in milliseconds, above which pages show a notice. */
   readonly lateAfterMs: number
-  /** The commands to run before anyone can sign in; empty once a user exists. */
-  readonly firstSteps: () => Promise<readonly FirstStep[]>
   readonly outside: WebhookOutside
   readonly pixel: PixelControls
 }

@@ -60,13 +60,13 @@ const ended = (
   { context }: Parts,
   { request, reply, next }: Asked,
   why: keyof typeof messages,
-): Promise<FastifyReply> => {
+): FastifyReply => {
   const fault = { field: null, message: messages[why] }
   return sendSignIn(context, request, reply.code(statuses[why]), { next, fault })
 }
 
 /** Shows the sign-in page if the provider is unavailable. Throws any other error. */
-const endedAway = (parts: Parts, asked: Asked, error: unknown): Promise<FastifyReply> => {
+const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
   if (!(error instanceof ProviderAway)) throw error
   parts.context.logger.warn({ err: error }, 'dashboard: the identity provider is unavailable')
   return ended(parts, asked, 'away')

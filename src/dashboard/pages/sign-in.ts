@@ -1,12 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type FirstStep, missingSentence, runs } from '../../administration/first-steps.ts'
-import { type Html, html } from '../html.ts'
+import { html } from '../html.ts'
 import { csrfOf, type Dashboard, sendPage } from '../page.ts'
 import { csrfField, type FormFault, faultNotice, layout } from './layout.ts'
 
 /** Sends the sign-in page. `notice` is the reason why the page is shown again. */
-export const sendSignIn = async (
-  { firstSteps, provider }: Pick<Dashboard, 'firstSteps' | 'provider'>,
+export const sendSignIn = (
+  { provider }: Pick<Dashboard, 'provider'>,
   request: FastifyRequest,
   reply: FastifyReply,
   {
@@ -15,15 +14,13 @@ export const sendSignIn = async (
     fault = null,
     notice = null,
   }: { next: string; name?: string; fault?: FormFault | null; notice?: string | null },
-): Promise<FastifyReply> => {
-  const steps = await firstSteps()
+): FastifyReply => {
   const { docsUrl } = request
   const page = layout({
     title: 'Sign in',
     viewer: null,
     main: html`<div class="narrow">
 <h1>Sign in</h1>
-${steps.length > 0 && stepsNotice(steps)}
 ${notice !== null && html`<p class="notice" role="status">${notice}</p>`}
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/login">
@@ -41,14 +38,3 @@ ${provider !== null && html`<p class="actions"><a class="button quiet" href="/lo
   })
   return sendPage(reply, page)
 }
-
-const stepsNotice = (
-  steps: readonly FirstStep[],
-): Html => html`<section class="notice" aria-labelledby="steps">
-<h2 id="steps">First steps</h2>
-<p>${missingSentence(steps)} Run these commands on the host of the service, with its environment:</p>
-<pre class="kept" tabindex="0" aria-label="Commands"><code>${steps.map(({ command }) => `${runs.here(command)}\n`).join('')}</code></pre>
-<p>In Docker Compose:</p>
-<pre class="kept" tabindex="0" aria-label="Commands in Docker Compose"><code>${steps.map(({ command }) => `${runs.compose(command)}\n`).join('')}</code></pre>
-<ul>${steps.map(({ command, note }) => html`<li><code>${command}</code>: ${note}.</li>`)}</ul>
-</section>`
