@@ -126,14 +126,22 @@ describe('the comparison', () => {
     watch.close()
   })
 
-  test("shows that the database's clock may be wrong, and the message names both remedies", async () => {
-    const watch = watchOf(async () => new Date(Date.now() - dayMs))
-    await watch.watch()
-    watch.close()
-    expect(logged).toEqual([
-      expect.stringMatching(
-        /this host's clock is 86\d{3} s ahead of the database's.* If every host reports this, correct the clock of the database's host/,
-      ),
-    ])
-  })
+  test.each([
+    ['ahead of', dayMs],
+    ['behind', -dayMs],
+  ])(
+    "shows that this host's clock is %s the database's, and the message names both remedies",
+    async (where, ms) => {
+      const watch = watchOf(async () => new Date(Date.now() - ms))
+      await watch.watch()
+      watch.close()
+      expect(logged).toEqual([
+        expect.stringMatching(
+          new RegExp(
+            `this host's clock is 86\\d{3} s ${where} the database's.* If every host reports this, correct the clock of the database's host`,
+          ),
+        ),
+      ])
+    },
+  )
 })
