@@ -1,8 +1,8 @@
 /** The composition in its checkout: the guide's text about it, its commands, its containers. */
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, inject } from 'vitest'
-import { docker, type Ran, type RunOptions, ran, run } from './docker.ts'
+import { docker, run } from './docker.ts'
 
 export const checkout = inject('composeCheckout')
 export const skipped = inject('composeSkipped') !== null
@@ -12,8 +12,6 @@ const healthyMs = 120_000
 
 export const compose = (...args: readonly string[]): Promise<string> =>
   run(['docker', 'compose', ...args], { cwd: checkout })
-export const composeRan = (args: readonly string[], options: RunOptions = {}): Promise<Ran> =>
-  ran(['docker', 'compose', ...args], { cwd: checkout, ...options })
 
 /** The exact text of the nth block of shell commands below a heading in the deployment guide. */
 const block = async (heading: string, n: number): Promise<string> => {
@@ -121,11 +119,3 @@ export const secrets = async (): Promise<Record<string, string>> => {
     lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   )
 }
-
-export const writeEnvironment = (values: Readonly<Record<string, string>>): Promise<void> =>
-  writeFile(
-    join(checkout, '.env'),
-    Object.entries(values)
-      .map(([name, value]) => `${name}=${value}\n`)
-      .join(''),
-  )

@@ -85,6 +85,12 @@ test.each([
   expect(() => parseConfig({ DASHBOARD_URL: text })).toThrow('DASHBOARD_URL: where people open the dashboard')
 })
 
+test('a SECRET_KEY that is too short is refused and not shown', () => {
+  expect(() => parseConfig({ SECRET_KEY: 'short word' })).toThrow(
+    /^(?!.*short word).*SECRET_KEY: at least 32 characters/s,
+  )
+})
+
 describe('a password in a URL', () => {
   const urls = {
     DATABASE_URL: (password: string) => `postgres://service:${password}@db.example:5432/enrichment`,
