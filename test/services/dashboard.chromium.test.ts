@@ -23,9 +23,6 @@ const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 const furnished = await openFurnished()
 const { room, scene, baseUrl } = furnished
-const { lots: lot, rerates } = furnished.examples
-const lotHref = `/organizations/${scene.organizationId}/credits/void?grant=${lot}`
-const run = `${rerates}`
 await insertUser(room.foundation.pool, { ...ada, role: 'admin' })
 const chromium = await openChromium(baseUrl)
 afterAll(async () => {
@@ -68,7 +65,7 @@ const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<strin
   return Object.fromEntries(pages.filter(([, path]) => !known.has(path)))
 }
 
-/** Paths by the names of their screenshots. */
+/** The pages that every window opens: the custom ones, and one of each kind of declared page. The names are those of the screenshots. */
 const paths = (): Readonly<Record<string, string>> => {
   const organization = `/organizations/${scene.organizationId}`
   return {
@@ -82,40 +79,20 @@ const paths = (): Readonly<Record<string, string>> => {
     call: `${organization}/calls/${scene.requestId}`,
     key: `${organization}/keys/${scene.keyId}`,
     'key-issue': `${organization}/key/issue`,
-    'key-rotate': `${organization}/key/rotate?key=${scene.keyId}`,
-    'key-revoke': `${organization}/key/revoke?key=${scene.keyId}`,
     statement: `${organization}/ledger/lines`,
-    months: `${organization}/ledger/months`,
     month: `${organization}/ledger/totals?month=${day(0).slice(0, 7)}`,
     'month-before': `${organization}/ledger/totals?month=${day(-31).slice(0, 7)}`,
-    lots: `${organization}/credits/lots`,
-    'own-prices': `${organization}/price/show`,
     refund: `${organization}/credits/refund?request=${scene.requestId}`,
-    'lot-void': lotHref,
-    'organization-new': '/commands/org/create',
-    'credits-grant': `${organization}/credits/grant`,
-    'credits-adjust': `${organization}/credits/adjust`,
-    'credits-threshold': `${organization}/credits/threshold`,
-    pixel: `${organization}/pixel/rules`,
-    webhooks: `${organization}/webhook/list`,
-    'all-months': '/commands/ledger/charges',
     prices: '/commands/price/show',
     proposal: '/commands/price/show?name=p1',
     'proposal-cost': `/commands/price/diff?from=1&to=p1&month=${day(0).slice(0, 7)}`,
-    'proposal-withdraw': '/commands/price/withdraw?name=p1',
-    rerates: '/commands/rerate/list',
-    'rerate-new': '/commands/rerate/plan',
-    rerate: `/commands/rerate/show?run=${run}`,
+    rerate: `/commands/rerate/show?run=${furnished.examples.rerates}`,
     reconcile: '/commands/ledger/reconcile',
     operations: '/operations',
     data: '/commands/data/list',
     projection: '/commands/projection/list?name=key_usage',
     'events-none': '/commands/event-log/list?type=ProfileErased',
     'event-price-book': '/commands/event-log/show?stream=pricebook&revision=0',
-    audit: '/commands/audit/list',
-    users: '/commands/user/list',
-    'user-role': `/commands/user/role?name=${ada.name}&role=admin`,
-    invite: '/commands/user/invite',
     own: '/me',
     missing: '/nothing',
   }
