@@ -522,21 +522,21 @@ export const valuesOf = <Shape extends z.ZodRawShape>(
   // A misspelt name also leaves the intended field without a value, so the unknown name is the better explanation.
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
+  const known = Object.keys(input.shape)
   if (issue.code === 'unrecognized_keys')
     throw new InputFault(
       String(issue.keys[0]),
-      `this field does not exist; the fields are ${Object.keys(input.shape).join(', ')}`,
+      `this field does not exist; ${known.length === 0 ? 'there are no fields' : `the fields are ${known.join(', ')}`}`,
     )
   const name = String(issue.path[0])
   const field = fieldsIn(input).find((one) => one.name === name)
-  throw new InputFault(
-    field?.flag ?? name,
-    issue.code === 'custom'
-      ? issue.message
-      : given[name] === undefined
-        ? 'a value is required'
-        : issue.message,
-  )
+  throw new InputFault(field?.flag ?? name, whyInvalid(issue, given[name]))
+}
+
+const whyInvalid = (issue: z.core.$ZodIssue, value: unknown): string => {
+  if (issue.code === 'custom') return issue.message
+  if (value === undefined) return 'a value is required'
+  return issue.code === 'invalid_type' ? `the value must have the JSON type ${issue.expected}` : issue.message
 }
 
 const holdsNul = (value: unknown): boolean =>

@@ -1,4 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { valuesOf } from '../../src/administration/declare.ts'
+import { line } from '../../src/administration/fields.ts'
 import {
   amountOf,
   durationMsOf,
@@ -20,6 +23,7 @@ import { composeApiKey } from '../../src/keys/api-key.ts'
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
 
+const named = z.object({ name: line({ label: 'Name', help: 'any name' }) })
 const inFile = { field: 'file', base: [] }
 
 const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
@@ -66,6 +70,9 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
     expect.stringMatching(/^rule whoami: "-1" is not a decimal number of credits, /),
     () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], inFile),
   ],
+  ['limit', 'this field does not exist; there are no fields', () => valuesOf(z.object({}), { limit: '1' })],
+  ['naem', 'this field does not exist; the fields are name', () => valuesOf(named, { naem: 'a' })],
+  ['name', 'the value must have the JSON type string', () => valuesOf(named, { name: 5 })],
 ]
 
 test.each(refusals)('%s: %s', (field, message, read) => {

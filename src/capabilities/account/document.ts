@@ -31,11 +31,16 @@ export const accountCalls = {
       operationId: 'getUsage',
       summary: 'Get the usage over a range of days',
       description:
-        'Returns calls and credits by day, capability or key, for at most 400 days. Days are in UTC. Free.',
+        'Returns calls and credits by day, capability, key or rule, for at most 400 days. Days are in UTC. Free.',
       request: z.object({
         from: z.iso.date().describe('The first day'),
         to: z.iso.date().describe('The last day'),
-        group_by: z.enum(usageGroups).optional().describe('Default: day'),
+        group_by: z
+          .enum(usageGroups)
+          .optional()
+          .describe(
+            'Default: day. Calls that a rate limit refused have the capability "any" and no rule, so their `name` is empty if you group by rule',
+          ),
       }),
       result: usageResult,
       codes: ['REQ_002', 'REQ_003'],
