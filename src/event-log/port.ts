@@ -129,7 +129,10 @@ export type EventLog = {
    * most one page. Events that cannot be opened are reported and skipped. Returns nothing for a position that never had an event.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
-  /** Returns the stream's last revision according to the engine's own records instead of its events, or null if there is no such stream. */
+  /**
+   * Returns the stream's last revision according to the engine's own records instead of its events, or null if there is no such stream. Throws
+   * `EventsUnreadable` if the engine hides events of the stream.
+   */
   lastRevision(stream: string): Promise<number | null>
   /** Returns the names of the streams that start with the prefix, in any order. */
   streams(prefix: string): Promise<string[]>

@@ -29,6 +29,12 @@ const nothingOpens = (error: unknown): readonly RecordedEvent[] => {
   throw error
 }
 
+/** For `lastRevision`: returns the error if events cannot be opened, and throws other errors. */
+export const unreadableOrThrow = (error: unknown): EventsUnreadable => {
+  if (error instanceof EventsUnreadable) return error
+  throw error
+}
+
 /**
  * Reads the newest events before a revision, or before the end if the revision is null, down to the first event that cannot be opened. `unreadable`
  * describes the events right before the returned ones. Null if the stream does not exist.

@@ -32,6 +32,7 @@ import {
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
 import { openablePages } from '../../src/event-log/read-openable.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import {
   type EventStoreDouble,
   type EventStoreDoubleOptions,
@@ -745,6 +746,22 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
       expect(double.connections).toBe(connections)
       await expect(Array.fromAsync(openablePages(eventLog, 'ledger-a', { from: 0 }))).resolves.toEqual([])
+    })
+
+    test.each<[string, (client: EventStoreDBClient) => Promise<unknown>, string]>([
+      ['hidden', (client) => client.setStreamMetadata('ledger-a', { truncateBefore: 1 }), 'revision 0'],
+      ['deleted', (client) => client.deleteStream('ledger-a'), 'was deleted in the event store'],
+      ['permanently deleted', (client) => client.tombstoneStream('ledger-a'), 'was deleted permanently'],
+    ])('%s events are a fault of the ledger, and of no other', async (_, hide, fault) => {
+      await eventLog.append('ledger-a', 'none', newEvents(2))
+      await withClient(hide)
+      await expect(eventLog.lastRevision('ledger-a')).rejects.toThrow(EventsUnreadable)
+      expect((await verifyLedger(eventLog, 'a')).fault).toMatchObject({
+        revision: 0,
+        event_id: null,
+        fault: expect.stringContaining(fault),
+      })
+      expect(await verifyLedger(eventLog, 'b')).toMatchObject({ events: 0, fault: null })
     })
 
     test('a deleted stream is not a new one, so nothing is written to it', async () => {

@@ -12,6 +12,7 @@ import {
   StreamMissing,
   type SubscriptionItem,
 } from '../port.ts'
+import { readIfAny } from '../read-stream.ts'
 import { createAppender } from './append.ts'
 import {
   type Connection,
@@ -135,7 +136,11 @@ const openServerLog = (
     head: reads.head,
     at: reads.at,
     lookBack: reads.lookBack,
-    lastRevision: reads.lastRevision,
+    lastRevision: async (stream) => {
+      // Throws if events are hidden, because the server's next scavenge would delete them.
+      const [last] = await Promise.all([reads.lastRevision(stream), readIfAny(reads, stream, { max: 1 })])
+      return last
+    },
     streams: (prefix) => streamsOf(subscribe, prefix, closing.signal),
     close: async () => {
       closing.abort()

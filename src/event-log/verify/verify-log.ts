@@ -1,6 +1,6 @@
 import { checkpointStream, isStreamOfOurs } from '../../events/streams.ts'
 import { type EventLog, EventsUnreadable, logStart, type Position, type RecordedEvent } from '../port.ts'
-import { readOpenable } from '../read-openable.ts'
+import { readOpenable, unreadableOrThrow } from '../read-openable.ts'
 import {
   type Checkpoint,
   CheckpointFault,
@@ -325,7 +325,9 @@ const complete = async (
 const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<LogFault | null> => {
   if (chains.isBroken(stream)) return null
   const met = chains.lastOf(stream)
-  const engine = await eventLog.lastRevision(stream)
+  const engine = await eventLog.lastRevision(stream).catch(unreadableOrThrow)
+  if (engine instanceof EventsUnreadable)
+    return { stream, revision: engine.firstRevision, event_id: null, fault: engine.message }
   if (engine === null || engine === met) return null
   const missing = (fault: string): LogFault => ({ stream, revision: met + 1, event_id: null, fault })
   if (engine < met)

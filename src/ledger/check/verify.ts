@@ -5,7 +5,7 @@ import { movementOf } from '../../billing/statement.ts'
 import { hasLines } from '../../billing/statement-line.ts'
 import { genesisDigest, recompute } from '../../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
-import { readOpenable } from '../../event-log/read-openable.ts'
+import { readOpenable, unreadableOrThrow } from '../../event-log/read-openable.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../../events/catalogue.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -71,10 +71,11 @@ export const verifyLedger = async (
   { witnesses = [], acknowledged = () => false, books, onProgress }: VerifyOptions = {},
 ): Promise<LedgerVerdict> => {
   const stream = ledgerStream(organizationId)
-  const engine = await eventLog.lastRevision(stream)
+  // If events are hidden, reading them below reports it.
+  const engine = await eventLog.lastRevision(stream).catch(unreadableOrThrow)
   const records = [
     ...witnesses,
-    ...(engine === null ? [] : [{ name: 'the event log itself', revision: engine }]),
+    ...(typeof engine === 'number' ? [{ name: 'the event log itself', revision: engine }] : []),
   ]
   const account = newAccount(organizationId)
   const known: LedgerFault[] = []

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { EventStoreDBClient } from '@eventstore/db-client'
 import pg from 'pg'
 import { appendNext } from '../../../src/event-log/append-next.ts'
 import { openEventStoreDb } from '../../../src/event-log/eventstoredb/index.ts'
@@ -26,6 +27,8 @@ export type TreeScene = {
   readonly database: TestDatabase
   readonly store: TreeStore
   readonly keyDir: string
+  /** Changes the streams of an EventStoreDB log as an administrator of the server can. */
+  administer(change: (client: EventStoreDBClient) => Promise<unknown>): Promise<void>
   /** The checkpoints as in a new process. */
   checkpoints(keyDir?: string): Checkpoints
   /** Opens the event log as in a new process, because a process notices if the log loses what it has read. */
@@ -65,6 +68,10 @@ export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
     database,
     store,
     keyDir,
+    administer: async (change) => {
+      const client = EventStoreDBClient.connectionString(double?.url ?? '')
+      await change(client).finally(() => client.dispose())
+    },
     checkpoints: (dir = keyDir) => createCheckpoints({ eventLog, store, keys: signingKeysIn(dir) }),
     restart: async () => {
       await eventLog.close()

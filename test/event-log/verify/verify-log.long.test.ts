@@ -198,6 +198,21 @@ describe('every change is reported', () => {
   })
 })
 
+describe('events that EventStoreDB hides, and would delete in its next scavenge', () => {
+  const last = { stream: prices, revision: 0, event_id: null }
+  test.each<[string, Parameters<TreeScene['administer']>[0], string]>([
+    ['the oldest', (it) => it.setStreamMetadata(prices, { truncateBefore: 60 }), 'revisions 0 to 59 of'],
+    ['all', (it) => it.setStreamMetadata(prices, { truncateBefore: 100 }), 'no longer returns them'],
+    ['all of a deleted stream', (it) => it.deleteStream(prices), 'the stream was deleted in the event store'],
+    ['all of a permanently deleted stream', (it) => it.tombstoneStream(prices), 'was deleted permanently'],
+  ])('%s: their stream is named', async (_, hide, fault) => {
+    await written('eventstoredb')
+    await scene.administer(hide)
+    const { faults } = await verified()
+    expect(faults).toEqual([{ ...last, fault: expect.stringContaining(fault) }])
+  })
+})
+
 describe('a checkpoint stored elsewhere', () => {
   test('shows that a log was rewritten completely', async () => {
     const notes = await written('postgres')
