@@ -37,7 +37,7 @@ export const openWebhooks = (
   const sending: Sending = {
     pool,
     logger,
-    clock: Date,
+    clock: { now: Date.now, monotonic: () => performance.now() },
     chance: Math.random,
     sealer: secrets.sealer(webhookSealPurpose),
     outside: openOutside(config),
@@ -90,15 +90,15 @@ export const openWebhooks = (
 }
 
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  // Failing webhooks have the lowest priority, because each one that does not answer occupies a worker for ten seconds.
-  const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
-    queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
+  // Slow and failing webhooks have the lowest priority, because each attempt can occupy a worker for ten seconds.
+  const ask = (webhookId: string, { slow }: { readonly slow: boolean }): Promise<void> =>
+    queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: slow ? 0 : 1 })
   return {
     ask,
     /** Never rejects. If a round cannot be requested, the scheduled job requests it within a minute. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
-        for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
+        for (const webhookId of webhookIds) await ask(webhookId, { slow: false })
         outage.works()
       } catch (error) {
         outage.failed(error)
@@ -106,7 +106,7 @@ const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['po
     },
     askDue: async (): Promise<number> => {
       const due = await dueWebhooks(pool, { nowMs: Date.now(), max: dueMax })
-      for (const { webhookId, failing } of due) await ask(webhookId, { failing })
+      for (const { webhookId, failing } of due) await ask(webhookId, { slow: failing })
       return due.length
     },
   }

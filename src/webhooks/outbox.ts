@@ -130,7 +130,7 @@ export const dueWebhooks = async (
        from webhook_endpoints e
        join (select webhook_id, min(next_attempt_at) as next from webhook_deliveries
               where state = 'pending' and next_attempt_at <= $1 group by webhook_id) d using (webhook_id)
-      where e.disabled_at is null and e.paused_at is null and (e.busy_until is null or e.busy_until < $1) order by d.next limit $2`,
+      where e.disabled_at is null and e.paused_at is null and (e.busy_until is null or e.busy_until < now()) order by d.next limit $2`,
     [new Date(nowMs), max],
   )
   return rows.map(({ webhook_id, failing }) => ({ webhookId: webhook_id, failing }))

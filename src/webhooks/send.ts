@@ -13,7 +13,7 @@ export type Sending = {
   readonly pool: pg.Pool
   readonly sealer: Sealer
   readonly outside: Pick<Outside, 'post' | 'postOwn'>
-  readonly clock: { now(): number }
+  readonly clock: { now(): number; monotonic(): number }
   /** Returns a random number from 0 to 1. */
   readonly chance: () => number
   readonly logger: { warn(fields: object, message: string): void }
@@ -33,7 +33,7 @@ const deadlineMs = 10_000
 /** After this many messages, the round ends so that other webhooks get their turn. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than any round, so a claim expires only if its process crashed or was suspended. */
+/** Longer than any round, so a claim expires only if its process crashed or was suspended. Measured by the database's clock. */
 const busyMs = 60_000
 
 /** A webhook's URL and the secrets that sign its messages. After a rotation, the previous secret is used until `former_until`. */
@@ -47,7 +47,8 @@ export type Receiver = {
   readonly former_until: Date | null
 }
 
-type Claimed = { readonly failing_since: Date | null }
+/** `claimed_until` is the end of the claim, as text because it has microseconds. No other claim has the same end. */
+type Claimed = { readonly failing_since: Date | null; readonly claimed_until: string }
 
 export const resultText = (answer: PostAnswer): string =>
   answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
@@ -76,20 +77,23 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: the number of attempts. `more`: the round reached its limit, so messages can be left. `failing`: the last attempt failed. */
-type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
+/**
+ * `sent`: the number of attempts. `more`: the round reached a limit, so messages can be left. `slow`: the round reached its time limit, or its last
+ * attempt failed.
+ */
+type Round = { readonly sent: number; readonly more: { readonly slow: boolean } | null }
 
 /** Sends a webhook's due messages, up to the limits of a round. Does nothing if another process is sending to this webhook. */
 export const sendRound = async (sending: Sending, webhookId: string): Promise<Round> => {
   const { pool, clock } = sending
-  const startedMs = clock.now()
-  const claimedUntil = new Date(startedMs + busyMs)
-  const claimed = await claim(pool, { webhookId, nowMs: startedMs, claimedUntil })
+  const startedMs = clock.monotonic()
+  const isLate = (): boolean => clock.monotonic() - startedMs >= roundMsMax
+  const claimed = await claim(pool, webhookId)
   if (claimed === null) return { sent: 0, more: null }
   let failingSinceMs = claimed.failing_since?.getTime() ?? null
   let sent = 0
   try {
-    while (sent < roundMessagesMax && clock.now() - startedMs < roundMsMax) {
+    while (sent < roundMessagesMax && !isLate()) {
       const due = await firstDue(pool, webhookId, clock.now())
       if (due === null) return { sent, more: null }
       const message = { id: due.delivery_id, atMs: clock.now(), body: due.payload }
@@ -101,7 +105,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       failingSinceMs ??= nowMs
       const attempts = due.attempts + 1
       const verdict = verdictOf({ status, attempts, failingSinceMs, nowMs, chance: sending.chance() })
-      const attempt = { ...due, webhookId, claimedUntil, verdict, nowMs, result: resultText(answer) }
+      const attempt = { ...due, webhookId, claimed, verdict, nowMs, result: resultText(answer) }
       if (!(await writeDown(pool, attempt))) return { sent, more: null }
       tell(sending, webhookId, verdict)
       if (verdict.kind === 'delivered') failingSinceMs = null
@@ -109,12 +113,12 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
         return { sent, more: null }
     }
-    return { sent, more: { failing: failingSinceMs !== null } }
+    return { sent, more: { slow: isLate() || failingSinceMs !== null } }
   } finally {
     // Another process may have claimed the webhook if this process was suspended for longer than `busyMs`.
     await pool.query(
       'update webhook_endpoints set busy_until = null where webhook_id = $1 and busy_until = $2',
-      [webhookId, claimedUntil],
+      [webhookId, claimed.claimed_until],
     )
   }
 }
@@ -129,15 +133,12 @@ const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict)
     )
 }
 
-const claim = async (
-  pool: pg.Pool,
-  { webhookId, nowMs, claimedUntil }: { webhookId: string; nowMs: number; claimedUntil: Date },
-): Promise<Claimed | null> => {
+const claim = async (pool: pg.Pool, webhookId: string): Promise<Claimed | null> => {
   const { rows } = await pool.query<Claimed>(
-    `update webhook_endpoints set busy_until = $3
-      where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
-     returning failing_since`,
-    [webhookId, new Date(nowMs), claimedUntil],
+    `update webhook_endpoints set busy_until = now() + $2 * interval '1 ms'
+      where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < now())
+     returning failing_since, busy_until::text as claimed_until`,
+    [webhookId, busyMs],
   )
   return rows[0] ?? null
 }
@@ -165,8 +166,7 @@ const stateAfter = { delivered: 'delivered', again: 'pending', dead: 'dead', dis
 
 type Attempt = Pick<Due, 'delivery_id'> & {
   readonly webhookId: string
-  /** The end of the claim of this process, which no other claim has. */
-  readonly claimedUntil: Date
+  readonly claimed: Claimed
   readonly verdict: Verdict
   readonly nowMs: number
   readonly result: string
@@ -178,7 +178,7 @@ type Attempt = Pick<Due, 'delivery_id'> & {
  */
 const writeDown = async (
   pool: pg.Pool,
-  { delivery_id, webhookId, claimedUntil, verdict, nowMs, result }: Attempt,
+  { delivery_id, webhookId, claimed, verdict, nowMs, result }: Attempt,
 ): Promise<boolean> => {
   const at = new Date(nowMs)
   const { rowCount } = await pool.query(
@@ -196,7 +196,7 @@ const writeDown = async (
       result,
       verdict.kind === 'again' ? new Date(verdict.atMs) : at,
       webhookId,
-      claimedUntil,
+      claimed.claimed_until,
     ],
   )
   if (rowCount === 0) return false

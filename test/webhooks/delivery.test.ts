@@ -203,7 +203,7 @@ const receiver = (...answers: (number | null)[]) => {
 }
 
 const sendingTo = (post: Sending['outside']['post'], postOwn = post) => {
-  const clock = { nowMs: startMs, now: () => clock.nowMs }
+  const clock = { nowMs: startMs, now: () => clock.nowMs, passedMs: 0, monotonic: () => clock.passedMs }
   const sending: Sending = { pool, sealer, outside: { post, postOwn }, clock, chance: () => 0, logger }
   return { clock, sending }
 }
@@ -224,6 +224,10 @@ const message = (n = 0, event: 'price.changed' | 'checkpoint' = 'price.changed')
   recordedAtMs: startMs,
   data: { n },
 })
+
+/** As if every process that sends had been suspended for a minute. */
+const expireClaims = () =>
+  pool.query("update webhook_endpoints set busy_until = now() - interval '1 ms' where busy_until is not null")
 
 /** A webhook for which these messages wait. */
 const webhookWith = async (...messages: ReturnType<typeof message>[]): Promise<string> => {
@@ -323,11 +327,32 @@ describe('a message', () => {
     const id = await webhookWith(message())
     const { post } = receiver(200)
     const { clock, sending } = sendingTo(post)
-    await pool.query('update webhook_endpoints set busy_until = $1', [new Date(startMs + 60_000)])
-    expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
-    expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
-    clock.nowMs += 60_001
+    const { nowMs } = clock
+    await pool.query("update webhook_endpoints set busy_until = now() + interval '1 min'")
+    // The clock of one process says nothing about another process.
+    for (clock.nowMs of [nowMs, Date.now() + dayMs]) {
+      expect(await dueWebhooks(pool, { nowMs: clock.nowMs, max: 10 })).toEqual([])
+      expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
+    }
+    clock.nowMs = nowMs
+    await expireClaims()
+    expect(await dueWebhooks(pool, { nowMs, max: 10 })).toEqual([{ webhookId: id, failing: false }])
     expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })
+  })
+
+  test.each([
+    { answersAfterMs: 9_000, sent: 3, slow: true },
+    { answersAfterMs: 10, sent: 50, slow: false },
+  ])('waits for its next round after $sent attempts that take $answersAfterMs ms each', async (expected) => {
+    const id = await webhookWith(...Array.from({ length: 51 }, (_, n) => message(n)))
+    const { clock, sending } = sendingTo(async () => {
+      clock.passedMs += expected.answersAfterMs
+      // The time of day is corrected, which must not make the round longer.
+      clock.nowMs = startMs
+      return { kind: 'answered', status: 200 }
+    })
+    const { sent, slow } = expected
+    expect(await sendRound(sending, id)).toEqual({ sent, more: { slow } })
   })
 
   test('whose secret was sealed with another key is not sent', async () => {
@@ -370,13 +395,12 @@ describe('a message', () => {
     const id = await webhookWith(message(1), message(2))
     const { post, requests } = receiver(200)
     const first = sendingTo(async (request) => {
-      first.clock.nowMs += 61_000
+      await expireClaims()
       const second = sendingTo(async (another) => {
         inSecond.resolve()
         await ended
         return post(another)
       })
-      second.clock.nowMs = first.clock.nowMs
       later = sendRound(second.sending, id)
       await inSecond.promise
       return post(request)
@@ -386,7 +410,6 @@ describe('a message', () => {
     let later: ReturnType<typeof sendRound> | undefined
     await sendRound(first.sending, id)
     const third = sendingTo(post)
-    third.clock.nowMs = first.clock.nowMs
     expect(await sendRound(third.sending, id)).toEqual({ sent: 0, more: null })
     end()
     await later
@@ -400,11 +423,10 @@ describe('a message', () => {
     await pool.query('update webhook_endpoints set failing_since = $1', [new Date(startMs - 4 * dayMs)])
     const { post } = receiver(200)
     const first = sendingTo(async () => {
-      first.clock.nowMs += 61_000
+      await expireClaims()
       const second = sendingTo(post)
-      second.clock.nowMs = first.clock.nowMs
       expect(await sendRound(second.sending, id)).toMatchObject({ sent: 1 })
-      await putDown(pool, [message(2)], first.clock.nowMs)
+      await putDown(pool, [message(2)], startMs)
       return { kind: 'timeout', detail: 'no answer' }
     })
     await sendRound(first.sending, id)
