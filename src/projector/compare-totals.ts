@@ -37,9 +37,18 @@ export type LogTotals = {
   /** The position up to which events have been counted. */
   position: Position
   readonly ledgers: Map<string, Sums | 'unreadable'>
+  /** The revision of the next event of each ledger. */
+  readonly due: Map<string, number>
+  /** Whether a ledger lacks events, for example because the event store deleted them. */
+  lacking: boolean
 }
 
-export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map() })
+export const noTotals = (): LogTotals => ({
+  position: logStart,
+  ledgers: new Map(),
+  due: new Map(),
+  lacking: false,
+})
 
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
@@ -54,12 +63,21 @@ export function countTotals(
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
+    noteRevisions(totals, part)
     const counted = part === decoded ? whole : sumsOf(part)
     for (const [stream, sums] of counted) {
       const before = totals.ledgers.get(stream)
       if (before === 'unreadable') continue
       totals.ledgers.set(stream, before === undefined || sums === 'unreadable' ? sums : plus(before, sums))
     }
+  }
+}
+
+function noteRevisions(totals: LogTotals, { recorded }: Decoded): void {
+  for (const { stream, revision } of recorded) {
+    if (!stream.startsWith(ledgerPrefix)) continue
+    if (revision !== (totals.due.get(stream) ?? 0)) totals.lacking = true
+    totals.due.set(stream, revision + 1)
   }
 }
 

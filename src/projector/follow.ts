@@ -12,6 +12,7 @@ import {
   strayMessage,
 } from './checkpoints.ts'
 import { createFolder } from './fold.ts'
+import { onlyInRows } from './only-in-rows.ts'
 import { rebuildProjections } from './rebuild.ts'
 import type { ProjectorOptions, ProjectorWaits } from './run.ts'
 import { liveTable, prepareProjections } from './tables.ts'
@@ -120,11 +121,13 @@ const buildRaisedVersions = async (
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
     // The rows can contain facts that the log has lost, and only an operator can decide to discard them.
-    if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
+    const refuse = (): void =>
       logger.error(
         { projection: name },
-        'projector: the new version is not built, because the event log was restored or replaced; run "projection rebuild --all"',
+        'projector: the new version is not used, because the event log was restored or replaced, or has lost events; run "projection rebuild --all"',
       )
+    if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
+      refuse()
       continue
     }
     logger.info(
@@ -132,7 +135,13 @@ const buildRaisedVersions = async (
       'projector: building a new version',
     )
     try {
-      await rebuildProjections({ url, eventLog, seal, projections: [projection], signal })
+      const mayReplace = async (next: pg.Client): Promise<boolean> =>
+        (await onlyInRows(next, [projection])).length === 0
+      const { switched } = await rebuildProjections({
+        ...{ url, eventLog, seal, projections: [projection], signal },
+        mayReplace,
+      })
+      if (!switched) refuse()
     } catch (error) {
       if (signal.aborted) throw error
       logger.fatal(

@@ -4,10 +4,10 @@ import { apiKeys, keysOnlyInRows } from '../../projections/api-keys.ts'
 import { ledgerLines, linesOnlyInRows } from '../../projections/ledger-lines.ts'
 import { profileCache, profilesOnlyInLog } from '../../projections/profile-cache.ts'
 import type { Projection, Query, TableName } from '../../projections/projection.ts'
-import { liveTable, nextTable } from './tables.ts'
+import { nextTable } from './tables.ts'
 
 /**
- * A fact that only the live rows contain, because the event log was restored from an older copy. A rebuild would lose it.
+ * A fact that only the live rows contain, because the event log was restored from an older copy or has lost events. A rebuild would lose it.
  * `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of statement lines.
  */
 export type OnlyInRows = {
@@ -28,8 +28,10 @@ export const onlyInRows = async (
     projection: Projection,
     query: (live: TableName, next: TableName) => Query<Row>,
   ): Promise<Row[]> => {
-    if (!projections.some(({ name }) => name === projection.name)) return []
-    const { text, values } = query(liveTable(projection), nextTable(projection))
+    const rebuilt = projections.find(({ name }) => name === projection.name)
+    if (rebuilt === undefined) return []
+    // The live tables can be those of an older version, to which the views refer.
+    const { text, values } = query((view) => view, nextTable(rebuilt))
     return (await client.query<Row>(text, [...values])).rows
   }
   const keys = await rowsOf(apiKeys, keysOnlyInRows)

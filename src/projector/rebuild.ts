@@ -17,8 +17,8 @@ import { createViews, dropTables, liveTable, nextTable, renameTables } from './t
 
 type RebuildOptions = SecondSetOptions & {
   /**
-   * Called before the switch if the log no longer contains the event of a live checkpoint. If it returns false, nothing is changed.
-   * `liveTable` and `nextTable` return the names of the tables to compare.
+   * Called before the switch if the log lacks the event of a live checkpoint, or events of a ledger. If it returns false, nothing is changed.
+   * The rows to compare are in the views and in the tables that `nextTable` names.
    */
   readonly mayReplace?: (client: pg.Client) => Promise<boolean>
 }
@@ -49,11 +49,13 @@ export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
 
 const mayReplace = async (work: SecondSet, options: RebuildOptions): Promise<boolean> => {
   if (options.mayReplace === undefined) return true
-  const stray = await strayCheckpoints(options.eventLog, await readCheckpoints(work.client))
-  const replaced = work.builds.some(({ folder }) => stray.some(({ name }) => name === folder.projection.name))
-  if (!replaced) return true
   await foldToTargets(work)
-  return options.mayReplace(work.client)
+  const stray = await strayCheckpoints(options.eventLog, await readCheckpoints(work.client))
+  const lacking = work.builds.some(
+    ({ folder, totals }) =>
+      totals?.lacking === true || stray.some(({ name }) => name === folder.projection.name),
+  )
+  return lacking ? options.mayReplace(work.client) : true
 }
 
 const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {

@@ -4,9 +4,11 @@ import { accounts } from '../../projections/accounts.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import type { Projection } from '../../projections/projection.ts'
 import type { Change } from '../../projections/rows.ts'
-import type { EventLog } from '../../src/event-log/port.ts'
+import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { TotalsDiffer } from '../../src/projector/compare-totals.ts'
+import { type OnlyInRows, onlyInRows } from '../../src/projector/only-in-rows.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
 import { liveTable, nextTable } from '../../src/projector/tables.ts'
@@ -19,6 +21,7 @@ import {
   plainCall,
   plainGrant,
   seal,
+  until,
   untilProjected,
 } from './history.ts'
 
@@ -41,6 +44,17 @@ const calls = (prefix: string, count: number): Promise<unknown> =>
       ledger.submit(organizationIds[i % 3] ?? '', plainCall(`${prefix}-${i}`)),
     ),
   )
+/** The log after the event store has deleted old events of a ledger. */
+const withoutOldest = (): EventLog => ({
+  ...house.eventLog,
+  async *subscribe(options) {
+    const lost = ({ stream, revision }: RecordedEvent): boolean =>
+      stream === ledgerStream(org) && revision > 0 && revision < 4
+    for await (const item of house.eventLog.subscribe(options))
+      yield item.kind === 'events' ? { ...item, events: item.events.filter((one) => !lost(one)) } : item
+  },
+})
+
 /** Changes the live rows so that they no longer match the events. */
 const spoil = (projection: Projection) =>
   house.pool.query(
@@ -88,6 +102,51 @@ describe('a switch', () => {
       [other, 'balance', null],
       [other, 'lines', null],
     ])
+  })
+
+  test.each([
+    ['the same', ledgerLines],
+    ['a new', { ...ledgerLines, version: ledgerLines.version + 1 }],
+  ])(
+    'to %s version needs consent if only the live rows contain events of a ledger',
+    async (_, projection) => {
+      house.start()
+      await calls('first', 9)
+      await untilProjected(house)
+      const before = await house.live(ledgerLines)
+      const scavenged = withoutOldest()
+      const onlyThere: OnlyInRows[] = []
+      const rebuild = (consents: boolean) =>
+        rebuildProjections({
+          url: house.url,
+          eventLog: scavenged,
+          seal,
+          projections: [projection],
+          mayReplace: async (client) => {
+            onlyThere.push(...(await onlyInRows(client, [projection])))
+            return consents
+          },
+        })
+      expect(await rebuild(false)).toMatchObject({ switched: false, differences: [] })
+      expect(onlyThere).toMatchObject([
+        { kind: 'charge', what: '1 lines', organization_id: org },
+        { kind: 'grant', what: '1 lines', organization_id: org },
+      ])
+      expect(await house.live(ledgerLines)).toEqual(before)
+      expect(await rebuild(true)).toMatchObject({ switched: true })
+    },
+  )
+
+  test('to a new version is left to an operator by the projector if only the live rows contain events', async () => {
+    const older = house.start()
+    await calls('first', 9)
+    await untilProjected(house)
+    await older.stop()
+    const before = await house.live(ledgerLines)
+    const raised = { ...ledgerLines, version: ledgerLines.version + 1 }
+    const { messages } = house.start({ only: [raised], eventLog: withoutOldest() })
+    await until('it is refused', () => messages.some((message) => message.includes('has lost events')))
+    expect(await house.live(ledgerLines)).toEqual(before)
   })
 
   /** Folds like `ledger_lines`, but passes the changes through `change`. */

@@ -175,7 +175,7 @@ const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): bool
   if (digest === now) return true
   throw new NeedsConsent({ field: 'accept-loss', value: now }, [
     ...(digest === undefined ? [] : [`The given digest (${digest}) is not the digest of the current loss.`]),
-    'The event log was restored from an older copy, or replaced. Only the rows contain the following facts, and the rebuild discards them:',
+    'The event log was restored from an older copy, was replaced, or has lost events. Only the rows contain the following facts, and the rebuild discards them:',
     ...lost.slice(0, lostMax).map(lostLine),
     ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
     `The digest of this list is ${now}.`,
