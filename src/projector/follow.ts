@@ -138,7 +138,11 @@ const buildRaisedVersions = async (
       const mayReplace = async (next: pg.Client): Promise<boolean> =>
         (await onlyInRows(next, [projection])).length === 0
       const { switched } = await rebuildProjections({
-        ...{ url, eventLog, seal, projections: [projection], signal },
+        url,
+        eventLog,
+        seal,
+        projections: [projection],
+        signal,
         mayReplace,
       })
       if (!switched) refuse()

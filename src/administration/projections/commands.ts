@@ -104,7 +104,7 @@ const rebuildProjection = command({
     }),
     accept_loss: line({
       label: 'Accepted loss',
-      help: 'for a restored log: the digest, shown by the rebuild, of the facts that only the rows contain; without it, these facts are not discarded',
+      help: 'for a log that was restored or has lost events: the digest, shown by the rebuild, of the facts that only the rows contain; without it, these facts are not discarded',
     }).optional(),
   }),
   anyHistory: true,
