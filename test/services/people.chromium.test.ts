@@ -1,4 +1,4 @@
-/** The pages before a session exists, in a real Chromium: first steps, an invitation, an identity provider. */
+/** The pages before a session exists, in a real Chromium: the sign-in, an invitation, an identity provider. */
 import type { Page } from 'playwright-core'
 import { afterAll, describe, expect, test } from 'vitest'
 import { inviteUser } from '../../src/administration/users/invitations.ts'
@@ -40,12 +40,11 @@ const wrongWith = async (page: Page, complaints: () => string[]) => {
   return found.said.length > 0 || found.beyond > 0 || found.axe.length > 0 ? found : null
 }
 
-// Must run before the first user is created, because the page then no longer shows the commands to visitors.
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
-  test('the sign-in page with first steps and a provider, an invitation and an invalid link are complete and without faults', async () => {
+  test('the sign-in page with a provider, an invitation and an invalid link are complete and without faults', async () => {
     const { page, complaints, close } = await chromium.open({ scheme, width })
     for (const [name, path, says] of [
-      ['first-steps', '/login', 'user create ada'],
+      ['sign-in', '/login', 'Sign in with 127.0.0.1'],
       ['invitation', await invitation(`visitor-${scheme}-${width}`), 'Welcome, visitor'],
       ['invitation-ended', `/invitations/${'x'.repeat(43)}`, 'This link is not valid'],
     ] as const) {
