@@ -522,12 +522,13 @@ export const valuesOf = <Shape extends z.ZodRawShape>(
   // A misspelt name also leaves the intended field without a value, so the unknown name is the better explanation.
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]
   if (issue === undefined) throw read.error
-  const known = Object.keys(input.shape)
-  if (issue.code === 'unrecognized_keys')
+  if (issue.code === 'unrecognized_keys') {
+    const known = Object.keys(input.shape)
     throw new InputFault(
       String(issue.keys[0]),
       `this field does not exist; ${known.length === 0 ? 'there are no fields' : `the fields are ${known.join(', ')}`}`,
     )
+  }
   const name = String(issue.path[0])
   const field = fieldsIn(input).find((one) => one.name === name)
   throw new InputFault(field?.flag ?? name, whyInvalid(issue, given[name]))

@@ -103,7 +103,11 @@ const idOf = async (
   if (found.length === 0)
     throw new InputFault(flag, `no ${noun} has "${text}" in its name; type its name or its id`)
   const names = [...found.map(suggested), ...(more ? ['…'] : [])].join(', ')
-  throw new InputFault(flag, `"${text}" is not the whole name of one ${noun}; choose one of these: ${names}`)
+  const why =
+    same === undefined
+      ? `"${text}" is not the whole name of one ${noun}`
+      : `more than one ${noun} has the name "${text}"`
+  throw new InputFault(flag, `${why}; choose one of these: ${names}`)
 }
 
 /** The id of the organization that a filter names by its id or its name; null for an empty filter. Throws `InputFault` about `flag`. */

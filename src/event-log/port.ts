@@ -130,7 +130,7 @@ export type EventLog = {
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
   /**
-   * Returns the stream's last revision according to the engine's own records instead of its events, or null if there is no such stream. Throws
+   * Returns the stream's last revision according to the engine's own records instead of its events, or null if the stream does not exist. Throws
    * `EventsUnreadable` if the engine hides events of the stream.
    */
   lastRevision(stream: string): Promise<number | null>

@@ -81,7 +81,7 @@ export async function* openablePages(
     const { events, unreadable } = await readOpenable(eventLog, stream, { from: next, max })
     if (events.length > 0) yield events
     if (unreadable === null && events.length < max) return
-    // No event of the stream can be opened, whatever the revision.
+    // The error is about events before this page, so no event of the stream can be opened, at any revision.
     if (unreadable !== null && unreadable.lastRevision < next) return
     next = Math.max(next, unreadable?.lastRevision ?? events.at(-1)?.revision ?? next) + 1
   }

@@ -46,6 +46,7 @@ describe('an organization is chosen', () => {
     const page = await plan({ org: 'same & name' })
     expect(page.statusCode).toBe(422)
     expect(page.body.match(/Same &amp; name \(org_/g)).toHaveLength(20)
+    expect(unescaped(page.body)).toContain('More than one organization has the name "same & name"')
   })
 
   test('never by an unknown name', async () => {

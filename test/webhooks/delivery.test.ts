@@ -329,7 +329,7 @@ describe('a message', () => {
     const { clock, sending } = sendingTo(post)
     const { nowMs } = clock
     await pool.query("update webhook_endpoints set busy_until = now() + interval '1 min'")
-    // The clock of one process says nothing about another process.
+    // A process must not end the claim of another process because of its own clock.
     for (clock.nowMs of [nowMs, Date.now() + dayMs]) {
       expect(await dueWebhooks(pool, { nowMs: clock.nowMs, max: 10 })).toEqual([])
       expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })

@@ -199,7 +199,7 @@ describe('every change is reported', () => {
 })
 
 describe('events that EventStoreDB hides, and would delete in its next scavenge', () => {
-  const last = { stream: prices, revision: 0, event_id: null }
+  const fromTheFirst = { stream: prices, revision: 0, event_id: null }
   test.each<[string, Parameters<TreeScene['administer']>[0], string]>([
     ['the oldest', (it) => it.setStreamMetadata(prices, { truncateBefore: 60 }), 'revisions 0 to 59 of'],
     ['all', (it) => it.setStreamMetadata(prices, { truncateBefore: 100 }), 'no longer returns them'],
@@ -209,7 +209,7 @@ describe('events that EventStoreDB hides, and would delete in its next scavenge'
     await written('eventstoredb')
     await scene.administer(hide)
     const { faults } = await verified()
-    expect(faults).toEqual([{ ...last, fault: expect.stringContaining(fault) }])
+    expect(faults).toEqual([{ ...fromTheFirst, fault: expect.stringContaining(fault) }])
   })
 })
 
