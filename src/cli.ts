@@ -1,8 +1,6 @@
-import { useCompileCache } from './foundation/compile-cache.ts'
+import { overviewFor } from './cli/overview.ts'
 
-useCompileCache()
 const words = process.argv.slice(2)
-const { overviewFor } = await import('./cli/overview.ts')
 const overview = overviewFor(words)
 
 // A reader such as head may close the pipe early, which is not a failure.

@@ -4,6 +4,7 @@ import { safeHeaders } from '../call/answer.ts'
 import { boundConnections, openRequestsOn } from '../call/connections.ts'
 import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
 import { createRequestIds } from '../call/request-id.ts'
+import { withoutSchemas } from '../call/route.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
@@ -35,6 +36,7 @@ export const createMetricsHost = ({
 }): FastifyInstance => {
   const requestIds = createRequestIds()
   const host = fastify({
+    schemaController: withoutSchemas,
     requestTimeout: requestTimeoutMs,
     // Otherwise, Node.js would also apply the shorter request timeout to the headers.
     http: { headersTimeout: requestTimeoutMs },

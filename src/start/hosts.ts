@@ -107,26 +107,31 @@ const hostOf = (
   const host = createHost(dependencies, capabilities.formsOn(name), reach)
   host.register(operations({ health, showsRows: name === 'dashboard', unready: leaving.unready }))
   host.register(downloads(logger))
-  host.register(documentation())
+  host.register(documentation)
   if (name === 'api') host.register(documentationForPeople(config))
   return host
 }
 
-/** `/openapi.json`, which is public and the same in every process and on both hosts. */
-const documentation = (): FastifyPluginAsync => {
+let openApiText: string | undefined
+
+/** The text of `/openapi.json`. It is created when it is first requested, because this takes too long for the start. */
+const openApi = (): string => {
   const documents = capabilities.map(({ document }) => document)
-  const text = JSON.stringify(
+  openApiText ??= JSON.stringify(
     openApiOf({ documents, service: serviceWords, version: service.version, examples }),
   )
-  return async (host) => {
-    host.get('/openapi.json', (_request, reply) =>
-      reply
-        .type('application/json; charset=utf-8')
-        .header('cache-control', 'no-cache')
-        .header('access-control-allow-origin', '*')
-        .send(text),
-    )
-  }
+  return openApiText
+}
+
+/** `/openapi.json`, which is public and the same in every process and on both hosts. */
+const documentation: FastifyPluginAsync = async (host) => {
+  host.get('/openapi.json', (_request, reply) =>
+    reply
+      .type('application/json; charset=utf-8')
+      .header('cache-control', 'no-cache')
+      .header('access-control-allow-origin', '*')
+      .send(openApi()),
+  )
 }
 
 /** `/docs`, the pages for partners. */

@@ -28,7 +28,7 @@ export type MeasuredService = {
 const { scripts }: { scripts: { start: string } } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 )
-const [, , ...startArguments] = scripts.start.split(' ')
+const [, ...startArguments] = scripts.start.slice(scripts.start.indexOf('node --')).split(' ')
 
 /** Starts a process of an installation, as `npm start` does. */
 export const startOn = (

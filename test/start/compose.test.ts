@@ -236,7 +236,9 @@ describe('every container', () => {
     for (const folder of ['migrations', 'projections', 'src'])
       expect(dockerfile).toContain(`COPY --chmod=755 ${folder} ${folder}\n`)
     const command: string[] = JSON.parse(/^CMD (.*)$/m.exec(dockerfile)?.[1] ?? '[]')
-    expect(`exec ${command.join(' ')}`).toBe(JSON.parse(read('package.json')).scripts.start)
+    const cache = 'NODE_COMPILE_CACHE=node_modules/.cache/node'
+    expect(`exec env ${cache} ${command.join(' ')}`).toBe(JSON.parse(read('package.json')).scripts.start)
+    expect(dockerfile).toContain(cache.replace('=', '=/service/'))
   })
 
   test('every named service, volume and network exists', () => {
