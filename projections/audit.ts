@@ -172,6 +172,10 @@ export const monthClosings = (organizationId: string): Query<{ readonly position
   values: [organizationId],
 })
 
+/** SQL: the last closed month of each organization. Its earlier months are closed too. The text array `about` of a closing is [organization, month]. */
+export const lastClosedMonths = `
+  select about[1] as organization_id, max(about[2]) as month from audit_entries where type = 'MonthClosed' group by 1`
+
 /** The events of these types about a user, newest first. */
 export const accountChanges = (
   user: string,

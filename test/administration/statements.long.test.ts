@@ -1,5 +1,6 @@
 /** Monthly statements for any history of a ledger, and what becomes final when a month is closed. */
 import { randomUUID } from 'node:crypto'
+import { zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -201,7 +202,7 @@ describe('with a database', () => {
     await tables.end()
     await database.drop()
   })
-  beforeEach(() => tables.query('truncate closed_months'))
+  beforeEach(() => tables.query('truncate closed_month_files'))
 
   const closings = () => log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')
   type Rows = readonly { readonly position: string }[]
@@ -230,10 +231,24 @@ describe('with a database', () => {
     return { eventLog: counting, pool, count: () => read }
   }
   const stored = async (): Promise<string> => {
-    const { rows } = await tables.query<{ lines: string }>(
-      'select lines from closed_months order by month, part',
+    const { rows } = await tables.query<{ lines: Buffer }>(
+      'select lines from closed_month_files order by month, part',
     )
-    return rows.map(({ lines }) => lines).join('')
+    return rows.map(({ lines }) => zstdDecompressSync(lines).toString()).join('')
+  }
+  const rows = async (): Promise<unknown> => (await tables.query('select * from closed_month_files')).rows
+  const add = (lines: Buffer): Promise<unknown> =>
+    tables.query(`insert into closed_month_files values ('${org}', '2026-01', 1, $1)`, [lines])
+  const rewrite = async (change: (lines: string) => string): Promise<void> => {
+    const { rows } = await tables.query<{ month: string; part: number; lines: Buffer }>(
+      'select month, part, lines from closed_month_files',
+    )
+    for (const { month, part, lines } of rows)
+      await tables.query('update closed_month_files set lines = $3 where month = $1 and part = $2', [
+        month,
+        part,
+        zstdCompressSync(change(zstdDecompressSync(lines).toString())),
+      ])
   }
   /** Two closed months and an open one, each with lines. */
   const history = async (calls = 20): Promise<void> => {
@@ -254,7 +269,7 @@ describe('with a database', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
         await open('2026-01-10T00:00:00.000Z')
-        await tables.query('truncate closed_months')
+        await tables.query('truncate closed_month_files')
         for (const [n, one] of steps.entries()) {
           await perform(one, reading())
           if (n % 4 > 0) continue
@@ -303,7 +318,7 @@ describe('with a database', () => {
     await history(4_000)
     const right = (await statement('2026-01')).text + (await statement('2026-02')).text
     expect(await stored()).toBe(right)
-    expect((await tables.query('select from closed_months')).rowCount).toBeGreaterThan(2)
+    expect((await tables.query('select from closed_month_files')).rowCount).toBeGreaterThan(2)
     const onward = reading()
     const { text, summary, head } = await statement('2026-02', jsonLines, onward)
     expect({ text, summary, head }).toEqual(
@@ -312,17 +327,20 @@ describe('with a database', () => {
     expect(onward.count()).toBe(1)
   })
 
-  test.each([
-    `update closed_months set lines = replace(lines, '"amount":"-1"', '"amount":"-2"')`,
-    'update closed_months set lines = left(lines, 300)',
-    `update closed_months set lines = ''`,
-    `insert into closed_months values ('${org}', '2026-01', 1, 'more')`,
-    'delete from closed_months',
-  ])('a wrong or missing stored file is replaced and never served: %s', async (change) => {
+  test.each<[string, () => Promise<unknown>]>([
+    ['other amounts', () => rewrite((lines) => lines.replaceAll('"amount":"-1"', '"amount":"-2"'))],
+    ['cut off', () => rewrite((lines) => lines.slice(0, 300))],
+    ['empty', () => rewrite(() => '')],
+    ['one part more', () => add(zstdCompressSync('more'))],
+    ['a part that is too long', () => add(zstdCompressSync(Buffer.alloc(100_000_000)))],
+    ['a part that is not compressed', () => add(Buffer.from('more'))],
+    ['missing', () => tables.query('delete from closed_month_files')],
+  ])('a wrong or missing stored file is replaced and never served: %s', async (_, change) => {
     await history()
     const right = await stored()
-    await tables.query(change)
-    expect(await stored()).not.toBe(right)
+    const before = await rows()
+    await change()
+    expect(await rows()).not.toEqual(before)
     expect((await statement('2026-01', jsonLines, reading())).text).toBe((await statement('2026-01')).text)
     expect((await statement('2026-02', jsonLines, reading())).text).toBe((await statement('2026-02')).text)
     expect(await stored()).toBe(right)
@@ -342,7 +360,7 @@ describe('with a database', () => {
     }
     // The stored file has the closing's digest.
     expect((await statement('2026-01', jsonLines, cheaper)).text).toContain('"reason":"test"')
-    await tables.query('delete from closed_months')
+    await tables.query('delete from closed_month_files')
     for (let attempt = 0; attempt < 2; attempt++)
       await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
         'differs from the statement that was closed',

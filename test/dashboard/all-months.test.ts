@@ -168,6 +168,8 @@ describe('closing the month for all organizations', () => {
       '/ledger/close?',
     )
     const now = await close(monthOf(1))
+    // A restored installation has no stored files, but its months are closed.
+    await room.foundation.pool.query('delete from closed_month_files')
     for (const ago of [1, 2]) {
       const { body } = await finance.get(`/commands/ledger/charges?month=${monthOf(ago)}`)
       expect([body.includes('/ledger/close?'), body.includes('for every organization')]).toEqual([

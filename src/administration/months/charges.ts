@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { z } from 'zod'
+import { lastClosedMonths } from '../../../projections/audit.ts'
 import { formatCredits } from '../../billing/money.ts'
 import { type Month, monthAfter, monthBefore } from '../../billing/months.ts'
 import { organizationId as idForm } from '../../events/primitives.ts'
@@ -274,11 +275,12 @@ const closedState = async (
   nowMs: number,
 ): Promise<{ note: string; next: readonly Next[] }> => {
   const { rows } = await pool.query<{ open: number; any_closed: boolean }>(
-    `select count(*)::int as open, exists (select from closed_months where month >= $1) as any_closed from accounts a
+    `with closed as materialized (select * from (${lastClosedMonths}) last where month >= $1)
+     select count(*)::int as open, exists (select from closed) as any_closed from accounts a
       where (a.registered_at < $2::date or exists (
                select from usage_days d where d.organization_id = a.organization_id and d.day < $2::date))
         and a.registered_at is not null and not exists (
-        select from closed_months c where c.organization_id = a.organization_id and c.month >= $1)`,
+        select from closed c where c.organization_id = a.organization_id)`,
     [of, `${monthAfter(of)}-01`],
   )
   const { open = 0, any_closed: anyClosed = false } = rows[0] ?? {}

@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto'
+import { promisify } from 'node:util'
+import { zstdCompress, zstdDecompress } from 'node:zlib'
 import { monthClosings } from '../../../projections/audit.ts'
 import {
   closableAfterMs,
@@ -145,7 +147,14 @@ export const monthStatement = async (
 
 type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
 
+/** A part ends before the page of lines with which it would become longer. */
 const partCharsMax = 1_000_000
+/** A part of a single page can be longer than `partCharsMax`, but no part that this service stores is longer than this. */
+const partBytesMax = 64_000_000
+const compress = promisify(zstdCompress)
+const decompress = promisify(zstdDecompress)
+/** With the usual small pieces, decompressing a part takes several times as long. */
+const unpacking = { chunkSize: 2 * partCharsMax, maxOutputLength: partBytesMax }
 
 /** Stores the file of a closed month. Throws `CommandRefused` if the file does not have the digest of the closing. */
 export const storeStatement = async (
@@ -157,9 +166,9 @@ export const storeStatement = async (
   let text = ''
   const flush = async (): Promise<void> => {
     await pool.query(
-      `insert into closed_months (organization_id, month, part, lines) values ($1, $2, $3, $4)
+      `insert into closed_month_files (organization_id, month, part, lines) values ($1, $2, $3, $4)
        on conflict (organization_id, month, part) do update set lines = excluded.lines`,
-      [organizationId, month, part++, text],
+      [organizationId, month, part++, await compress(text)],
     )
     text = ''
   }
@@ -175,35 +184,38 @@ export const storeStatement = async (
     file: { form: jsonLines, write },
   })
   await flush()
-  await pool.query('delete from closed_months where organization_id = $1 and month = $2 and part >= $3', [
-    organizationId,
-    month,
-    part,
-  ])
+  await pool.query(
+    'delete from closed_month_files where organization_id = $1 and month = $2 and part >= $3',
+    [organizationId, month, part],
+  )
 }
 
-/** Reads the stored file of a month. The digest proves that the file is complete; `foot` is the last line. */
+/**
+ * Reads the stored file of a month. The digest proves that the file is complete; it is empty if a part cannot be decompressed. `foot` is
+ * the last line.
+ */
 const readStored = async (
   pool: NonNullable<Reading['pool']>,
   { organizationId, month }: StoredMonth,
   write?: (text: string) => Promise<void>,
 ): Promise<{ digest: string; foot: string }> => {
   const hash = createHash('sha256')
-  let last = ''
+  let last = Buffer.alloc(0)
   for (let part = 0; ; part++) {
-    const { rows } = await pool.query<{ lines: string }>(
-      'select lines from closed_months where organization_id = $1 and month = $2 and part = $3',
+    const { rows } = await pool.query<{ lines: Buffer }>(
+      'select lines from closed_month_files where organization_id = $1 and month = $2 and part = $3',
       [organizationId, month, part],
     )
     const [row] = rows
-    if (row === undefined)
-      return {
-        digest: hash.digest('base64url'),
-        foot: last.slice(last.lastIndexOf('\n', last.length - 2) + 1),
-      }
-    last = row.lines
-    hash.update(last)
-    await write?.(last)
+    if (row === undefined) {
+      const foot = last.subarray(last.lastIndexOf('\n', -2) + 1).toString()
+      return { digest: hash.digest('base64url'), foot }
+    }
+    const lines = await decompress(row.lines, unpacking).catch(() => null)
+    if (lines === null) return { digest: '', foot: '' }
+    last = lines
+    hash.update(lines)
+    await write?.(lines.toString())
   }
 }
 
