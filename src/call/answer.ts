@@ -116,6 +116,8 @@ export const send = (
   const retryAfterSeconds = result.kind === 'answered' ? result.retryAfterSeconds : refusal?.retryAfterSeconds
   if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds)
   if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
+  // RFC 9110 §15.5.2 requires this header with 401. No registered scheme describes a key in x-api-key.
+  if (refusal?.code === 'AUTH_001') headers['www-authenticate'] = 'Key'
   const ms = performance.now() - startedMs
   // A request without a valid key is not a call.
   if (observe !== undefined && refusal?.code !== 'AUTH_001') {

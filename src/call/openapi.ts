@@ -198,6 +198,10 @@ const statusesOf = (code: ErrorCode): readonly number[] =>
 /** A request that is refused with one of these statuses has no valid key, or was not read far enough to find it. */
 const keylessStatuses = [401, 408, 431]
 
+const keyAsked = {
+  'WWW-Authenticate': { description: 'A key is needed, in the header x-api-key.', schema: { const: 'Key' } },
+} as const
+
 const refusalsOf = (call: DescribedCall, errors: Examples['errors']): Json => {
   const pairs = [...new Set(codesOf(call))].flatMap((code) =>
     statusesOf(code).map((status) => ({ code, status })),
@@ -209,11 +213,16 @@ const refusalsOf = (call: DescribedCall, errors: Examples['errors']): Json => {
       const refs = some.map((code) => ({ $ref: `#/components/schemas/${code}` }))
       const answer = {
         description: some.map((code) => `\`${code}\`: ${errorCatalogue[code].when}.`).join(' '),
-        headers: headerRefs(
-          ...(keylessStatuses.includes(status) ? (['RequestId'] as const) : answerHeaders),
-          ...([409, 429, 503, 504].includes(status) ? (['RetryAfter'] as const) : []),
-          ...(call.method === 'POST' && [400, 404].includes(status) ? (['IdempotentReplayed'] as const) : []),
-        ),
+        headers: {
+          ...headerRefs(
+            ...(keylessStatuses.includes(status) ? (['RequestId'] as const) : answerHeaders),
+            ...([409, 429, 503, 504].includes(status) ? (['RetryAfter'] as const) : []),
+            ...(call.method === 'POST' && [400, 404].includes(status)
+              ? (['IdempotentReplayed'] as const)
+              : []),
+          ),
+          ...(status === 401 ? keyAsked : {}),
+        },
         content: {
           'application/json': {
             schema: refs.length === 1 ? refs[0] : { oneOf: refs },

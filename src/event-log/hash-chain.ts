@@ -34,13 +34,17 @@ export const chain = (
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
 }
 
+/** The last parsed recording time. All events of an append have the same one, and parsing it takes longer than finding it. */
+let parsed = { text: '', ms: Number.NaN }
+
 /** The recording time in the metadata, in milliseconds, or `logMs` if there is none. */
 export const recordedMsIn = (metadata: string, logMs: number): number => {
   const at = metadata.lastIndexOf(recordedMember)
   if (at === -1) return logMs
   const start = at + recordedMember.length
-  const saidMs = Date.parse(metadata.slice(start, start + instantLength))
-  return Number.isNaN(saidMs) ? logMs : saidMs
+  const text = metadata.slice(start, start + instantLength)
+  if (text !== parsed.text) parsed = { text, ms: Date.parse(text) }
+  return Number.isNaN(parsed.ms) ? logMs : parsed.ms
 }
 
 /** The digest that an event contains, and the digest calculated from its bytes. They are equal if nothing was changed. */

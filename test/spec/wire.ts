@@ -49,6 +49,7 @@ export const expectNotAuthenticated = (answer: Answer): void => {
   })
   expect(answer.headers.get('content-type')).toBe(jsonType)
   expect(answer.headers.get('x-request-id')).toMatch(ulid)
+  expect(answer.headers.get('www-authenticate')).toBe('Key')
   expectNoCallHeaders(answer)
 }
 

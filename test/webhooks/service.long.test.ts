@@ -338,6 +338,8 @@ describe('valid URLs and events', () => {
     ['https://192.168.1.1/', exempt, '192.168.1.1 is not'],
     ['https://[::1]/', strict, '::1 is not'],
     ['https://0x7f000001/', strict, '127.0.0.1 is not'],
+    ['https://localhost/x', strict, 'localhost is not a public host'],
+    ['https://a.LOCALHOST./', strict, 'a.localhost. is not a public host'],
   ])('not %s', (url, where, why) => {
     expect(() => webhookUrlOf(url, where)).toThrow(why)
   })

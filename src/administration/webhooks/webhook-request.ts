@@ -62,6 +62,8 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   if (url.port !== '' && !exemptions)
     return refuse(`port ${url.port} is not allowed: messages are sent to port 443`)
   const host = url.hostname.replace(/^\[|\]$/g, '')
+  // RFC 6761 reserves these names for the machine itself.
+  if (/(^|\.)localhost\.?$/.test(host) && !exemptions) return refuse(`${host} is not a public host`)
   if (isIP(host) !== 0 && !guard.mayDial(host)) return refuse(`${host} is not a public Internet address`)
   url.hash = ''
   return url
