@@ -120,8 +120,17 @@ const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): P
   )
 }
 
+/**
+ * If this process is frozen while it holds the lock, the server ends the connection after 30 s. Otherwise no other process could start. The
+ * server does not end a connection during a statement.
+ */
+const ENDS_IF_FROZEN = `
+  set idle_session_timeout = '30s';
+  set idle_in_transaction_session_timeout = '30s'`
+
 /** Takes a session lock, which is held during the transactions of all files and released when the connection ends. */
 const lock = async (client: pg.Client): Promise<void> => {
+  await client.query(ENDS_IF_FROZEN)
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
   } catch (cause) {
@@ -214,7 +223,7 @@ const KEEP = 'insert into pg_temp.migration_end values (1)'
 /** Applies a file and inserts its row in one transaction. Settings that the file changes do not affect the next file. */
 const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
-    await client.query('reset all')
+    await client.query(`reset all; ${ENDS_IF_FROZEN}`)
     await client.query(`set search_path = ${client.escapeIdentifier(schema)}`)
     await client.query('begin')
     await client.query(PROMISE)

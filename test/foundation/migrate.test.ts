@@ -52,6 +52,20 @@ describe('applying', () => {
     expect(await rows('select n from a')).toEqual([{ n: 1 }])
   })
 
+  test('the server ends the connection of a process that is frozen while it migrates', async () => {
+    const seen = `insert into a select name, setting from pg_settings where name like 'idle\\_%session\\_timeout'`
+    await file(
+      '0001_first.sql',
+      `create table a (name text, setting text); ${seen}; set idle_session_timeout = 0`,
+    )
+    await file('0002_second.sql', seen)
+    await run()
+    const settings = ['idle_in_transaction_session_timeout', 'idle_session_timeout']
+    expect(await rows('select name, setting from a order by name, setting')).toEqual(
+      settings.flatMap((name) => [1, 2].map(() => ({ name, setting: '30000' }))),
+    )
+  })
+
   test('a failing file leaves nothing behind, keeps the ones before it, and is applied once corrected', async () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_broken.sql', 'create table b (n int);\n\ninsert into nowhere values (1);')
