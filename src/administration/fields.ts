@@ -15,6 +15,7 @@ import {
   listOf,
   type PriceName,
   priceNameOf,
+  referenceOf,
   signedAmountOf,
   wholeNumber,
 } from './input.ts'
@@ -195,9 +196,10 @@ export const reason = ({
 }: Partial<FieldWords> = {}) => line({ label, help })
 
 export const reference = () =>
-  line({
+  text((typed) => referenceOf('', typed), {
     label: 'Reference',
     help: 'your own reference for this change, such as an invoice number; a repeated command with the same reference changes nothing',
+    control: 'line',
   })
 
 /** An id from another page or command. */

@@ -87,6 +87,31 @@ export const labelOf = (field: string, text: string, max = labelMax): string => 
   return text.trim()
 }
 
+/** A white space other than a single normal space, or an invisible character. */
+const unlikeItsLooks = /[^\S ]|(?<= ) |\p{Default_Ignorable_Code_Point}/u
+
+/**
+ * A reference. Each reference names one movement of credits, so two different references must not look the same. An ambiguous text is
+ * refused and not corrected, because a movement can exist under a reference of an earlier release that contains it.
+ */
+export const referenceOf = (field: string, text: string): string => {
+  const reference = labelOf(field, text)
+  const [ambiguous] = unlikeItsLooks.exec(reference) ?? []
+  if (ambiguous !== undefined)
+    throw new InputFault(
+      field,
+      `"${reference}" contains ${ambiguous === ' ' ? 'two spaces in a row' : codePointOf(ambiguous)}, so it can look like another reference; type it with single spaces and without invisible characters`,
+    )
+  if (reference === reference.normalize('NFC')) return reference
+  throw new InputFault(
+    field,
+    `"${reference}" is not in Unicode normal form C, so it can look like another reference; type it instead of copying it`,
+  )
+}
+
+const codePointOf = (character: string): string =>
+  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`
+
 const unitMs: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: dayMs }
 
 /** A duration such as 90s, 15m, 24h or 7d, in milliseconds. */

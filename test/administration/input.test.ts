@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { valuesOf } from '../../src/administration/declare.ts'
-import { line } from '../../src/administration/fields.ts'
+import { line, reference } from '../../src/administration/fields.ts'
 import {
   amountOf,
   durationMsOf,
@@ -24,6 +24,8 @@ import { composeApiKey } from '../../src/keys/api-key.ts'
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
 
 const named = z.object({ name: line({ label: 'Name', help: 'any name' }) })
+const referenced = z.object({ reference: reference() })
+const refused = (text: string) => () => valuesOf(referenced, { reference: text })
 const inFile = { field: 'file', base: [] }
 
 const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
@@ -70,6 +72,11 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
     expect.stringMatching(/^rule whoami: "-1" is not a decimal number of credits, /),
     () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], inFile),
   ],
+  // References that look like INV 1, or like Müller.
+  ['reference', expect.stringContaining('contains U+00A0, so it can look'), refused('INV\u{a0}1')],
+  ['reference', expect.stringContaining('contains U+200B, so it can look'), refused('INV\u{200b} 1')],
+  ['reference', expect.stringContaining('contains two spaces in a row, so it'), refused('INV  1')],
+  ['reference', expect.stringContaining('is not in Unicode normal form C'), refused('Mu\u{308}ller')],
   ['limit', 'this field does not exist; there are no fields', () => valuesOf(z.object({}), { limit: '1' })],
   ['naem', 'this field does not exist; the fields are name', () => valuesOf(named, { naem: 'a' })],
   ['name', 'the value must have the JSON type string', () => valuesOf(named, { name: 5 })],
@@ -82,6 +89,9 @@ test.each(refusals)('%s: %s', (field, message, read) => {
 
 test('surrounding white space is removed from input, and values are normalized', () => {
   expect(labelOf('name', ' Acme ')).toBe('Acme')
+  expect(valuesOf(referenced, { reference: '\u{a0}M\u{fc}ller/2026 17 ' })).toEqual({
+    reference: 'Müller/2026 17',
+  })
   expect(wholeNumber('from', ' 7 ', { min: 0, max: 10 })).toBe(7)
   expect(instantOf('at', ' 2027-01-31T01:00:00+01:00 ')).toBe('2027-01-31T00:00:00.000Z')
   for (const [text, instant] of [
