@@ -123,7 +123,7 @@ export const prepareProjections = async (
 }
 
 /** The name of the advisory lock that a rebuild holds. */
-export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
+export const rebuildLock = ({ name }: Pick<Projection, 'name'>): string => `rebuild ${name}`
 
 /** How long the tables of a killed rebuild are kept, so that the next rebuild can continue. */
 const leftOverDays = 7

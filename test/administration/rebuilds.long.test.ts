@@ -1,4 +1,5 @@
 /** Operators handle rebuilds and events set aside. The event log records the actor and the reason. */
+import pg from 'pg'
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { expect, test } from 'vitest'
@@ -14,7 +15,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
-import { liveTable } from '../../src/projector/tables.ts'
+import { liveTable, rebuildLock } from '../../src/projector/tables.ts'
 import { houseForFile } from '../support/house.ts'
 import { pricedCall } from '../support/memory-process.ts'
 
@@ -107,6 +108,22 @@ test('a cancelled rebuild ends in the process where it runs, and does not change
   expect((await rebuilds(house.foundation))[0]).toMatchObject({ state: 'cancelled', rebuild_id: told[0] })
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
   expect(await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })).toEqual([])
+})
+
+test('a rebuild whose process was frozen loses its lock when it is cancelled, so that the next rebuild can start', async () => {
+  const frozen = new pg.Client({ connectionString: house.foundation.url })
+  frozen.on('error', () => undefined)
+  await frozen.connect()
+  await frozen.query('select pg_advisory_lock(hashtext($1))', [rebuildLock(accounts)])
+  await house.query(
+    `insert into projection_rebuilds (rebuild_id, projections, actor, reason, updated_at) values ('frozen', '{accounts}', 'cli', 'x', now() - interval '1 h')`,
+  )
+  await expect(asked([accounts])).rejects.toThrow('accounts is being rebuilt by another process')
+  expect(await cancelRebuilds(house.foundation, { projections: [accounts], actor: 'cli' })).toEqual([
+    'frozen',
+  ])
+  expect((await asked([accounts])).switched).toBe(true)
+  await expect(frozen.query('select 1')).rejects.toThrow()
 })
 
 test('a rebuild whose process died is shown as interrupted, and its tables are dropped when it is cancelled', async () => {

@@ -7,7 +7,7 @@ import type { TotalDifference } from '../../projector/compare-totals.ts'
 import { type OnlyInRows, onlyInRows } from '../../projector/only-in-rows.ts'
 import { rebuildProjections } from '../../projector/rebuild.ts'
 import { Cancelled, type RebuildProgress } from '../../projector/second-set.ts'
-import { prepareProjections } from '../../projector/tables.ts'
+import { prepareProjections, rebuildLock } from '../../projector/tables.ts'
 import { recordOperation } from '../operator-events.ts'
 
 export type RebuildAsked = {
@@ -27,6 +27,8 @@ type Ended = DomainEventOf<'RebuildEnded'>['data']
 /** The interval at which the progress row is written and checked for a request to cancel. */
 const beatMs = 500
 const namedMax = 20
+/** How long to wait until the server has ended the connection of a silent rebuild. */
+const terminateMaxMs = 5_000
 
 /**
  * Records the actor, rebuilds the projections and switches to the new rows. Throws `Cancelled` if the rebuild is cancelled, and
@@ -200,20 +202,28 @@ export const rebuilds = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Rebu
 }
 
 /**
- * Cancels running rebuilds of these projections, in any process, and drops the partial results of killed ones. Returns the ids of
- * the cancelled rebuilds.
+ * Cancels running rebuilds of these projections, in any process, and drops the partial results of killed or frozen ones. Returns the ids
+ * of the cancelled rebuilds.
  */
 export const cancelRebuilds = async (
   { pool }: Pick<Foundation, 'pool'>,
   { projections: chosen, actor }: { readonly projections: readonly Projection[]; readonly actor: string },
 ): Promise<string[]> => {
   const names = chosen.map(({ name }) => name)
-  const { rows } = await pool.query<{ rebuild_id: string; silent: boolean }>(
+  const { rows } = await pool.query<{ rebuild_id: string; state: string; projections: string[] }>(
     `update projection_rebuilds set cancelled_by = $2,
             state = case when updated_at < now() - $3 * interval '1 ms' then 'cancelled' else state end,
             ended_at = case when updated_at < now() - $3 * interval '1 ms' then now() end
-      where state = 'running' and projections && $1::text[] returning rebuild_id`,
+      where state = 'running' and projections && $1::text[] returning rebuild_id, state, projections`,
     [names, actor, silentMs],
+  )
+  // The server keeps the connection of a process that is frozen, or whose host was lost, and thereby its lock.
+  const silent = rows.flatMap(({ state, projections }) => (state === 'cancelled' ? projections : []))
+  await pool.query(
+    `select pg_terminate_backend(pid, $2) from pg_locks
+      where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())
+        and (classid::bigint << 32 | objid::bigint) in (select hashtext(name) from unnest($1::text[]) as name)`,
+    [silent.map((name) => rebuildLock({ name })), terminateMaxMs],
   )
   // The partial result of a killed rebuild is dropped here; a running rebuild drops its own.
   await pool.query(
