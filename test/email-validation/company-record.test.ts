@@ -64,24 +64,6 @@ describe('shapes', () => {
     expect(companyResult.parse(taken(pdl))).toEqual(acme)
   })
 
-  test('a row of a CSV edition with other column names becomes the same company', () => {
-    expect(
-      taken({
-        '': '5872184',
-        Name: 'acme anvils',
-        domain: 'acme-anvils.com',
-        'year founded': '1949.0',
-        industry: 'mining & metals',
-        'size range': '201 - 500',
-        locality: 'graz, styria, austria',
-        country: 'austria',
-        'linkedin url': 'linkedin.com/company/acme-anvils',
-        'current employee estimate': '274',
-        'total employee estimate': '362',
-      }),
-    ).toEqual({ ...acme, employee_count: 274 })
-  })
-
   test('our own shape is taken unchanged, including source and edition', () => {
     const own = {
       ...acme,

@@ -51,51 +51,14 @@ export type CompanyRefusal =
  */
 const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
 
-/** The names that data sets use for a field. The first name with a value counts. Names are compared in lower case with underscores. */
-const fieldNames = {
-  id: ['id'],
-  name: ['name', 'company_name', 'company'],
-  legalName: ['legal_name', 'legalname'],
-  domain: ['domain', 'domain_name'],
-  website: ['website', 'url', 'homepage', 'homepage_url', 'website_url'],
-  industry: ['industry'],
-  size: ['size_range', 'size', 'employee_range'],
-  employeeCount: ['employee_count', 'current_employee_estimate', 'employees', 'number_of_employees'],
-  founded: ['founded_year', 'founded', 'year_founded'],
-  locality: ['locality', 'city'],
-  region: ['region', 'state'],
-  country: ['country'],
-  countryCode: ['country_code'],
-  profnetUrl: ['profnet_url', network.field],
-  logoUrl: ['logo_url', 'logo'],
-  source: ['source'],
-  sourceUpdatedAt: ['source_updated_at'],
-} as const satisfies Record<string, readonly string[]>
-
-type Field = keyof typeof fieldNames
-
-const fieldOfName = new Map<string, { field: Field; rank: number }>()
-for (const [field, names] of Object.entries(fieldNames))
-  for (const [rank, name] of names.entries()) fieldOfName.set(name, { field: field as Field, rank })
-
 const nameCharactersMax = 200
 const textCharactersMax = 120
 const recordIdCharactersMax = 100
-/** The maximum length of a field's name, and of a number or date written as text. */
-const fieldNameCharactersMax = 60
+/** The maximum length of a number or date written as text. */
 const numberCharactersMax = 60
 /** The oldest companies still in business were founded in the sixth century. */
 const foundedYearMin = 500
 const employeesMax = 10_000_000
-
-/** Normalizes a field name for comparison: `Year founded` becomes `year_founded`. Empty if too long to be a field name. */
-const fieldNameOf = (text: string): string =>
-  text.length > fieldNameCharactersMax
-    ? ''
-    : text
-        .trim()
-        .toLowerCase()
-        .replaceAll(/[\s-]+/g, '_')
 
 /**
  * Parses one record in the format of the PDL free company data set or in our own. `defaults` apply if the record does not
@@ -105,34 +68,38 @@ export const companyOf = (
   raw: unknown,
   defaults: { readonly source: string; readonly sourceUpdatedAt: string; readonly yearMax: number },
 ): RankedCompany | { readonly refused: CompanyRefusal } => {
-  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return { refused: 'not_an_object' }
-  const fields = fieldsOf(raw)
-  const site = siteOf(fields)
+  if (!isRecord(raw)) return { refused: 'not_an_object' }
+  const site = siteOf(firstOf(raw.domain), firstOf(raw.website))
   if ('refused' in site) return site
-  const name = nameOf(fields.get('name'))
+  const name = nameOf(firstOf(raw.name))
   if ('refused' in name) return name
-  const employeeCount = wholeNumberOf(fields.get('employeeCount'), { min: 0, max: employeesMax })
+  const employeeCount = wholeNumberOf(firstOf(raw.employee_count), { min: 0, max: employeesMax })
   const company: CompanyResult = {
     name: name.text,
-    legal_name: textOf(fields.get('legalName'), nameCharactersMax),
+    legal_name: textOf(firstOf(raw.legal_name), nameCharactersMax),
     domain: site.domain,
     website: site.website,
-    industry: textOf(fields.get('industry'), textCharactersMax),
-    size_range: sizeRangeOf(fields.get('size')) ?? sizeRangeOfCount(employeeCount),
+    industry: textOf(firstOf(raw.industry), textCharactersMax),
+    size_range: sizeRangeOf(firstOf(raw.size_range, raw.size)) ?? sizeRangeOfCount(employeeCount),
     employee_count: employeeCount,
-    founded_year: yearOf(fields.get('founded'), defaults.yearMax),
-    location: locationOf(fields),
-    profnet_url: urlOf(fields.get('profnetUrl')),
-    logo_url: urlOf(fields.get('logoUrl')),
-    source: textOf(fields.get('source'), textCharactersMax) ?? defaults.source,
-    source_updated_at: instantOf(fields.get('sourceUpdatedAt')) ?? defaults.sourceUpdatedAt,
+    founded_year: yearOf(firstOf(raw.founded_year, raw.founded), defaults.yearMax),
+    location: locationOf(isRecord(raw.location) ? raw.location : raw),
+    profnet_url: urlOf(firstOf(raw.profnet_url, raw[network.field])),
+    logo_url: urlOf(firstOf(raw.logo_url)),
+    source: textOf(firstOf(raw.source), textCharactersMax) ?? defaults.source,
+    source_updated_at: instantOf(firstOf(raw.source_updated_at)) ?? defaults.sourceUpdatedAt,
   }
   return {
     company,
     preference: preferenceOf(company, { direct: site.direct }),
-    tieBreak: `${recordIdOf(fields.get('id'))} ${digestOf(company)}`,
+    tieBreak: `${recordIdOf(firstOf(raw.id))} ${digestOf(company)}`,
   }
 }
+
+type Fields = Readonly<Record<string, unknown>>
+
+const isRecord = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const recordIdOf = (value: unknown): string =>
   (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
@@ -154,23 +121,8 @@ const preferenceOf = (company: CompanyResult, { direct }: { direct: boolean }): 
   return (direct ? 10_000 : 0) + size * 100 + filled
 }
 
-const fieldsOf = (raw: object): ReadonlyMap<Field, unknown> => {
-  const fields = new Map<Field, unknown>()
-  const ranks = new Map<Field, number>()
-  const take = (name: string, value: unknown): void => {
-    const known = fieldOfName.get(name) ?? fieldOfName.get(fieldNameOf(name))
-    if (known === undefined || isEmpty(value)) return
-    if (known.rank >= (ranks.get(known.field) ?? Number.POSITIVE_INFINITY)) return
-    fields.set(known.field, value)
-    ranks.set(known.field, known.rank)
-  }
-  for (const [name, value] of Object.entries(raw)) {
-    if (name === 'location' && typeof value === 'object' && value !== null)
-      for (const [inner, innerValue] of Object.entries(value)) take(inner, innerValue)
-    else take(name, value)
-  }
-  return fields
-}
+/** The first value that is not missing. */
+const firstOf = (...values: readonly unknown[]): unknown => values.find((value) => !isEmpty(value))
 
 const isEmpty = (value: unknown): boolean => {
   if (value === null || value === undefined) return true
@@ -182,9 +134,9 @@ const isEmpty = (value: unknown): boolean => {
 type Site = { readonly domain: string; readonly website: string | null; readonly direct: boolean }
 
 const siteOf = (
-  fields: ReadonlyMap<Field, unknown>,
+  domain: unknown,
+  website: unknown,
 ): Site | { readonly refused: 'no_domain' | 'website_unusable' } => {
-  const [domain, website] = [fields.get('domain'), fields.get('website')]
   const given = domain ?? website
   if (given === undefined) return { refused: 'no_domain' }
   const address = webAddressOf(given)
@@ -231,12 +183,12 @@ const wholeNumberOf = (value: unknown, { min, max }: { min: number; max: number 
   return Number.isInteger(number) && number >= min && number <= max ? number : null
 }
 
-/** Reads a year, or the year of an ISO 8601 date. Some data sets write years as fractions (`1998.0`). */
+/** Reads a year, or the year of an ISO 8601 date. */
 const yearOf = (value: unknown, yearMax: number): number | null => {
   if (typeof value === 'string' && value.length > numberCharactersMax) return null
   const text = typeof value === 'string' ? value.trim() : value
   const year =
-    typeof text === 'string' ? (/^(\d{3,4})(?:\.0|-\d\d(?:-\d\d.{0,30})?)?$/.exec(text)?.[1] ?? null) : text
+    typeof text === 'string' ? (/^(\d{3,4})(?:-\d\d(?:-\d\d.{0,30})?)?$/.exec(text)?.[1] ?? null) : text
   return wholeNumberOf(year, { min: foundedYearMin, max: yearMax })
 }
 
@@ -247,18 +199,16 @@ const instantOf = (value: unknown): string | null => {
   return Number.isNaN(ms) ? null : new Date(ms).toISOString()
 }
 
-const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyResult['location'] => {
-  const written = textOf(fields.get('country'), textCharactersMax)
-  const code = countryCodeOf(fields.get('countryCode')) ?? countryCodeOf(written)
+const locationOf = (place: Fields): CompanyResult['location'] => {
+  const written = textOf(firstOf(place.country), textCharactersMax)
+  const code = countryCodeOf(firstOf(place.country_code)) ?? countryCodeOf(written)
   const country = (code === null ? null : countryNames.get(code)) ?? written
-  const locality = textOf(fields.get('locality'), textCharactersMax)
-  const region = textOf(fields.get('region'), textCharactersMax)
-  // In one edition of the data, the locality has the form "town, region, country".
-  const [town, inRegion, inCountry, ...more] = locality?.split(', ') ?? []
-  const compound = region === null && inCountry !== undefined && more.length === 0
-  if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
-    return { locality: town || null, region: inRegion || null, country, country_code: code }
-  return { locality, region, country, country_code: code }
+  return {
+    locality: textOf(firstOf(place.locality), textCharactersMax),
+    region: textOf(firstOf(place.region), textCharactersMax),
+    country,
+    country_code: code,
+  }
 }
 
 /** Returns the text in NFC, without control characters and direction marks, which could make an answer misleading. */
