@@ -98,8 +98,6 @@ export type Given = Readonly<Record<string, unknown>>
 export type Changes = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
-  /** A sentence for a person who interrupts the command. The sentence states the possible changes and how to continue. */
-  readonly left: string
 }
 
 /**
@@ -564,9 +562,3 @@ export const partOf = (answer: Answer, { cursor, max }: Stretch): Page => {
   const to = from + max
   return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }
 }
-
-/**
- * The sentence for a person who interrupts a command that makes one event or one transaction. `where` is the command that shows the result.
- */
-export const wholeOrNot = (where: string): string =>
-  `Either the whole change was made, or nothing was changed: "${where}" shows which.`

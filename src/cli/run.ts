@@ -88,15 +88,14 @@ const runCommand = async (
   )
   const perform = async (): Promise<Answer> => {
     const given = await givenIn(command.fields, typed)
-    const leaves = (left: string) => interruption.began({ left })
-    const work = workOf(command, { given, typed, host, json, write, leaves })
+    const work = workOf(command, { given, typed, host, json, write, leaves: interruption.began })
     const { changes } = command
     if (changes !== 'nothing') {
       const [dryRun, yes] = [typed.flags.has('dry-run'), typed.flags.has('yes')]
       const asking = isTerminal() ? ask : null
       const shown = await consentTo({ ...changes, plan: work.plan }, { dryRun, yes, ask: asking })
       if (shown !== null) return shown
-      interruption.began(changes)
+      interruption.began(perhapsChanged)
     }
     return work.run()
   }
@@ -116,13 +115,16 @@ const printed = (answer: Answer, json: boolean): string => {
 /** The time limit for closing resources. The command's work in the database ends with its connection. */
 const closeMaxMs = 2_000
 
+const perhapsChanged =
+  'The change may have been made, completely or in part. Look at its result: if a part is missing, run the same command again.'
+
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 type Interruptible = {
   /** Returns the exit code for the received signal; null if no signal was received. */
   code(): number | null
-  /** From now on, an interruption can leave a partial change, which `left` describes. */
-  began(change: { readonly left: string }): void
+  /** From now on, an interruption can leave a partial change. `left` is a sentence about it. */
+  began(left: string): void
   /** Restores the default effect of signals. */
   end(): void
 }
@@ -152,8 +154,8 @@ const interruptible = ({
   for (const signal of signals) process.on(signal, onSignal)
   return {
     code: () => code,
-    began: (change) => {
-      left = change.left
+    began: (sentence) => {
+      left = sentence
     },
     end: () => {
       for (const signal of signals) process.off(signal, onSignal)

@@ -45,21 +45,6 @@ describe('every command', () => {
     expect(careless.map(({ name }) => name)).toEqual([])
     expect(changing.filter(({ asks }) => asks === 'always').length).toBeGreaterThan(12)
   })
-
-  test('that changes something has a sentence about the state after an interruption', () => {
-    expect(changing.filter(({ left }) => !/^[A-Z].{20,}\.$/.test(left)).map(({ name }) => name)).toEqual([])
-  })
-
-  test('that an interruption message suggests exists', () => {
-    const words = commands.map(({ name }) => name)
-    const missing = changing.flatMap(({ name, left }) =>
-      [...left.matchAll(/"([a-z][a-z-]* ?[a-z-]*)(?: NAME)?"/g)]
-        .map(([, one = '']) => one)
-        .filter((one) => !words.includes(one))
-        .map((one) => `${name}: ${one}`),
-    )
-    expect(missing).toEqual([])
-  })
 })
 
 describe('consent', () => {

@@ -151,7 +151,8 @@ describe('a reader that stops early', () => {
 })
 
 describe('an interruption', () => {
-  const left = 'Only a part of the lines may have been imported. Import the same file again to complete it.'
+  const left =
+    'The change may have been made, completely or in part. Look at its result: if a part is missing, run the same command again.'
 
   /** An import that waits for the rest of its input, which never arrives. */
   const waiting = async (

@@ -41,11 +41,7 @@ const create = onHost({
       help: 'to move the installation: requires a stopped service, which then cannot start here again',
     }),
   }),
-  changes: {
-    of: 'records',
-    asks: 'never',
-    left: 'An incomplete backup is never accepted: run the same command again. With --final, nothing starts here until the backup is complete.',
-  },
+  changes: { of: 'records', asks: 'never' },
   plan: async (_, { file, final }) => ({
     ...(final && { asks: 'always' }),
     says: [
@@ -161,11 +157,7 @@ const restore = onHost({
       help: 'restore even if keys in KEY_DIR are lost; profiles sealed under these keys are lost, too',
     }),
   }),
-  changes: {
-    of: 'records',
-    asks: 'on a terminal',
-    left: 'The installation may be only partly restored and will not start: run the same command again to continue where it stopped.',
-  },
+  changes: { of: 'records', asks: 'on a terminal' },
   plan: async ({ config, logger, progress }, { file, keys_lost: keysLost }) => {
     const { backup } = await checkRestorable(config, {
       path: file,

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
-import { type Context, command, type Lists, type Sections, wholeOrNot } from '../declare.ts'
+import { type Context, command, type Lists, type Sections } from '../declare.ts'
 import {
   apiKey,
   credits,
@@ -57,7 +57,7 @@ const grantCredits = command({
   action: 'credits.change',
   summary: 'grant credits to an organization',
   input: lot,
-  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('credits lots') },
+  changes: { of: 'money', asks: 'on a terminal' },
   plan: async ({ foundation, operator }, input) => {
     const wanted = { ...lotOf(input), actor: operator.actor }
     const { already, balanceAfter } = await previewGrant(foundation, wanted)
@@ -153,7 +153,7 @@ const voidLot = command({
   summary: 'take back the rest of a lot',
   input: restOfLot,
   lists: correctionLists,
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('credits lots') },
+  changes: { of: 'money', asks: 'always' },
   plan: async (context, input) => {
     const json = await voided(context, input, true)
     return {
@@ -191,7 +191,7 @@ const adjustBalance = command({
   summary: 'add credits, or remove credits with a negative amount',
   input: adjustment,
   lists: correctionLists,
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('credits balance') },
+  changes: { of: 'money', asks: 'always' },
   plan: async (context, input) => {
     const { organization: organizationId, amount: signed, reference } = input
     const json = await adjusted(context, input, true)
@@ -245,7 +245,7 @@ const refundCall = command({
   summary: 'refund a call, or a part of its cost; the credits return to the lots that paid for it',
   input: refundOfCall,
   lists: correctionLists,
-  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
+  changes: { of: 'money', asks: 'on a terminal' },
   plan: async (context, input) => {
     const { organizationId, adjusted, already, json } = await refunded(context, input, true)
     if (already) return { says: [doneBefore(input.reference)], asks: 'never', nothing: true, json }
@@ -415,11 +415,7 @@ export const refundCallsOfKey = command({
   action: 'credits.change',
   summary: 'refund the remaining cost of calls of an API key',
   input: refundOfCalls,
-  changes: {
-    of: 'money',
-    asks: 'on a terminal',
-    left: 'Some of the calls may already have been refunded. Run the same command again, with the same reference, to refund the others.',
-  },
+  changes: { of: 'money', asks: 'on a terminal' },
   long: 'repeatable',
   plan: async (context, input) => {
     const { chosen, reference, of } = await chosenBy(context, input)
@@ -456,7 +452,7 @@ const warnBelow = command({
     organization: organization(),
     amount: creditsOrNone({ label: 'Threshold, credits', help: 'credits, or "none" to stop notices' }),
   }),
-  changes: { of: 'settings', asks: 'never', left: wholeOrNot('event-log show') },
+  changes: { of: 'settings', asks: 'never' },
   plan: async (_, { organization, amount }) => ({
     says: [
       amount === null

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { command, wholeOrNot } from '../declare.ts'
+import { command } from '../declare.ts'
 import { flag, reason } from '../fields.ts'
 import { orRefused } from './checkpoints.ts'
 
@@ -11,7 +11,7 @@ const checkpoint = command({
   input: z.object({
     rebuild: flag({ label: 'Rebuild the tree', help: 'first rebuild the stored tree from the log' }),
   }),
-  changes: { of: 'records', asks: 'never', left: wholeOrNot('event-log checkpoints') },
+  changes: { of: 'records', asks: 'never' },
   plan: async (_, { rebuild }) => ({
     says: [
       ...(rebuild ? ['Rebuild the stored tree from the log.'] : []),
@@ -37,7 +37,7 @@ const announceKey = command({
   // The command writes the key to KEY_DIR on the machine on which it runs.
   interfaces: ['command line'],
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
-  changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },
+  changes: { of: 'access', asks: 'always' },
   plan: async () => ({
     says: ['Sign all later checkpoints with a new key. The current key is no longer used.'],
   }),

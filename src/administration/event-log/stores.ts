@@ -84,11 +84,7 @@ const copy = onHost({
   summary:
     'copy an event log to another store; ids, digests and the order within streams stay the same; can be resumed',
   input: copyInput,
-  changes: {
-    of: 'records',
-    asks: 'on a terminal',
-    left: 'A part of the log was copied. Run the same command again to continue where it stopped.',
-  },
+  changes: { of: 'records', asks: 'on a terminal' },
   plan: async ({ config }, input) => {
     const { from, to } = copyOf(config, input)
     return {
@@ -137,11 +133,7 @@ const prepare = onHost({
     'create the EventStoreDB user of the service with the rights it needs, or set its password; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
   input: z.object({ user: anyText({ label: 'User', help: 'the name of the user: letters, digits, . _ -' }) }),
-  changes: {
-    of: 'access',
-    asks: 'on a terminal',
-    left: 'The user may exist without its rights. Run the same command again to add them.',
-  },
+  changes: { of: 'access', asks: 'on a terminal' },
   plan: async ({ config }, input) => {
     const { user, url } = prepareOf(config, input)
     return {

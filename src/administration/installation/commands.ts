@@ -12,11 +12,7 @@ const seed = onHost({
   action: 'installation.change',
   summary: 'create another demo organization with a key and 1,000 credits; the demo user gets a new password',
   input: z.object({}),
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'A demo organization may be incomplete: "org list" shows it, and another "seed" creates a new one.',
-  },
+  changes: { of: 'access', asks: 'never' },
   plan: async () => ({
     says: ['Create a demo organization with a key and 1,000 credits, and give the demo user a new password.'],
   }),
@@ -73,11 +69,7 @@ const migrate = onHost({
   action: 'installation.change',
   summary: 'migrate the database to this release; every start does this too',
   input: z.object({}),
-  changes: {
-    of: 'rows',
-    asks: 'never',
-    left: 'Each migration was applied completely or not at all. Run the same command again to apply the rest.',
-  },
+  changes: { of: 'rows', asks: 'never' },
   plan: async ({ config, logger, waitMs }) => {
     const pending = await migrationsToApply(config, { logger, waitMs })
     return {

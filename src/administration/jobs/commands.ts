@@ -82,11 +82,7 @@ const runJob = command({
   long: 'once',
   summary: 'run a scheduled job now, in a process with the role jobs, and wait for the result',
   input: z.object({ name: jobName() }),
-  changes: {
-    of: 'settings',
-    asks: 'never',
-    left: 'The job keeps running in its own process; "jobs list" shows its result.',
-  },
+  changes: { of: 'settings', asks: 'never' },
   plan: async ({ foundation }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
     return { says: [`Run ${job.name} now, in a process with the role jobs.`] }
@@ -140,11 +136,7 @@ const retryDead = command({
     id: uuid({ label: 'Run', help: 'id of a run, as in "jobs dead"' }).optional(),
     all: flag({ label: 'All', help: 'every dead letter' }),
   }),
-  changes: {
-    of: 'settings',
-    asks: 'never',
-    left: 'Some runs may already have been requested; "jobs dead" lists the others.',
-  },
+  changes: { of: 'settings', asks: 'never' },
   plan: async (_, input) => {
     const one = retried(input)
     return {

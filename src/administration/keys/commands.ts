@@ -10,7 +10,7 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { callFields, choiceOf, refundCallsOfKey, refundsJson, refundsSaid } from '../credits/commands.ts'
 import { balance } from '../credits/credits.ts'
 import { chooseCalls, commonReferenceOf, planRefunds, refundChosen } from '../credits/refund-calls.ts'
-import { type Context, command, pagedList, pageUpTo, wholeOrNot } from '../declare.ts'
+import { type Context, command, pagedList, pageUpTo } from '../declare.ts'
 import {
   apiKey,
   duration,
@@ -135,11 +135,7 @@ const issue = command({
   summary: 'issue an API key; it is shown once',
   input: issueInput,
   secret: 'api_key',
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'A key may have been issued without its secret being shown: "key list" shows the key, and "key revoke" revokes it.',
-  },
+  changes: { of: 'access', asks: 'never' },
   plan: async (context, input) => {
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
     const { name } = await balance(context.foundation, organizationId)
@@ -188,11 +184,7 @@ const rotateKey = command({
     organization: ofKey,
   }),
   secret: 'api_key',
-  changes: {
-    of: 'access',
-    asks: 'always',
-    left: 'A successor may have been issued without its secret being shown: "key list" shows the key, and "key revoke" revokes it.',
-  },
+  changes: { of: 'access', asks: 'always' },
   plan: async (context, { key: keyId, grace, organization: organizationId }) => {
     const state = await keyToChange(context.foundation, { keyId, organizationId }, 'rotate')
     if (organizationId !== undefined) await checkPartnerKeys(context, organizationId, 'rotate')
@@ -227,7 +219,7 @@ const revokeKey = command({
     reason: reason().prefault('no reason given'),
     organization: ofKey,
   }),
-  changes: { of: 'access', asks: 'always', left: wholeOrNot('key list') },
+  changes: { of: 'access', asks: 'always' },
   plan: async ({ foundation }, { key: keyId, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'revoke')
     return {
@@ -256,11 +248,7 @@ const replaceLeakedKey = command({
     'replace a leaked API key; the key is revoked, its successor is shown once, and calls made with the leaked key are refunded',
   input: leakedInput,
   secret: 'api_key',
-  changes: {
-    of: 'access',
-    asks: 'always',
-    left: 'Run the same command again, with the same reference, to complete it. If the successor was issued without its secret being shown, replace the successor with "key rotate".',
-  },
+  changes: { of: 'access', asks: 'always' },
   plan: async ({ foundation, progress }, input) => {
     const { key: keyId, organization: organizationId } = input
     const [reference, choice] = [commonReferenceOf(input.reference), choiceOf(input)]
@@ -408,7 +396,7 @@ const limitKey = command({
   action: 'keys.change',
   summary: 'change the rate limits of an API key',
   input: limitsInput,
-  changes: { of: 'access', asks: 'always', left: wholeOrNot('key list') },
+  changes: { of: 'access', asks: 'always' },
   plan: async ({ foundation, operator }, input) => {
     const { key: keyId, organization: organizationId } = input
     const limits = limitsOf(input)

@@ -6,7 +6,7 @@ import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import type { LedgerFault } from '../../ledger/check/verify.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { requestIdsIn, reverseCalls } from '../credits/reverse-calls.ts'
-import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { type Context, command, query } from '../declare.ts'
 import { flag, id, manyLines, month, number, organization, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { type ClosedMonth, closeMonth, requireClosable } from '../months/close-month.ts'
@@ -121,7 +121,7 @@ const acknowledge = command({
     reason: reason(),
   }),
   anyHistory: true,
-  changes: { of: 'records', asks: 'always', left: wholeOrNot('ledger verify') },
+  changes: { of: 'records', asks: 'always' },
   plan: async (_, { organization: id, revision, digest }) => ({
     says: [
       `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it no longer raises an alarm.`,
@@ -148,7 +148,7 @@ const reconcile = command({
       help: 'only movements that were effective in this month, such as 2026-11 (default: all)',
     }).optional(),
   }),
-  changes: { of: 'records', asks: 'never', left: 'Either nothing or the whole result was recorded.' },
+  changes: { of: 'records', asks: 'never' },
   plan: async (_, { organization: id, month: of }) => ({
     says: [
       `Compare the log, the read models and the tariff of ${id ?? 'every organization'}${id === undefined && of === undefined ? ', and record the result' : '; nothing is recorded'}.`,
@@ -227,11 +227,7 @@ const close = command({
   long: 'repeatable',
   summary: "make a month's statement final; later changes are corrections in the open month",
   input: closing,
-  changes: {
-    of: 'records',
-    asks: 'always',
-    left: 'The month may already be closed for some organizations. Run the same command again to close it for the others.',
-  },
+  changes: { of: 'records', asks: 'always' },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)
     requireClosable(of, await agreedNowMs(foundation.pool, 'no month is closed'))
@@ -339,11 +335,7 @@ const reverse = command({
   summary:
     'refund calls whose outcome was unknown when a process stopped; the log of that process lists them',
   input: reversing,
-  changes: {
-    of: 'money',
-    asks: 'on a terminal',
-    left: 'Some of the calls may already have been reversed. Run the same command again, with the same ids, to reverse the others.',
-  },
+  changes: { of: 'money', asks: 'on a terminal' },
   plan: async (context, input) => {
     const { json } = await reversed(context, input, true)
     const { reversed: count, credits, calls } = json

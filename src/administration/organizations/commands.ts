@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { creditsText, formatCredits } from '../../billing/money.ts'
 import { organizationId } from '../../events/primitives.ts'
-import { command, pagedList, pageUpTo, wholeOrNot } from '../declare.ts'
+import { command, pagedList, pageUpTo } from '../declare.ts'
 import { credits, line } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { createOrganization, organizationsAfter } from './organizations.ts'
@@ -23,7 +23,7 @@ const createOrg = command({
       { zero: true },
     ).prefault('0'),
   }),
-  changes: { of: 'access', asks: 'never', left: wholeOrNot('org list') },
+  changes: { of: 'access', asks: 'never' },
   plan: async (_, { name, overdraft_limit: limit }) => ({
     says: [
       `Register "${name}", whose balance can go down to ${limit === 0n ? 'zero' : `${creditsText(formatCredits(limit))} below zero`}.`,

@@ -5,7 +5,7 @@ import { type PixelDayRow, pixelDaysOf, pixelHitsSince } from '../../../projecti
 import { pixelPeriod } from '../../events/pixel.ts'
 import { liveOrganizationOf } from '../../events/test-organization.ts'
 import { balance } from '../credits/credits.ts'
-import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { type Context, command, query } from '../declare.ts'
 import { anyText, choice, number, organization } from '../fields.ts'
 import { type Operator, provedUserOf } from '../operator.ts'
 import type { PixelChange, PixelRules } from './pixel.ts'
@@ -190,7 +190,7 @@ const ofDomain = {
   domain: anyText({ label: 'Domain', help: 'such as example.com; the rule also covers subdomains' }),
 }
 const period = choice({ label: 'Period', help: 'UTC' }, pixelPeriod.options)
-const changes = { of: 'settings', asks: 'on a terminal', left: wholeOrNot('pixel rules') } as const
+const changes = { of: 'settings', asks: 'on a terminal' } as const
 
 const limit = command({
   name: 'pixel limit',

@@ -4,7 +4,7 @@ import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import { command, wholeOrNot } from '../declare.ts'
+import { command } from '../declare.ts'
 import { creditsOrNone, instant, line, organization, priceName, priceRules, reason, uuid } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { checkChangedBook, priceRulesOf } from './price-file.ts'
@@ -52,7 +52,7 @@ const propose = command({
     from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
   }),
-  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price show') },
+  changes: { of: 'money', asks: 'on a terminal' },
   plan: async ({ foundation, operator }, { rules, from, reason: given }) => {
     const changes = await plannedChanges(foundation, {
       rulesOver: rulesIn(rules, from),
@@ -96,7 +96,7 @@ const approve = command({
   action: 'prices.change',
   summary: 'approve and publish a proposal, whose prices apply from its date on',
   input: z.object({ proposal: priceName({ label: 'Proposal', help: 'such as p3' }) }),
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
+  changes: { of: 'money', asks: 'always' },
   plan: async ({ foundation, operator, twoPerson }, { proposal }) => {
     const number = proposalIn(proposal)
     const found = await proposalAt(foundation, number, Date.now())
@@ -130,7 +130,7 @@ const withdraw = command({
     name: priceName({ label: 'Prices', help: 'a version, such as 2, or a proposal, such as p3' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).prefault('withdrawn by operator'),
   }),
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
+  changes: { of: 'money', asks: 'always' },
   plan: async ({ foundation }, { name }) => {
     const { effective_from } = await namedPrices(foundation, name)
     return {
@@ -195,7 +195,7 @@ const override = command({
   summary:
     "set an organization's own price; it replaces the price of a SKU in the price book, or is withdrawn",
   input: overrideGiven,
-  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
+  changes: { of: 'money', asks: 'on a terminal' },
   plan: async ({ foundation }, input) => {
     const { organization: organizationId } = input
     const overrideId = withdrawnIn(input)

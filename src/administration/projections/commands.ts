@@ -5,7 +5,7 @@ import { creditsText, formatCredits } from '../../billing/money.ts'
 import type { TotalDifference } from '../../projector/compare-totals.ts'
 import { lossDigest, type OnlyInRows } from '../../projector/only-in-rows.ts'
 import { verifyProjections } from '../../projector/verify.ts'
-import { command, NeedsConsent, query, wholeOrNot } from '../declare.ts'
+import { command, NeedsConsent, query } from '../declare.ts'
 import { choice, flag, line, position, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from './catch-up.ts'
@@ -109,11 +109,7 @@ const rebuildProjection = command({
   }),
   anyHistory: true,
   anyEventLog: ({ all }) => all === true || all === 'true' || all === 'on',
-  changes: {
-    of: 'rows',
-    asks: 'on a terminal',
-    left: 'The live rows are unchanged, unless the rebuild had already switched: "projection rebuilds" shows whether it had, and "projection rebuild" continues.',
-  },
+  changes: { of: 'rows', asks: 'on a terminal' },
   plan: async (_, input) => ({
     says: [
       `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals match the log.`,
@@ -194,7 +190,7 @@ const cancelRebuild = command({
   summary: 'cancel running rebuilds in any process; the live rows do not change',
   input: z.object(chosen),
   anyHistory: true,
-  changes: { of: 'rows', asks: 'on a terminal', left: wholeOrNot('projection rebuilds') },
+  changes: { of: 'rows', asks: 'on a terminal' },
   plan: async ({ foundation }, input) => {
     const of = chosenOrAll(input).map(({ name }) => name)
     const running = (await rebuilds(foundation)).filter(
@@ -337,11 +333,7 @@ const retryProjection = command({
   action: 'projections.change',
   summary: 'rebuild a projection if this release can read the events that were set aside',
   input: z.object({ name: projection() }),
-  changes: {
-    of: 'rows',
-    asks: 'on a terminal',
-    left: 'The live rows are unchanged, unless the rebuild had already switched to the new rows: "projection rebuilds" shows whether it had.',
-  },
+  changes: { of: 'rows', asks: 'on a terminal' },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')
     return {
@@ -383,7 +375,7 @@ const releaseProjection = command({
     position: position({ label: 'Position', help: 'position of the event, as in "projection parked"' }),
     reason: reason({ help: keptOnly }),
   }),
-  changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },
+  changes: { of: 'rows', asks: 'always' },
   plan: async ({ foundation }, { name, position: at }) => {
     const found = (await parkedEvents(foundation, name)).find((one) => BigInt(one.position) === at)
     const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`

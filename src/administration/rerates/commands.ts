@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { payingOf } from '../../events/test-organization.ts'
-import { type Context, command, type Plan, wholeOrNot } from '../declare.ts'
+import { type Context, command, type Plan } from '../declare.ts'
 import { instant, organization, prices, reason } from '../fields.ts'
 import { organizationsOf, progressText } from '../ledgers/ledgers.ts'
 import {
@@ -39,11 +39,7 @@ const plan = command({
   summary: 'calculate the cost of past calls under other prices; nothing is charged',
   input: planGiven,
   out: 'also write the plan into this file (JSON)',
-  changes: {
-    of: 'records',
-    asks: 'never',
-    left: 'A plan may have been recorded, which charges nothing: "rerate list" shows it.',
-  },
+  changes: { of: 'records', asks: 'never' },
   plan: async ({ foundation }, input) => {
     const { from, to, organization: organizationId } = input
     checkRange(from, to, Date.now())
@@ -97,7 +93,7 @@ const approve = command({
   action: 'rerates.change',
   summary: 'approve a plan; with TWO_PERSON=on, by a second person',
   input: z.object(runFields),
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
+  changes: { of: 'money', asks: 'always' },
   plan: (context, input) => {
     const { operator, twoPerson } = context
     return planOf(context, input, {
@@ -117,11 +113,7 @@ const apply = command({
   long: 'repeatable',
   summary: 'write the adjustments of an approved plan; continues where it was interrupted',
   input: z.object(runFields),
-  changes: {
-    of: 'money',
-    asks: 'always',
-    left: 'Some ledgers may already have their adjustments: run "rerate apply" again for the others. None is charged twice.',
-  },
+  changes: { of: 'money', asks: 'always' },
   plan: (context, input) =>
     planOf(context, input, {
       refuse: (found) => refuseApplying(found, context),
@@ -144,7 +136,7 @@ const abandon = command({
   action: 'rerates.change',
   summary: 'abandon a plan; adjustments already made remain',
   input: z.object({ run: runFields.run, reason: reason() }),
-  changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
+  changes: { of: 'money', asks: 'always' },
   plan: (context, input) =>
     planOf(context, input, {
       refuse: refuseEnded,

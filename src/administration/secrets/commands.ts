@@ -73,11 +73,7 @@ const rotate = onHost({
     }),
     cancel: flag({ label: 'Cancel', help: 'remove the new SECRET_KEY and keep the old one' }),
   }),
-  changes: {
-    of: 'access',
-    asks: 'always',
-    left: 'The step may have been completed: "secrets status" shows whether it was. Run the same command again to complete it.',
-  },
+  changes: { of: 'access', asks: 'always' },
   plan: async ({ open, config }, input) => {
     const step = stepOf(input)
     const plan = await planRotation({ ...(await open()), config }, step)
@@ -139,11 +135,7 @@ const abandonKeys = onHost({
   summary:
     'abandon data whose keys are permanently lost: people are removed from the data set, and profiles are fetched again',
   input: z.object({}),
-  changes: {
-    of: 'people',
-    asks: 'always',
-    left: 'Some keys may have been abandoned: "epoch-key list" shows the others. Run the same command again to continue.',
-  },
+  changes: { of: 'people', asks: 'always' },
   plan: async ({ open }) => {
     const { foundation } = await open()
     const lost = (await listEpochKeys(foundation)).filter(({ state }) => state === 'lost')

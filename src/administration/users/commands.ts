@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Context, command, wholeOrNot } from '../declare.ts'
+import { type Context, command } from '../declare.ts'
 import { choice, flag, id, newUser, partnerOrganization, reason, user } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { roles } from '../roles.ts'
@@ -31,11 +31,7 @@ const create = command({
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'The user may have a password that was never shown: "user password" sets another one.',
-  },
+  changes: { of: 'access', asks: 'never' },
   plan: async (_, { name, role }) => ({
     says: [`Create the dashboard user ${name}${role === undefined ? '' : ` as ${role}`}, with a password.`],
   }),
@@ -57,11 +53,7 @@ const invite = command({
     withdraw: flag({ label: 'Withdraw', help: 'invalidate the link for this name' }),
   }),
   secret: 'link',
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'A link may have been created without being shown: "user list" shows it, and another "user invite" replaces it.',
-  },
+  changes: { of: 'access', asks: 'never' },
   plan: async (_, { name, role, withdraw }) => ({
     says: [
       withdraw
@@ -106,7 +98,7 @@ const changeOfRole = command({
     role: role('rights of the user'),
     organization: partnerOrganization().optional(),
   }),
-  changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
+  changes: { of: 'access', asks: 'on a terminal' },
   plan: async (_, { name, role }) => ({
     says: [
       `Make ${name} ${role}.`,
@@ -125,11 +117,7 @@ const password = command({
   summary: 'set a new password for a user, which is shown once',
   input: z.object({ name: user() }),
   secret: 'password',
-  changes: {
-    of: 'access',
-    asks: 'always',
-    left: 'The user may have a password that was never shown: run "user password" again to set another one.',
-  },
+  changes: { of: 'access', asks: 'always' },
   plan: async (_, { name }) => ({
     says: [
       `Set a new password for ${name}. The current password stops working, and every open session ends.`,
@@ -151,7 +139,7 @@ const disabling = (disabled: boolean) =>
       ? 'disable a user: sessions and tokens end immediately'
       : 'let a disabled user sign in again',
     input: z.object({ name: user(), reason: userReason() }),
-    changes: { of: 'access', asks: disabled ? 'always' : 'on a terminal', left: wholeOrNot('user list') },
+    changes: { of: 'access', asks: disabled ? 'always' : 'on a terminal' },
     plan: async (_, { name }) => ({
       says: disabled
         ? [
@@ -179,7 +167,7 @@ const secondFactor = command({
     remove: flag({ label: 'Remove it', help: 'required; users set up a second factor themselves' }),
     reason: userReason(),
   }),
-  changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
+  changes: { of: 'access', asks: 'always' },
   plan: async (_, { name, remove }) => {
     refuseUnlessRemoved(remove)
     return {
@@ -226,11 +214,7 @@ const token = command({
   summary: 'create or revoke tokens for the command line and the admin API; a new token is shown once',
   input: tokenOf,
   secret: 'token',
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'A token may have been created without being shown, or revoked: "user tokens" shows which.',
-  },
+  changes: { of: 'access', asks: 'never' },
   plan: async (context, input) => {
     refuseIdAlone(input)
     const { name, revoke, id } = input

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { webhookEvent } from '../../events/webhooks.ts'
 import { graceDaysMax } from '../../keys/key-state.ts'
-import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { type Context, command, query } from '../declare.ts'
 import { anyText, choice, duration, id, list, organization } from '../fields.ts'
 import { webhookEventsOf, webhookUrlOf } from './webhook-request.ts'
 import {
@@ -73,11 +73,7 @@ const create = command({
   summary: 'create a webhook that sends messages to a URL; its signing secret is shown once',
   input: wanted,
   secret: 'secret',
-  changes: {
-    of: 'settings',
-    asks: 'never',
-    left: 'A webhook may have been created without its secret being shown: "webhook list" shows the webhook, and "webhook delete" deletes it.',
-  },
+  changes: { of: 'settings', asks: 'never' },
   plan: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)
     return {
@@ -224,11 +220,7 @@ const remove = command({
   action: 'webhooks.change',
   summary: 'delete a webhook; its waiting messages are dropped',
   input: ofOne,
-  changes: {
-    of: 'settings',
-    asks: 'always',
-    left: 'Its deletion may be recorded although the webhook still exists: run "webhook delete" again to complete it.',
-  },
+  changes: { of: 'settings', asks: 'always' },
   plan: async (context, input) => {
     const place = await placeOf(context, namedIn(input))
     const pending = await listDeliveries(context.foundation, { ...namedIn(input), state: 'pending' })
@@ -245,7 +237,7 @@ const test = command({
   action: 'webhooks.change',
   summary: 'send a test message now and show the answer; a disabled webhook that answers is enabled again',
   input: ofOne,
-  changes: { of: 'settings', asks: 'never', left: 'The test message may have been sent.' },
+  changes: { of: 'settings', asks: 'never' },
   plan: async ({ foundation }, input) => {
     const { webhook_id, url } = await webhookOf(foundation.pool, namedIn(input))
     const { host } = new URL(url)
@@ -275,7 +267,7 @@ const resend = command({
   action: 'webhooks.change',
   summary: 'send a message again under its own id, within two minutes',
   input: z.object({ delivery, organization: ofWebhook }),
-  changes: { of: 'settings', asks: 'never', left: wholeOrNot('webhook deliveries') },
+  changes: { of: 'settings', asks: 'never' },
   plan: async (_, { delivery }) => ({ says: [`Send the message ${delivery} again, within two minutes.`] }),
   run: async ({ foundation }, { delivery: deliveryId, organization: organizationId }) => {
     const { webhookId } = await resendDelivery(foundation, { deliveryId, organizationId })
@@ -292,11 +284,7 @@ const pausing = (paused: boolean) =>
       ? 'pause a webhook; its messages wait'
       : 'resume a webhook; waiting messages are sent within two minutes',
     input: ofOne,
-    changes: {
-      of: 'settings',
-      asks: 'never',
-      left: `The ${paused ? 'pause' : 'end of the pause'} may be recorded but not in effect: "webhook list" shows whether it is.`,
-    },
+    changes: { of: 'settings', asks: 'never' },
     plan: async (context, input) => {
       const place = await placeOf(context, namedIn(input))
       return {
@@ -326,11 +314,7 @@ const rotateSecret = command({
     organization: ofWebhook,
   }),
   secret: 'secret',
-  changes: {
-    of: 'settings',
-    asks: 'always',
-    left: 'There may be a new secret that was never shown: run "webhook rotate-secret" again to create another.',
-  },
+  changes: { of: 'settings', asks: 'always' },
   plan: async (context, { grace, ...input }) => {
     const until = new Date(Date.now() + grace).toISOString()
     return {

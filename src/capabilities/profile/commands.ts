@@ -22,11 +22,7 @@ const importProfiles = command({
     file: path({ label: 'File', help: 'JSON Lines, optionally compressed (.gz); - for standard input' }),
   }),
   interfaces: ['command line'],
-  changes: {
-    of: 'people',
-    asks: 'never',
-    left: 'Only a part of the lines may have been imported. Import the same file again to complete it.',
-  },
+  changes: { of: 'people', asks: 'never' },
   plan: async (_, { file }) => ({
     says: [`Import the people in ${file} into the data set. Each line replaces all data about one person.`],
   }),
@@ -94,11 +90,7 @@ const eraseProfiles = command({
       help: 'such as the number of the request; do not enter personal data, because the note stays in the event log',
     }).optional(),
   }),
-  changes: {
-    of: 'people',
-    asks: 'always',
-    left: 'Some data about the person may not have been erased. Run the same command again.',
-  },
+  changes: { of: 'people', asks: 'always' },
   plan: async ({ data }, { id }) => {
     refOf((await data()).settings, id)
     return {

@@ -30,11 +30,7 @@ const importFile = command({
   summary: 'add companies from a file; a repeated import of the same file changes nothing',
   input: companiesInFile,
   interfaces: ['command line'],
-  changes: {
-    of: 'records',
-    asks: 'never',
-    left: 'Only a part of the lines may have been imported. Import the same file again to complete it.',
-  },
+  changes: { of: 'records', asks: 'never' },
   plan: async (_, input) => ({
     says: [`Add the companies in ${input.file}, as of ${await asOf(input)}.`],
   }),

@@ -14,11 +14,7 @@ const refresh = command({
       help: 'a folder with downloaded files named <source>.txt, used instead of the network',
     }).optional(),
   }),
-  changes: {
-    of: 'records',
-    asks: 'never',
-    left: 'Some lists may not have been updated. Run the same command again to fetch the others.',
-  },
+  changes: { of: 'records', asks: 'never' },
   plan: async (_, { from }) => ({
     says: [`Fetch the current domain lists from ${from ?? 'the network'}.`],
   }),
