@@ -127,16 +127,6 @@ export type Sections = readonly (string | object)[]
 export const titled = (title: string, rows: readonly object[]): Sections =>
   rows.length === 0 ? [] : [title, rows]
 
-/** A section that pages show only after a click on its heading. */
-export class Folded {
-  readonly heading: string
-  readonly section: object
-  constructor(heading: string, section: object) {
-    this.heading = heading
-    this.section = section
-  }
-}
-
 export type Answer = {
   /** An object, or an array for lists. */
   readonly json: object

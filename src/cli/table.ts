@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { Folded, type Sections } from '../administration/declare.ts'
+import type { Sections } from '../administration/declare.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -78,9 +78,7 @@ export const sectionLines = (sections: Sections): string[] =>
     ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),
     ...(typeof section === 'string'
       ? [plain(section)]
-      : section instanceof Folded
-        ? sectionLines([section.heading, section.section])
-        : Array.isArray(section)
-          ? table(section as Row[])
-          : members({ ...section })),
+      : Array.isArray(section)
+        ? table(section as Row[])
+        : members({ ...section })),
   ])

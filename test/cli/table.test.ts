@@ -1,6 +1,5 @@
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
-import { Folded } from '../../src/administration/declare.ts'
 import { cut, members, plainJson, type Row, sectionLines, table } from '../../src/cli/table.ts'
 
 /** Headings are bold if the tests' environment requests colours. */
@@ -55,9 +54,4 @@ test('a long value is cut between characters, and the cut is visible', () => {
   expect(cut('x'.repeat(40), 40)).toBe('x'.repeat(40))
   expect(cut('x'.repeat(41), 40)).toBe(`${'x'.repeat(39)}…`)
   expect(cut('𝄞'.repeat(41), 40)).toBe(`${'𝄞'.repeat(39)}…`)
-})
-
-test('a section that pages fold is complete on a terminal', () => {
-  const lines = sectionLines([{ a: 1 }, new Folded('More: 1', [{ b: 2 }])])
-  expect(lines.map(stripVTControlCharacters)).toEqual(['a: 1', '', 'More: 1', 'b', '2'])
 })

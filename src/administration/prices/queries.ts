@@ -5,7 +5,7 @@ import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import { payingOf } from '../../events/test-organization.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
-import { type Context, Folded, type Next, query, type Sections } from '../declare.ts'
+import { type Context, type Next, query, type Sections, titled } from '../declare.ts'
 import { instant, month, organization, priceName, prices } from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { namesOf, organizationIds } from '../organizations/organizations.ts'
@@ -105,7 +105,7 @@ const proposalSections = (
     proposal,
     `Changes of p${proposal.proposal}`,
     changeRows(changes),
-    ...(same.length === 0 ? [] : [new Folded(`Unchanged rules: ${same.length}`, same)]),
+    ...titled('Unchanged rules', same),
   ]
 }
 

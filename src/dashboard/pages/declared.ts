@@ -1,7 +1,6 @@
 import { declarationNamed } from '../../administration/declarations.ts'
 import {
   type Answer,
-  Folded,
   isPersonal,
   type Lists,
   type Page,
@@ -457,8 +456,6 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
 const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`
-    if (section instanceof Folded)
-      return html`<details><summary>${section.heading}</summary>${sectionsIn(view, [section.section], callsOf)}</details>`
     if (!Array.isArray(section)) return members(section)
     const heads = sections.slice(0, i).filter((one) => typeof one === 'string')
     return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view), callsOf })
