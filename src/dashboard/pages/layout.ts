@@ -18,7 +18,7 @@ export type Viewer = {
   readonly csrf: string
   /** The token that ensures that a form of this page is accepted only once. */
   readonly once: string
-  /** Whether the rows on the page are current; null if the page shows no rows. */
+  /** Whether all rows are current. */
   readonly rows: RowsState | null
   /** The URL of the documentation for partners; null if it is not known in this process. */
   readonly docsUrl: string | null
@@ -97,7 +97,7 @@ ${csrfField(csrf)}
 
 const mainMenu = ({ role }: Viewer, at: MenuPlace | undefined): Html => {
   const groups = Map.groupBy(
-    menu.filter(({ route }) => mayOpen(role, route)),
+    menu.filter(({ href }) => mayOpen(role, `GET ${href}`)),
     ({ group }) => group,
   )
   const links = (lines: readonly (typeof menu)[number][]): Renderable =>

@@ -177,7 +177,7 @@ const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
   const { role, organizationId } = seeker
   const pages =
     organizationId === null
-      ? menu.filter(({ route }) => mayOpen(role, route))
+      ? menu.filter(({ href }) => mayOpen(role, `GET ${href}`))
       : organizationMenu.map(({ path, name }) => ({ name, href: `/organizations/${organizationId}${path}` }))
   const all = [
     ...[...pages, { name: 'Your own account', href: '/me' }].map(({ name, href }) => ({
