@@ -344,17 +344,23 @@ const found = async (
   return { ...nothing, page, names: await namesOf(foundation, ids), further: cursor !== null }
 }
 
-/** The first rows of a list of an organization, for a section of another page. */
+/** The first rows of a list, of an organization or of all, for a section of another page. */
 export const newestOf = async (
   name: Declared['name'],
   context: Dashboard,
   request: FastifyRequest,
-  { viewer, account, max }: { readonly viewer: Viewer; readonly account: AccountRow; readonly max: number },
+  {
+    viewer,
+    account,
+    max,
+  }: { readonly viewer: Viewer; readonly account: AccountRow | null; readonly max: number },
 ): Promise<Html> => {
-  const place = places.find(({ declared, organization }) => organization && declared.name === name)
+  const place = places.find(
+    ({ declared, organization }) => organization === (account !== null) && declared.name === name,
+  )
   assert(place !== undefined)
   const view = { viewer, place, account }
-  const asked = place.declared.read({ organization: account.organization_id })
+  const asked = place.declared.read(account === null ? {} : { organization: account.organization_id })
   const page = await pageOf(asked, contextOf(context, view, request), { cursor: null, max })
   return listOf({ ...view, ...nothing }, { ...page, next: null }, '')
 }

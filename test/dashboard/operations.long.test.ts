@@ -139,11 +139,11 @@ test('alerts have the same limits as the pages and "doctor"', () => {
 const given = (verb: string, fields: Record<string, string>) =>
   give(ada, `/commands/projection/${verb}`, fields)
 
-test('every projection is listed with its position, and links to its state', async () => {
+test('every projection is listed with its position, and can be rebuilt', async () => {
   const { body, statusCode } = await ada.get('/operations')
   expect(statusCode).toBe(200)
   for (const name of [keyUsage.name, ledgerLines.name])
-    expect(body).toContain(`href="/commands/projection/list?name=${name}"`)
+    expect(body).toContain(`href="/commands/projection/rebuild?name=${name}"`)
   expect((await ada.get('/commands/jobs/list')).body).toContain('No jobs are scheduled yet')
   const one = (await ada.get(`/commands/projection/list?name=${keyUsage.name}`)).body
   expect(one).toContain(`href="/commands/projection/rebuild?name=${keyUsage.name}"`)

@@ -97,12 +97,14 @@ describe('the overview', () => {
     )
   })
 
-  test('shows the last signed checkpoint unchanged', async () => {
-    expect(textOf((await browser.get('/')).body)).toContain('Checkpoint No checkpoint yet.')
-    const { note, size } = await room.foundation.checkpoints.make()
-    const { body } = await browser.get('/')
+  test('leads to the last signed checkpoint, which is shown unchanged', async () => {
+    const path = '/commands/event-log/checkpoints'
+    expect((await browser.get('/operations')).body).toContain(`href="${path}"`)
+    expect(textOf((await browser.get(path)).body)).toContain('No entries.')
+    const { note, root } = await room.foundation.checkpoints.make()
+    const { body } = await browser.get(path)
     expect(body).toContain(note)
-    expect(textOf(body)).toContain(`Leaves ${String(size)} Signed`)
+    expect(textOf(body)).toContain(root)
   })
 
   test('escapes names that partners and operators have entered', async () => {

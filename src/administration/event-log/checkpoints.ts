@@ -24,7 +24,7 @@ export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
   }
 }
 
-type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position' | 'note'> & {
+export type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position' | 'note'> & {
   readonly recorded_at: string
 }
 

@@ -18,7 +18,7 @@ import { type Next, type Page, pagedList, pageUpTo, query, type Sections } from 
 import { anyText, choice, flag, instant, line, manyLines, number } from '../fields.ts'
 import { InputFault, wholeNumber } from '../input.ts'
 import { auditEntries } from './audit.ts'
-import { listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
+import { type ListedCheckpoint, listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
 import { eventJson } from './event-json.ts'
 import { type EventPage, eventPage, newestEvents, streamPage } from './event-pages.ts'
 
@@ -253,8 +253,20 @@ const checkpoints = query({
     { name: 'event-log checkpoint', label: 'Sign a checkpoint' },
     { name: 'event-log verify', label: 'Verify the event log' },
   ],
-  run: async ({ foundation }, { max }) => ({ json: await listCheckpoints(foundation, max) }),
+  run: async ({ foundation }, { max }) => {
+    const listed = await listCheckpoints(foundation, max)
+    const [newest] = listed
+    return { json: listed, ...(newest !== undefined && { sections: notesOf(newest, listed) }) }
+  },
 })
+
+/** People should store the newest note elsewhere, to prove later that earlier events have not changed. */
+const notesOf = (newest: ListedCheckpoint, listed: readonly ListedCheckpoint[]): Sections => [
+  'The newest checkpoint',
+  { signed_note: newest.note },
+  'Checkpoints, newest first',
+  listed.map(({ recorded_at, size, root, origin }) => ({ recorded_at, leaves: size, root, origin })),
+]
 
 const consistency = query({
   name: 'event-log consistency',

@@ -4,7 +4,6 @@ import type { Finding } from '../../administration/checks/check.ts'
 import { type LastReconciled, lastReconciliation } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { errorEntry } from '../../call/errors.ts'
-import { type Checkpoint, CheckpointFault } from '../../event-log/tree/checkpoints.ts'
 import { mayOpen } from '../access.ts'
 import { type FirstAnswer, type FirstRun, firstRunOf, makeFirstCall } from '../first-run.ts'
 import { formOf } from '../form.ts'
@@ -42,35 +41,22 @@ import { rangeFields, rangeForm, rangeOrFault } from './ranges.ts'
 
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, health, latency: latencyNow } = context
-  const { pool, eventLog, checkpoints } = foundation
+  const { pool, eventLog } = foundation
   const overview = async (request: FastifyRequest, reply: FastifyReply, answer: FirstAnswer | null) => {
     const viewer = viewerOf(request, reply)
     const nowMs = Date.now()
     const { range, fault } = await rangeOrFault(pool, request.query, null)
-    const [
-      latency,
-      firstRun,
-      today,
-      { leaders, ...figures },
-      low,
-      unpaid,
-      findings,
-      checkpoint,
-      reconciliation,
-    ] = await Promise.all([
-      latencyNow(),
-      mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
-      todayFigures(pool, null, nowMs),
-      figuresOfAll(pool, range),
-      lowOrganizations(pool, nowMs),
-      unpaidOrganizations(pool, nowMs),
-      health.findings(),
-      checkpoints.last().catch((error: unknown) => {
-        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
-        throw error
-      }),
-      lastReconciliation(eventLog),
-    ])
+    const [latency, firstRun, today, { leaders, ...figures }, low, unpaid, findings, reconciliation] =
+      await Promise.all([
+        latencyNow(),
+        mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
+        todayFigures(pool, null, nowMs),
+        figuresOfAll(pool, range),
+        lowOrganizations(pool, nowMs),
+        unpaidOrganizations(pool, nowMs),
+        health.findings(),
+        lastReconciliation(eventLog),
+      ])
     const shown = {
       range,
       fault,
@@ -80,9 +66,7 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
       low,
       unpaid,
       findings,
-      checkpoint,
       reconciliation,
-      nowMs,
     }
     const page = overviewPage({ ...shown, viewer, firstRun, answer, latency })
     return sendPage(fault === null ? reply : reply.code(422), page)
@@ -135,9 +119,7 @@ type Overview = {
   readonly unpaid: Unpaid
   readonly latency: Latency | null
   readonly findings: readonly Finding[]
-  readonly checkpoint: CheckpointView
   readonly reconciliation: LastReconciled | null
-  readonly nowMs: number
 }
 
 const overviewPage = (view: Overview): Html =>
@@ -164,7 +146,6 @@ ${codesSection(view.figures.codes, { range: view.range, path: '/calls' })}
 ${leadersSection(view)}
 </section>
 </div>
-${checkpointSection(view)}
 ${reconciliationSection(view.reconciliation, view.viewer)}`,
   })
 
@@ -351,36 +332,6 @@ ${
       })
 }
 </section>`
-
-/** The last checkpoint; null if there is none yet, or the fault if it cannot be read. */
-type CheckpointView = Checkpoint | null | { readonly fault: string }
-
-/** The last signed checkpoint of the whole event log, which people should also store elsewhere. */
-const checkpointSection = ({ viewer, checkpoint, nowMs }: Overview): Html =>
-  html`<section aria-labelledby="checkpoint">
-<h2 id="checkpoint">Checkpoint</h2>
-${
-  checkpoint === null
-    ? html`<p class="empty">No checkpoint yet. One is signed every hour.${mayOpen(viewer.role, 'GET /commands/jobs/run') && html` <a href="/commands/jobs/run?name=checkpoint">Sign one now</a>.`}</p>`
-    : 'fault' in checkpoint
-      ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
-      : html`<p class="note">This checkpoint covers every event up to position ${count(checkpoint.position)}. Store the note elsewhere.
-You can use it later to <a href="/commands/event-log/verify">verify</a> that these events have not changed.</p>
-${figures([
-  ['Leaves', count(checkpoint.size)],
-  ['Signed', utc(new Date(checkpoint.at))],
-  ['Age', ageOf(nowMs - Date.parse(checkpoint.at))],
-  ['Root', html`<span class="id">${checkpoint.root}</span>`],
-])}
-<pre class="kept" tabindex="0" aria-label="The signed checkpoint">${checkpoint.note}</pre>
-<p class="actions"><a href="/commands/event-log/checkpoints">Earlier checkpoints</a></p>`
-}
-</section>`
-
-const ageOf = (ms: number): string => {
-  const minutes = Math.max(0, Math.floor(ms / 60_000))
-  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`
-}
 
 /** The last comparison of ledgers with their read models and the tariff. */
 const reconciliationSection = (
