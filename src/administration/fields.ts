@@ -48,9 +48,6 @@ export type FieldWords = {
   readonly help: string
 }
 
-/** The member of a document of price rules that names the price book which the rules change. */
-export const changedBook = 'price_book_version'
-
 /** The lists from which people choose an entry by its name. */
 export type Picks = 'organizations' | 'keys' | 'users'
 
@@ -69,8 +66,6 @@ type Shown = FieldWords & {
   readonly personal?: true
   /** Set if the field also accepts the name of a price book or a proposal instead of a document. */
   readonly named?: true
-  /** Set if the field is a document of price rules. Forms show a table of prices with it. */
-  readonly prices?: true
 }
 
 export type Field = Shown & {
@@ -337,9 +332,7 @@ export const document = (words: FieldWords) =>
 
 /** A document of price rules, or of changes to them. */
 export const priceRules = (words: FieldWords) =>
-  json
-    .transform(reading(parsedJson))
-    .register(shown, { ...words, control: 'document', flag: 'file', prices: true })
+  json.transform(reading(parsedJson)).register(shown, { ...words, control: 'document', flag: 'file' })
 
 /** A string of many lines. */
 export const manyLines = <Value>(

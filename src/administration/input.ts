@@ -8,18 +8,13 @@ import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
  * such as `expires-at`.
  */
 
-/**
- * A value that cannot be accepted. `field` names the field, and `message` describes the fault. `part` names the part of a document that
- * is at fault, so that a form can mark its input.
- */
+/** A value that cannot be accepted. `field` names the field, and `message` describes the fault. */
 export class InputFault extends Error {
   override name = 'InputFault'
   readonly field: string
-  readonly part: string | null
-  constructor(field: string, message: string, part: string | null = null) {
+  constructor(field: string, message: string) {
     super(message)
     this.field = field
-    this.part = part
   }
 }
 

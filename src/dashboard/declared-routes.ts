@@ -12,17 +12,15 @@ import {
   type Row,
   rowsDefault,
 } from '../administration/declare.ts'
-import { changedBook } from '../administration/fields.ts'
 import { answerOf, type LongWork, longWork, requestLongWork } from '../administration/jobs/long-work.ts'
 import { type Operator, provedOperator } from '../administration/operator.ts'
 import { namesOf } from '../administration/organizations/organizations.ts'
-import { type PriceTable, priceTable } from '../administration/prices/prices.ts'
 import { mayDo } from '../administration/roles.ts'
 import { sendFile } from '../call/streamed.ts'
 import { eventIdOf } from '../event-log/stored-event.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { csvOf, sendCsv } from './csv.ts'
-import { askedFields, givenIn, hasCsv, isSent, type Place, places, priceInputs } from './declared.ts'
+import { askedFields, givenIn, hasCsv, isSent, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { capitalized } from './format.ts'
@@ -95,9 +93,8 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const filled = declared.fields.filter(({ control }) => control !== 'line')
     const fresh = Object.fromEntries(filled.map(({ flag, byDefault }) => [flag, byDefault]))
     const typed = formOf({ ...fresh, ...(request.query as object) })
-    const prices = await pricesFor(context, place, { typed, fault: null })
     const about = textsIn(place, typed)
-    return sendPage(reply, formPage({ ...view, about, typed, fault: null, prices }))
+    return sendPage(reply, formPage({ ...view, about, typed, fault: null }))
   })
 }
 
@@ -121,8 +118,7 @@ const sentRoute = (
     })
     if ('fault' in outcome) {
       const { fault } = outcome
-      const prices = await pricesFor(context, place, { typed: form, fault })
-      const faulty = { ...view, about: textsIn(place, form), typed: form, fault, prices }
+      const faulty = { ...view, about: textsIn(place, form), typed: form, fault }
       const page =
         place.declared.changes === 'nothing' ? listPage({ ...faulty, ...nothing }) : formPage(faulty)
       return sendPage(reply.code(422), page)
@@ -371,21 +367,6 @@ const csvCell = (value: unknown, kind: string | undefined) => {
   return kind === 'credits' || kind === 'change' || kind === 'number'
     ? { number: String(value) }
     : String(value)
-}
-
-/** The prices for each table of a form. After a fault, the table stays the same, unless it showed another price book than the current one. */
-const pricesFor = async (
-  { foundation }: Dashboard,
-  place: Place,
-  { typed, fault }: { readonly typed: Form; readonly fault: FormFault | null },
-): Promise<ReadonlyMap<string, PriceTable>> => {
-  const tables = new Map<string, PriceTable>()
-  for (const { flag } of askedFields(place).filter(({ prices }) => prices === true)) {
-    const version = fault?.part === changedBook ? '' : typed.text(priceInputs.ofVersion(flag))
-    const found = await priceTable(foundation, { version, typed: typed.text })
-    if (found !== null) tables.set(flag, found)
-  }
-  return tables
 }
 
 /** Throws `PageMissing` if the organization does not exist. */

@@ -1,9 +1,7 @@
 import { declarations } from '../administration/declarations.ts'
 import { type Declared, type Given, isPersonal } from '../administration/declare.ts'
-import { changedBook, type Field } from '../administration/fields.ts'
-import { InputFault } from '../administration/input.ts'
+import type { Field } from '../administration/fields.ts'
 import { type Action, mayDo } from '../administration/roles.ts'
-import { parseJson } from '../call/json-text.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Form } from './form.ts'
 
@@ -85,56 +83,6 @@ export const askedFields = ({ declared: { fields }, organization }: Place): read
       control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
   )
 
-/** The names of the inputs in a table of prices. */
-export const priceInputs = {
-  ofRule: (flag: string, rule: string) => `${flag}.${rule}`,
-  ofVersion: (flag: string) => `${flag}-version`,
-}
-
-/** The names of all inputs of a form. */
-export const inputNames = (place: Place, form: Form): string[] =>
-  askedFields(place).flatMap((field) => {
-    const { flag, prices } = field
-    if (prices === undefined) return [flag]
-    return [flag, priceInputs.ofVersion(flag), ...form.names(priceInputs.ofRule(flag, ''))]
-  })
-
-/**
- * The document with the new prices of a table, or the document that was typed instead. Both name the price book that the page showed.
- * Empty if the form contains neither. Throws `InputFault` if it contains both, because one would be ignored.
- */
-const pricesIn = ({ flag }: Field, form: Form): unknown[] => {
-  const typed = form.text(flag).trim()
-  const start = priceInputs.ofRule(flag, '')
-  const rules = form.names(start).flatMap((name) => {
-    const amount = form.text(name).trim()
-    return amount === '' ? [] : [{ rule: name.slice(start.length), amount }]
-  })
-  const version = form.text(priceInputs.ofVersion(flag))
-  if (typed === '' && rules.length === 0 && version !== '')
-    throw new InputFault(flag, 'enter at least one new price')
-  if (typed === '') return rules.length === 0 ? [] : [changesOfBook(version, rules)]
-  if (rules.length === 0) return [changesOfBook(version, objectIn(typed) ?? typed)]
-  throw new InputFault(flag, 'enter new prices in the table or a JSON document, not both')
-}
-
-/** Null if the text is not an object or a list in JSON. The command then describes the fault. */
-const objectIn = (text: string): object | null => {
-  try {
-    const parsed = parseJson(text)
-    return typeof parsed === 'object' ? parsed : null
-  } catch {
-    return null
-  }
-}
-
-/** The document, which then names the price book that it changes. */
-const changesOfBook = (version: string, document: object | string): object | string => {
-  if (version === '' || typeof document === 'string') return document
-  const rules = Array.isArray(document) ? { rules: document } : document
-  return { [changedBook]: Number(version), ...rules }
-}
-
 /** The values from a form, without empty fields. If boxes are ticked by default, a form without a ticked box is also a choice. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
   const scope = place.declared.fields.find(({ control }) => control === 'organization')
@@ -142,7 +90,6 @@ export const givenIn = (place: Place, form: Form, organizationId: string | null)
     ...(organizationId !== null && scope !== undefined ? [[scope.name, organizationId] as const] : []),
     ...askedFields(place).flatMap((field): [string, unknown][] => {
       const { name, flag, control, byDefault } = field
-      if (field.prices !== undefined) return pricesIn(field, form).map((document) => [name, document])
       const value = form.list(flag).join(',')
       const isChoice = control === 'choices' && byDefault !== undefined
       return value.trim() === '' && !isChoice ? [] : [[name, value]]

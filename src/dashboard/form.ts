@@ -9,8 +9,6 @@ import type { FormFault } from './pages/layout.ts'
 export type Form = {
   text(name: string): string
   list(name: string): string[]
-  /** The names that begin with `start`. */
-  names(start: string): string[]
 }
 
 export const formOf = (given: unknown): Form => {
@@ -21,18 +19,12 @@ export const formOf = (given: unknown): Form => {
   return {
     text: (name) => list(name)[0] ?? '',
     list,
-    names: (start) => Object.keys(members).filter((name) => name.startsWith(start)),
   }
 }
 
 /** The message for the person who sent a form; null if the error is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
-  if (error instanceof InputFault)
-    return {
-      field: error.field,
-      part: error.part,
-      message: sentence(error.message),
-    }
+  if (error instanceof InputFault) return { field: error.field, message: sentence(error.message) }
   if (error instanceof CommandRefused || error instanceof EventDataError)
     return { field: null, message: sentence(error.message) }
   return null

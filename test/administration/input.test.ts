@@ -161,7 +161,6 @@ describe('an API key', () => {
 test('a form shows the error next to its field', () => {
   expect(faultOf(new InputFault('grace', 'at most 90d; it is 91d'))).toEqual({
     field: 'grace',
-    part: null,
     message: 'At most 90d; it is 91d.',
   })
   expect(faultOf(new Error('--grace: not for people'))).toBeNull()

@@ -382,7 +382,7 @@ describe('prices', () => {
 
 describe('the form for new prices', () => {
   const path = '/commands/price/propose'
-  const located = 'file.ip_lookup.located'
+  const rule = 'ip_lookup.located'
   const inMs = (ms: number): string => new Date(Date.now() + ms).toISOString()
   const open = () => ada.get(path)
   const filled = (page: string, fields: Record<string, string>) =>
@@ -390,13 +390,11 @@ describe('the form for new prices', () => {
   const proposals = async () => (await pricesAt(room.foundation, Date.now())).open
   const [hourMs, dayMs] = [3_600_000, 86_400_000]
 
-  test('shows the current prices, and proposes only those that were changed', async () => {
+  test('proposes the new price of one rule, and shows the change first', async () => {
     const { inForce } = await pricesAt(room.foundation, Date.now())
     const { body } = await open()
-    for (const { rule, sku } of inForce?.rules ?? [])
-      expect([rule, body.includes(`name="file.${rule}"`)]).toEqual([rule, sku !== null])
-    expect(body).toContain('>New price in credits, IP lookup: the address was located (ip_lookup.located)<')
-    const plan = await filled(body, { [located]: ' 0.50 ', 'file.profile.cached': '2.0', from: inMs(hourMs) })
+    for (const one of inForce?.rules ?? []) expect(body).toContain(`<option value="${one.rule}"`)
+    const plan = await filled(body, { rule, amount: ' 0.50 ', from: inMs(hourMs) })
     expect(plan.body.match(/<p>[a-z_.]+: [^<]*→[^<]*<\/p>/g)).toEqual([
       '<p>ip_lookup.located: 1 credit (ip_lookup, version 1) → 0.5 credits (ip_lookup, version 1).</p>',
     ])
@@ -415,25 +413,24 @@ describe('the form for new prices', () => {
     expect(unchanged).not.toContain('ip_lookup.located')
   })
 
-  test('also accepts a JSON document, but not together with the table', async () => {
-    const { body } = await open()
-    const document = '[{"rule":"ip_lookup.located","amount":"0.25"}]'
-    const both = await filled(body, { [located]: '0.5', file: document, from: inMs(hourMs) })
-    expect([both.statusCode, both.body]).toEqual([422, expect.stringContaining('not both')])
-    const plan = await filled(body, { file: document, from: inMs(hourMs) })
+  test('accepts a JSON document instead', async () => {
+    const document = '[{"rule":"ip_lookup.located","amount":"0.25"},{"rule":"profile.cached","amount":"1"}]'
+    const plan = await filled((await open()).body, { file: document, from: inMs(hourMs) })
     expect(plan.body).toContain('→ 0.25 credits (ip_lookup, version 1)')
+    expect(plan.body).toContain('profile.cached: ')
   })
 
+  const either = 'give either a JSON document, or a rule and its new price'
   test.each([
-    [
-      'a wrong amount, next to its field',
-      { [located]: '1e3' },
-      `id="${located}-fault">Rule ip_lookup.located: `,
-    ],
-    ['no new price', {}, 'Enter at least one new price.'],
-    ['only the current price', { [located]: '1' }, 'already has exactly these rules'],
-    ['a rule without a price', { 'file.sold': '1' }, 'rule sold is not in the price book'],
-    ['a date in the past', { [located]: '3', from: '2025-01-01T00:00' }, 'in the future'],
+    ['a wrong amount', { rule, amount: '1e3' }, 'is not a decimal number of credits'],
+    ['no new price', {}, either],
+    ['a rule without its price', { rule }, either],
+    ['a price without its rule', { amount: '2' }, either],
+    ['a document together with a price', { file: '[]', rule, amount: '2' }, either],
+    ['only the current price', { rule, amount: '1' }, 'already has exactly these rules'],
+    ['a rule that does not exist', { rule: 'sold', amount: '1' }, '"sold" is not'],
+    ['a free rule', { rule: 'whoami', amount: '1' }, 'rule whoami has no SKU'],
+    ['a date in the past', { rule, amount: '3', from: '2025-01-01T00:00' }, 'in the future'],
     ['text that is not JSON', { file: '{' }, 'It is not JSON'],
   ])('refuses %s, and keeps the values', async (_, fields, sentence) => {
     const before = await room.foundation.eventLog.head()
@@ -444,23 +441,22 @@ describe('the form for new prices', () => {
       expect.stringContaining(sentence.toLowerCase()),
     ])
     expect(body).toContain('value="the next contract"')
-    if (located in fields) expect(body).toContain(`name="${located}" value="${fields[located]}"`)
+    if ('amount' in fields) expect(body).toContain(`name="amount" value="${fields.amount}"`)
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('refuses changes to another price book than the one that will be in force, before and after the plan', async () => {
+  test('refuses a document about another price book than the one that will be in force, before and after the plan', async () => {
     const { body } = await open()
-    const fields = { [located]: '0.1', from: inMs(3 * dayMs) }
     const next = (await pricesAt(room.foundation, Date.now())).upcoming.at(-1)
     expect(next?.effective_from).toBeDefined()
-    const early = await filled(body, fields)
+    const changesOf = (version: number) => ({
+      file: JSON.stringify({ price_book_version: version, rules: [{ rule, amount: '0.1' }] }),
+      from: inMs(3 * dayMs),
+    })
+    const early = await filled(body, changesOf(1))
     expect(early.statusCode).toBe(422)
     expect(early.body).toContain('These are changes to price book 1, but price book 2 will be in force at')
-    // The refused form shows the prices of that book, and keeps the new price.
-    expect(early.body).toContain('are those of price book 2')
-    expect(early.body).toContain('data-head="Current price"><div>3.5<')
-    expect(early.body).toContain(`name="${located}" value="0.1"`)
-    const plan = await filled(early.body, fields)
+    const plan = await filled(body, changesOf(2))
     expect(plan.body).toContain('ip_lookup.located: 3.5 credits (ip_lookup, version 1) → 0.1 credits')
 
     await withdrawPrices(room.foundation, {

@@ -1,11 +1,23 @@
 import { z } from 'zod'
 import { creditsText, formatCredits } from '../../billing/money.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
+import { knownRules } from '../../billing/tariff.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import { command } from '../declare.ts'
-import { creditsOrNone, instant, line, organization, priceName, priceRules, reason, uuid } from '../fields.ts'
+import { type Context, command } from '../declare.ts'
+import {
+  choice,
+  credits,
+  creditsOrNone,
+  instant,
+  line,
+  organization,
+  priceName,
+  priceRules,
+  reason,
+  uuid,
+} from '../fields.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { checkChangedBook, priceRulesOf } from './price-file.ts'
 import { priceOverride, priceOverrides, setPriceOverride, withdrawPriceOverride } from './price-overrides.ts'
@@ -40,26 +52,46 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
         return `${rule}: ${was} → ${becomes}.`
       })
 
+const proposal = z.object({
+  rules: priceRules({
+    label: 'Prices as JSON',
+    help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]; needed unless a rule and its new price are given',
+  }).optional(),
+  from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
+  reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
+  rule: choice({ label: 'Rule', help: 'the rule with a new price; all other rules stay the same' }, [
+    ...knownRules().keys(),
+  ]).optional(),
+  amount: credits(
+    { label: 'New price', help: 'the new price of the rule, in credits' },
+    { zero: true },
+  ).optional(),
+})
+
+const wantedOf = (input: z.output<typeof proposal>, { actor }: Context['operator']) => ({
+  rulesOver: rulesIn(contentOf(input), input.from),
+  effectiveFrom: input.from,
+  reason: input.reason ?? null,
+  actor,
+})
+
+/** Throws `InputFault` unless either a document is given, or a rule with its new price. */
+const contentOf = ({ rules, rule, amount }: z.output<typeof proposal>): unknown => {
+  if (rules !== undefined && rule === undefined && amount === undefined) return rules
+  if (rules === undefined && rule !== undefined && amount !== undefined)
+    return [{ rule, amount: formatCredits(amount) }]
+  throw new InputFault('file', 'give either a JSON document, or a rule and its new price')
+}
+
 const propose = command({
   name: 'price propose',
   action: 'prices.change',
   summary: 'propose prices; they take effect only after approval',
-  input: z.object({
-    rules: priceRules({
-      label: 'Prices',
-      help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]',
-    }),
-    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which the prices apply to calls' }),
-    reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
-  }),
+  input: proposal,
   changes: { of: 'money', asks: 'on a terminal' },
-  plan: async ({ foundation, operator }, { rules, from, reason: given }) => {
-    const changes = await plannedChanges(foundation, {
-      rulesOver: rulesIn(rules, from),
-      effectiveFrom: from,
-      reason: given ?? null,
-      actor: operator.actor,
-    })
+  plan: async ({ foundation, operator }, input) => {
+    const { from } = input
+    const changes = await plannedChanges(foundation, wantedOf(input, operator))
     return {
       says: [
         `Propose, for calls from ${from} on:`,
@@ -68,13 +100,8 @@ const propose = command({
       ],
     }
   },
-  run: async ({ foundation, operator }, { rules, from, reason: given }) => {
-    const proposed = await proposePriceBook(foundation, {
-      rulesOver: rulesIn(rules, from),
-      effectiveFrom: from,
-      reason: given ?? null,
-      actor: operator.actor,
-    })
+  run: async ({ foundation, operator }, input) => {
+    const proposed = await proposePriceBook(foundation, wantedOf(input, operator))
     const { rules: _, ...rest } = proposed
     const { changes } = await proposalAt(foundation, proposed.proposal, Date.now())
     return {

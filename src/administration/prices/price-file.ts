@@ -4,7 +4,6 @@ import { patchedRules } from '../../billing/price-rules.ts'
 import { knownRules, neededRules } from '../../billing/tariff.ts'
 import { faultOf } from '../../event-log/stored-event.ts'
 import { type PriceBookRule, priceBookRule } from '../../events/prices.ts'
-import { changedBook } from '../fields.ts'
 import { amountOf, InputFault } from '../input.ts'
 
 /**
@@ -54,7 +53,6 @@ export const checkChangedBook = (
   throw new InputFault(
     field,
     `these are changes to price book ${named}, but ${base === null ? 'no price book' : `price book ${base}`} will be in force at ${from}; check them against the prices of that time, and propose them again`,
-    changedBook,
   )
 }
 
@@ -82,7 +80,6 @@ const wholeRule = (
     throw new InputFault(
       field,
       `rule ${rule} has no SKU, so calls would still be free: give it a SKU as well`,
-      rule,
     )
   return { rule, rule_version, sku, amount: price }
 }
@@ -91,7 +88,7 @@ const canonicalAmount = (field: string, { rule, amount }: { rule: string; amount
   try {
     return formatCredits(amountOf(field, amount, { zero: true }))
   } catch (error) {
-    throw error instanceof InputFault ? new InputFault(field, `rule ${rule}: ${error.message}`, rule) : error
+    throw error instanceof InputFault ? new InputFault(field, `rule ${rule}: ${error.message}`) : error
   }
 }
 
@@ -102,6 +99,9 @@ const rulesIn = (content: unknown): { rules: unknown } & Record<typeof changedBo
   [changedBook]: memberOf(content, changedBook),
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
+
+/** The member of a document that names the price book which its rules change. */
+const changedBook = 'price_book_version'
 
 /** Operators can write an amount in several forms. Events contain only the canonical form. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })

@@ -15,7 +15,6 @@ import {
   publishedAt,
   standingBooks,
 } from '../../billing/prices.ts'
-import { becauseOf } from '../../billing/tariff.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
 import { repeatConflicts } from '../../event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
@@ -25,7 +24,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import { InputFault, instantOf, type PriceName } from '../input.ts'
+import { InputFault, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
 /** Proposes, approves and withdraws price books. Earlier charges keep their price. */
@@ -126,51 +125,6 @@ export const proposePriceBook = async (
     proposalOf(prices, wanted, nowMs),
   )
   return data
-}
-
-/** A rule with its reason in words. */
-type RuleInWords = { readonly rule: string; readonly because: string }
-
-/** The prices of a book. A form has an input for each of them, and makes a document from those that a person enters. */
-export type PriceTable = {
-  readonly version: number
-  readonly effectiveFrom: string
-  readonly priced: readonly (RuleInWords & { readonly amount: string })[]
-  /** Rules without a SKU, for which an amount would have no effect. */
-  readonly free: readonly RuleInWords[]
-}
-
-/**
- * The prices for a form: those of the book that the form showed before, or of the book that will be in force at the date in the field
- * `from`. `version` is the book that the form showed before, or empty. Null: there are no prices yet, so the form has only the document.
- */
-export const priceTable = async (
-  { eventLog }: Log,
-  { version, typed }: { readonly version: string; readonly typed: (flag: string) => string },
-): Promise<PriceTable | null> => {
-  const { prices } = await readPrices(eventLog)
-  const nowMs = Date.now()
-  const shown = prices.books.find((one) => String(one.version) === version)
-  const book = shown ?? publishedAt(prices, Math.max(instantMsIn(typed('from')) ?? nowMs, nowMs))
-  if (book === null) return null
-  const rules = book.rules.map(({ rule, rule_version, sku, amount }) => {
-    return { rule, sku, amount, because: becauseOf(rule, rule_version) }
-  })
-  return {
-    version: book.version,
-    effectiveFrom: book.effective_from,
-    priced: rules.filter(({ sku }) => sku !== null),
-    free: rules.filter(({ sku }) => sku === null),
-  }
-}
-
-/** Null if the text is not an instant. */
-const instantMsIn = (text: string): number | null => {
-  try {
-    return Date.parse(instantOf('from', text))
-  } catch {
-    return null
-  }
 }
 
 /**

@@ -9,7 +9,7 @@ import {
   type Sections,
 } from '../../administration/declare.ts'
 import { requestIdPattern } from '../../administration/ledgers/explain.ts'
-import { askedFields, hasCsv, hrefOf, inputNames, type Place } from '../declared.ts'
+import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, sentence } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -228,8 +228,8 @@ ${plan.sections === undefined ? members(plan.json ?? {}) : sectionsIn(view, plan
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 <input type="hidden" name="confirmed" value="yes">
-${inputNames(place, typed).flatMap((name) =>
-  typed.list(name).map((value) => html`<input type="hidden" name="${name}" value="${value}">`),
+${askedFields(place).flatMap(({ flag }) =>
+  typed.list(flag).map((value) => html`<input type="hidden" name="${flag}" value="${value}">`),
 )}
 <p class="actions"><button${takes && html` class="danger"`} type="submit">${verbOf(view, typed)}</button> ${cancel(view)}</p>
 </form>`,

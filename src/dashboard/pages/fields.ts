@@ -1,12 +1,11 @@
 import { type Field, organizationHelp } from '../../administration/fields.ts'
-import type { PriceTable } from '../../administration/prices/prices.ts'
-import { askedFields, type Place, priceInputs } from '../declared.ts'
+import { askedFields, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
-import { capitalized, decimal, utc } from '../format.ts'
+import { capitalized } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { suggesting, suggestions } from './choices.ts'
-import { described, type FormFault, table } from './layout.ts'
+import { described, type FormFault } from './layout.ts'
 import { labelOf } from './values.ts'
 
 /** The fields of the forms of commands and queries. */
@@ -16,8 +15,6 @@ export type FieldsView = {
   readonly account: AccountRow | null
   readonly typed: Form
   readonly fault: FormFault | null
-  /** The prices for each field with a table of them. */
-  readonly prices?: ReadonlyMap<string, PriceTable>
 }
 
 const hintOf = ({ label, help, picks, control, byDefault }: Field): string =>
@@ -76,8 +73,6 @@ ${options.map(
 )}
 ${hint}</fieldset>`
     default: {
-      const prices = view.prices?.get(flag)
-      if (prices !== undefined) return priceField(view, field, prices)
       // A document that can also be given by name needs only one line.
       if (field.control === 'document' && field.named === undefined)
         return documentInput(field, value, { label, about, required })
@@ -109,48 +104,3 @@ const documentInput = (
 <textarea id="${field.flag}" name="${field.flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
 ${value}</textarea>
 <small id="${field.flag}-hint">${hintOf(field)}</small></p>`
-
-const ruleName = (rule: string): string => labelOf(rule.replace(/\..*/, ''))
-
-/** A table with an input for the new price of each rule. The document below it is for all other changes. */
-const priceField = (view: FieldsView, field: Field, prices: PriceTable): Html => {
-  const { flag, label } = field
-  const { typed, fault } = view
-  const faulty = fault?.field === flag
-  const faultyRule = faulty && typed.text(flag).trim() === '' ? fault.part : undefined
-  const input = ({ rule, because }: PriceTable['priced'][number]): Html => {
-    const name = priceInputs.ofRule(flag, rule)
-    const wrong = faultyRule === rule
-    return html`<label class="unseen" for="${name}">New price in credits, ${ruleName(rule)}: ${because} (${rule})</label>
-<input id="${name}" name="${name}" value="${typed.text(name)}" inputmode="decimal" maxlength="40" autocomplete="off"${wrong && html` aria-invalid="true" aria-describedby="${name}-fault"`}>
-${wrong && html`<small class="bad" id="${name}-fault">${fault?.message}</small>`}`
-  }
-  const document = typed.text(flag)
-  return html`<fieldset id="${flag}-table"${faulty && html` aria-describedby="fault"`}><legend>${label}</legend>
-<p class="note">The current prices, in credits, are those of price book ${String(prices.version)}, in force from ${utc(new Date(prices.effectiveFrom))}. Leave a new price empty to keep the current one.</p>
-<input type="hidden" name="${priceInputs.ofVersion(flag)}" value="${String(prices.version)}">
-${table<PriceTable['priced'][number]>({
-  caption: `Prices of price book ${prices.version}`,
-  rows: prices.priced,
-  columns: [
-    {
-      head: 'Rule',
-      kind: 'name',
-      cell: ({ rule, because }) =>
-        html`${ruleName(rule)}${because !== '' && html`<span class="minor below">${because}</span>`}<span class="id below">${rule}</span>`,
-    },
-    { head: 'Current price', kind: 'number', cell: ({ amount }) => decimal(amount) },
-    { head: 'New price', cell: input },
-  ],
-})}
-<details${document !== '' && html` open`}><summary>Other changes</summary>
-<p class="note">Enter a JSON document, and leave the table empty, to change the SKU or the version of a rule, to add a rule, or to set a price for a free rule. For a free rule, give a SKU too.</p>
-${prices.free.length > 0 && html`<p class="label">Free rules</p><ul class="parts">${prices.free.map(({ rule, because }) => html`<li><span class="id">${rule}</span> ${because}</li>`)}</ul>`}
-${documentInput(field, document, {
-  label: `${label} as JSON`,
-  about: described(flag, faulty && document !== '' ? fault : null, `${flag}-hint`),
-  required: false,
-})}
-</details>
-</fieldset>`
-}

@@ -190,10 +190,9 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** A fault in a form. `field` names the invalid input, if there is one, and `part` the invalid part of a document. */
+/** A fault in a form. `field` names the invalid input, if there is one. */
 export type FormFault = {
   readonly field: string | null
-  readonly part?: string | null
   readonly message: string
 }
 
