@@ -8,7 +8,7 @@ import {
   StreamMissing,
 } from '../../event-log/port.ts'
 import type { ChainLink } from '../../event-log/verify/page-chain.ts'
-import type { LogFault, LogVerdict } from '../../event-log/verify/verify-log.ts'
+import type { LogVerdict } from '../../event-log/verify/verify-log.ts'
 import { auditedTypes } from '../../events/audited.ts'
 import { catalogue } from '../../events/catalogue.ts'
 import { organizationOfStream } from '../../events/streams.ts'
@@ -313,12 +313,7 @@ const verify = query({
           `${events} events, position ${position} of ${head}, ${Math.round((events * 1_000) / Math.max(1, elapsedMs))} events/s`,
         ),
     })
-    const failed = verdict.faults.length > 0
-    return {
-      json: verdictJson(verdict),
-      failed,
-      lines: failed ? verdict.faults.map(faultLine) : soundLines(verdict),
-    }
+    return { json: verdictJson(verdict), failed: verdict.faults.length > 0 }
   },
 })
 
@@ -342,30 +337,6 @@ const verdictJson = ({ events, streams, known, checkpoints, against, faults }: L
     faults,
   }
 }
-
-const faultLine = ({ stream, revision, event_id, fault }: LogFault): string => {
-  const place = revision === null ? '' : `  revision ${revision}`
-  return `BROKEN  ${stream}${place}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`
-}
-
-const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict): string[] => [
-  `ok      ${streams} streams, ${events} events, ${checkpoints.recomputed} checkpoints`,
-  ...(checkpoints.earlier === 0
-    ? []
-    : [
-        `note    ${checkpoints.earlier} checkpoints belong to logs that this log was copied from: their signatures are valid`,
-      ]),
-  ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
-  ...checkpoints.announced.map(
-    ({ key_id, reason }) => `note    the signing key ${key_id} was announced only by an operator: ${reason}`,
-  ),
-  ...(against === null ? [] : [`ok      ${extended(against)}`]),
-]
-
-const extended = ({ origin, size, verdict }: NonNullable<LogVerdict['against']>): string =>
-  verdict === 'extended'
-    ? `the log extends the checkpoint of ${size} leaves of ${origin}`
-    : `the log is a copy, and its tree begins with this checkpoint of ${size} leaves of ${origin}`
 
 export const declarations = [audit, listEvents, show, checkpoints, consistency, verify]
 

@@ -3,10 +3,9 @@ import { creditsText, formatCredits } from '../../billing/money.ts'
 import { monthAfter, monthStart } from '../../billing/months.ts'
 import { agreedNowMs } from '../../foundation/clocks.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
-import type { LedgerFault } from '../../ledger/check/verify.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { requestIdsIn, reverseCalls } from '../credits/reverse-calls.ts'
-import { type Context, command, query } from '../declare.ts'
+import { type Context, command, query, type Sections, titled } from '../declare.ts'
 import { flag, id, manyLines, month, number, organization, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { type ClosedMonth, closeMonth, requireClosable } from '../months/close-month.ts'
@@ -27,17 +26,11 @@ const onlyOf = () => organization({ help: 'only this organization (default: all)
 /** With more ledgers than this, people see only the ledgers that need attention. Programs see all of them. */
 const shownMax = 1_000
 
-const linesOf = <One>(
-  ledgers: readonly One[],
-  { lines, isFine }: { lines: (one: One) => readonly string[]; isFine: (one: One) => boolean },
-): string[] => {
-  if (ledgers.length <= shownMax) return ledgers.flatMap(lines)
-  const rest = ledgers.filter(isFine).length
-  return [
-    ...ledgers.filter((one) => !isFine(one)).flatMap(lines),
-    `ok      ${rest} other organizations, which only the JSON lists`,
-  ]
-}
+/** The ledgers that people see, under their heading. `isFine` ledgers are left out if there are too many. */
+const shownOf = <One>(ledgers: readonly One[], isFine: (one: One) => boolean): [string, readonly One[]] =>
+  ledgers.length <= shownMax
+    ? ['Ledgers', ledgers]
+    : ['Ledgers that need attention', ledgers.filter((one) => !isFine(one))]
 
 const verify = query({
   name: 'ledger verify',
@@ -55,10 +48,7 @@ const verify = query({
     return {
       json: { ok, read_models: readModels, ledgers: ledgers.map(verdictJson) },
       failed: !ok,
-      lines: [
-        ...linesOf(ledgers, { lines: verdictLines, isFine: isWithoutFinding }),
-        ...(readModels === null ? [] : [`BROKEN  read models: ${readModels}`]),
-      ],
+      sections: verdictSections({ ok, readModels, ledgers }),
     }
   },
 })
@@ -81,32 +71,28 @@ const verdictJson = (ledger: VerifiedLedger) => ({
   account_row: ledger.accountRow,
 })
 
-const verdictLines = ({
-  organizationId,
-  events,
-  digest,
-  fault,
-  known,
-  contradicted,
-  accountRow,
-}: VerifiedLedger): string[] => [
-  fault === null
-    ? `ok      ${organizationId}  ${events} events, digest ${digest}`
-    : `BROKEN  ${organizationId}  ${described(fault)}`,
-  ...(accountRow === 'changed'
-    ? [
-        `CHANGED ${organizationId}  its row in accounts was changed after the projector wrote it. Calls do not use the row, but pages and lists do; "projection rebuild accounts" repairs it`,
-      ]
-    : []),
-  ...contradicted.map(
-    ({ priceBookVersion, charges, first }) =>
-      `BROKEN  ${organizationId}  price book ${priceBookVersion} was changed after it had priced ${charges} charge${charges === 1 ? '' : 's'}, the first at revision ${first.revision} (call ${first.requestId ?? 'without a request id'}); "event-log verify" names the changed event`,
-  ),
-  ...known.map((one) => `known   ${organizationId}  ${described(one)}`),
-]
-
-const described = ({ revision, event_id, type, digest, fault }: LedgerFault): string =>
-  `revision ${revision}, ${event_id === null ? 'no event' : `event ${event_id} (${type})`}, digest ${digest === '' ? 'none' : digest}: ${fault}`
+const verdictSections = ({
+  ok,
+  readModels,
+  ledgers,
+}: {
+  readonly ok: boolean
+  readonly readModels: string | null
+  readonly ledgers: readonly VerifiedLedger[]
+}): Sections => {
+  const [heading, shown] = shownOf(ledgers, isWithoutFinding)
+  return [
+    {
+      ok,
+      ledgers: ledgers.length,
+      read_models: readModels,
+      ...(ledgers.some(({ accountRow }) => accountRow === 'changed') && {
+        note: 'A changed row in accounts concerns only pages and lists: "projection rebuild accounts" repairs it.',
+      }),
+    },
+    ...titled(heading, shown.map(verdictJson)),
+  ]
+}
 
 const asVerifyNames = { help: 'as shown by "ledger verify"' }
 
@@ -171,7 +157,7 @@ const reconcile = command({
     return {
       json: { ok, ledgers: ledgers.map(reconciledJson) },
       failed: !ok,
-      lines: linesOf(ledgers, { lines: reconciledLines, isFine: ({ differences }) => differences === 0 }),
+      sections: reconciledSections(ledgers, ok),
     }
   },
 })
@@ -193,17 +179,26 @@ const reconciledJson = (ledger: Reconciled) => ({
   named: ledger.named,
 })
 
-const reconciledLines = (ledger: Reconciled): string[] => [
-  `${ledger.differences === 0 ? 'ok      ' : 'DIFFERS '}${ledger.organizationId}  ${ledger.calls} calls up to revision ${ledger.through}`,
-  ...sumsOf(ledger).map(
-    ({ sku, log, projections, tariff }) =>
-      `  ${sku}  log ${log}, read models ${projections}${tariff === null ? '' : `, tariff ${tariff}`}`,
-  ),
-  ...ledger.named.map((one) => `  ${one}`),
-  ...(ledger.differences > ledger.named.length
-    ? [`  and ${ledger.differences - ledger.named.length} more`]
-    : []),
-]
+const reconciledSections = (ledgers: readonly Reconciled[], ok: boolean): Sections => {
+  const [heading, shown] = shownOf(ledgers, ({ differences }) => differences === 0)
+  return [
+    { ok, ledgers: ledgers.length },
+    ...titled(
+      heading,
+      shown.map(reconciledJson).map(({ sums: _, named: __, ...ledger }) => ledger),
+    ),
+    ...titled(
+      'Sums in credits',
+      shown.flatMap((one) => sumsOf(one).map((sum) => ({ organization_id: one.organizationId, ...sum }))),
+    ),
+    ...titled(
+      'Differences',
+      shown.flatMap(({ organizationId: organization_id, named }) =>
+        named.map((difference) => ({ organization_id, difference })),
+      ),
+    ),
+  ]
+}
 
 const closing = z.object({
   organization: organization({ help: 'organization id; not with --all' }).optional(),
