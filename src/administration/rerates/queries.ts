@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'
+import { rerateStream } from '../../events/streams.ts'
+import { type RerateRun, readRun } from '../../ledger/rerate/run.ts'
 import { type Answer, type Next, query, type Sections, titled } from '../declare.ts'
 import { document, id } from '../fields.ts'
 import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from './proof.ts'
-import { listRerates, type ReratePlan } from './rerates.ts'
+import type { ReratePlan } from './rerates.ts'
 
 /** The maximum number of ledgers of a run that are shown with their differences. The sums include all ledgers. */
 const ledgersShownMax = 100
@@ -49,7 +51,24 @@ const listed = query({
   ],
   next: [{ name: 'rerate plan', label: 'Plan a re-rate' }],
   nextOfRow: [{ name: 'rerate show', label: 'Show', given: ({ run }) => ({ run }) }],
-  run: async ({ foundation }) => ({ json: await listRerates(foundation) }),
+  run: async ({ foundation: { eventLog } }) => {
+    const streams = (await eventLog.streams(rerateStream(''))).sort().reverse()
+    const rows: unknown[] = []
+    for (const stream of streams)
+      rows.push(rowOf(await readRun(eventLog, stream.slice(rerateStream('').length))))
+    return { json: rows }
+  },
+})
+
+const rowOf = (found: RerateRun) => ({
+  run: found.run,
+  state: stateOf(found),
+  from: found.proposed?.from ?? '',
+  to: found.proposed?.to ?? '',
+  ledgers: found.proposed?.ledgers ?? 0,
+  calls: found.proposed?.calls ?? 0,
+  proposed_by: found.proposed?.by ?? '',
+  reason: found.proposed?.reason ?? '',
 })
 
 const show = query({
@@ -76,7 +95,8 @@ export const runAnswer = (found: ProvedRun): Answer & { readonly sections: Secti
   next: nextOf(found),
 })
 
-const stateOf = ({ applied, abandoned, approved, done, ledgers }: ProvedRun): string => {
+const stateOf = ({ proposed, applied, abandoned, approved, done, ledgers }: RerateRun): string => {
+  if (proposed === null) return 'never finished'
   if (applied !== null) return 'applied'
   if (abandoned !== null) return 'abandoned'
   if (done.size > 0) return `applied to ${done.size} of ${ledgers.size} ledgers`

@@ -11,7 +11,7 @@ import { rerateStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { planLedger } from '../../ledger/rerate/plan.ts'
-import { planDigest, pricesOf, readRun } from '../../ledger/rerate/run.ts'
+import { planDigest, pricesOf } from '../../ledger/rerate/run.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import type { PricesGiven } from '../fields.ts'
 import { InputFault } from '../input.ts'
@@ -162,37 +162,4 @@ const planWriter = ({ eventLog }: Pick<Foundation, 'eventLog'>, run: string, act
       bytes += encoded.data.length
     },
   }
-}
-
-/** Every run, newest first. */
-export const listRerates = async ({ eventLog }: Pick<Foundation, 'eventLog'>) => {
-  const streams = (await eventLog.streams(rerateStream(''))).sort().reverse()
-  const runs: Record<string, string | number>[] = []
-  for (const stream of streams) {
-    const { run, proposed, approved, applied, abandoned } = await readRun(
-      eventLog,
-      stream.slice(rerateStream('').length),
-    )
-    const state =
-      proposed === null
-        ? 'never finished'
-        : applied !== null
-          ? 'applied'
-          : abandoned !== null
-            ? 'abandoned'
-            : approved !== null
-              ? 'approved'
-              : 'proposed'
-    runs.push({
-      run,
-      state,
-      from: proposed?.from ?? '',
-      to: proposed?.to ?? '',
-      ledgers: proposed?.ledgers ?? 0,
-      calls: proposed?.calls ?? 0,
-      proposed_by: proposed?.by ?? '',
-      reason: proposed?.reason ?? '',
-    })
-  }
-  return runs
 }
