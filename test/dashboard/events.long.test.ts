@@ -110,9 +110,11 @@ describe('one event', () => {
     expect(body).toContain('&quot;charge_id&quot;: &quot;')
     expect(hrefs(body, /\/calls\//)).toEqual([`/organizations/${scene.organizationId}/calls/${request}`])
     expect(hrefs(body, /^\/organizations\/\w+$/)).toContain(`/organizations/${scene.organizationId}`)
-    // The page links to the previous event, which is the call that caused this event, and to the next event.
-    expect(hrefs(body, /event-log\/show\?/)).toEqual([at(revision - 1), at(revision + 1), at(revision - 1)])
-    expect(body).toContain('Its cause: KeyUsed')
+    // The page names the event that caused this event, and links to the previous and the next event.
+    expect(body).toContain(
+      `<dt>Caused by</dt><dd><span class="id whole">${events[revision - 1]?.id}</span></dd>`,
+    )
+    expect(hrefs(body, /event-log\/show\?/)).toEqual([at(revision - 1), at(revision + 1)])
     expect(body).toContain('<dt>Chain</dt><dd>holds</dd>')
     const found = await ada.get(`/events/at/${charge?.position}`)
     expect({ status: found.statusCode, to: found.headers.location }).toEqual({

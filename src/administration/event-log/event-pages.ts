@@ -121,8 +121,6 @@ export type EventPage = {
    */
   readonly following: { readonly event: RecordedEvent; readonly link: ChainLink } | null
   readonly preceding: RecordedEvent | null
-  /** The event that caused the shown event; null if it is not among the last few events before it. */
-  readonly cause: RecordedEvent | null
 }
 
 /** One event with the events before and after it; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
@@ -148,22 +146,5 @@ export const eventPage = async (
     preceding,
     link: linkOf(event, preceding),
     following: next === null ? null : { event: next, link: linkOf(next, event) },
-    cause: await causeOf(eventLog, event),
   }
-}
-
-/** A charge directly follows the event that caused it, and other events rarely come long after their cause. */
-const causeWithin = 16
-
-const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {
-  const id = /"causation_id":"([0-9a-f-]{36})"/.exec(event.metadata)?.[1]
-  if (id === undefined || event.revision === 0) return null
-  const from = event.revision - 1
-  const before = await eventLog
-    .read(event.stream, { from, direction: 'backwards', max: causeWithin })
-    .catch((error: unknown) => {
-      if (error instanceof EventsUnreadable) return []
-      throw error
-    })
-  return before.find((one) => one.id === id) ?? null
 }

@@ -425,8 +425,8 @@ const shownText = (text: string): string => {
   return `${shown}${cut}\n`
 }
 
-/** The events next to an event, and the event that caused it. */
-const eventsAround = ({ event: { stream }, cause, preceding, following }: EventPage): Next[] => {
+/** The events next to an event. */
+const eventsAround = ({ event: { stream }, preceding, following }: EventPage): Next[] => {
   const toEvent = (label: string, of: RecordedEvent | null | undefined): Next[] =>
     of === null || of === undefined
       ? []
@@ -434,7 +434,6 @@ const eventsAround = ({ event: { stream }, cause, preceding, following }: EventP
   return [
     ...toEvent('Previous event of the stream', preceding),
     ...toEvent('Next event of the stream', following?.event),
-    ...toEvent(`Its cause: ${cause?.type}`, cause),
     { name: 'event-log list', label: 'Events of the stream', given: { stream } },
   ]
 }
