@@ -1,5 +1,6 @@
 import type { Query } from '../../projections/projection.ts'
-import { balanceMicro, pays } from './queries.ts'
+import { balanceMicro } from '../administration/organizations/organizations.ts'
+import { pays } from './queries.ts'
 
 /** The newest call with a request id, among the newest hundred lines of calls. */
 export const newestCall = (): Query<{ organization_id: string; request_id: string }> => ({

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
-import { namesOf } from '../administration/organizations/organizations.ts'
+import { balanceMicro, namesOf } from '../administration/organizations/organizations.ts'
 
 /** Queries for pages. Each returns a limited number of rows and uses an index. */
 
@@ -11,11 +11,6 @@ export const rowsOf = async <Row extends pg.QueryResultRow>(
 
 /** The condition for organizations that pay. Totals over organizations do not include test organizations, whose credits are not money. */
 export const pays = String.raw`organization_id not like 'org\_test\_%'`
-
-/** The balance of an account (`accounts a`): the credits that can be used at the time $1, minus the overdraft used. */
-export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
-  where l.organization_id = a.organization_id and l.remaining_micro > 0
-    and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
 
 /** Names that are not allowed in a person's password. */
 export const guessableNames = async (

@@ -31,6 +31,11 @@ export type OrganizationRow = {
   last_call_at: Date | null
 }
 
+/** The balance of an account (`accounts a`): the credits that can be used at the time $1, minus the overdraft used. */
+export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
+  where l.organization_id = a.organization_id and l.remaining_micro > 0
+    and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
+
 /** Registered organizations after the given one, ordered by id, and so by age. Lots and keys that have expired do not count. */
 export const organizationsAfter = async (
   { pool }: Pick<Foundation, 'pool'>,
@@ -38,9 +43,7 @@ export const organizationsAfter = async (
 ): Promise<OrganizationRow[]> => {
   const { rows } = await pool.query<OrganizationRow>(
     `select a.organization_id, a.name, a.registered_at, a.charged_micro::text, k.live_keys, k.last_call_at,
-            (coalesce((select sum(l.remaining_micro) from account_lots l
-              where l.organization_id = a.organization_id and (l.expires_at is null or l.expires_at > $1)), 0)
-             - a.overdrawn_micro)::text as balance_micro
+            ${balanceMicro} as balance_micro
        from accounts a
        cross join lateral (
          select (count(*) filter (where revoked_at is null and (expires_at is null or expires_at > $1)
