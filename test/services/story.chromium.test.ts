@@ -106,7 +106,8 @@ const refundIt = async (page: Page): Promise<void> => {
 const proposePrice = async (page: Page): Promise<string> => {
   await click(page, 'Prices')
   await click(page, 'Propose prices')
-  await page.getByLabel('(ip_lookup.located)').fill('0.5')
+  await page.getByLabel('Rule', { exact: true }).selectOption('ip_lookup.located')
+  await page.getByLabel('New price').fill('0.5')
   await page.getByLabel('From (UTC)').fill(at(1).slice(0, 16))
   await page.getByLabel('Reason').fill('the contract of next year')
   await press(page, 'Preview')
@@ -215,7 +216,6 @@ const rebuild = async (page: Page): Promise<void> => {
     if (progress !== null) told(progress.textContent)
   }).observe(document, { subtree: true, childList: true, characterData: true })`)
   await click(page, 'Operations')
-  await click(page, 'ledger_lines')
   await click(page, /^Rebuild ledger_lines/)
   await page.getByLabel('Reason').fill('to see it move')
   await press(page, 'Preview')
