@@ -13,6 +13,12 @@ const healthyMs = 120_000
 export const compose = (...args: readonly string[]): Promise<string> =>
   run(['docker', 'compose', ...args], { cwd: checkout })
 
+/** Removes everything. The containers get no time to end, because their data is removed, too. */
+export const removeAll = async (): Promise<void> => {
+  await compose('kill')
+  await compose('down', '--volumes')
+}
+
 /** The exact text of the nth block of shell commands below a heading in the deployment guide. */
 const block = async (heading: string, n: number): Promise<string> => {
   const guide = await readFile(join(checkout, 'src/guides/deployment.md'), 'utf8')
@@ -33,8 +39,9 @@ export const guide = {
 export const type = async (commands: string): Promise<string> =>
   run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], { cwd: checkout, timeoutMs: commandsMs })
 
+/** Runs a command in a container of the service, because a container of its own takes several seconds to start and to remove. */
 export const commandLine = async (...args: readonly string[]): Promise<Record<string, string>> =>
-  JSON.parse(await compose('run', '--rm', '-T', '--no-deps', 'migrate', ...args, '--json'))
+  JSON.parse(await compose('exec', '-T', 'api', 'node', 'src/cli.ts', ...args, '--json'))
 
 export type Partner = { readonly organization: string; readonly apiKey: string; readonly granted: number }
 

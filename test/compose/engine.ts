@@ -84,7 +84,6 @@ const targets: Readonly<Record<string, RegExp>> = {
   postgres: /^postgres:/,
   redis: /^redis:/,
   caddy: /^caddy:/,
-  prometheus: /prometheus:/,
 }
 
 /** Builds the images, with the names from docker-compose.yml. */
@@ -153,4 +152,12 @@ const checkOut = async (checkout: string): Promise<void> => {
     ],
     { cwd: root },
   )
+}
+
+/** As a program, this file only makes the images, so that the tests have less to do. */
+if (import.meta.main) {
+  const work = process.env.COMPOSE_WORK ?? ''
+  const engine = await startEngine(work)
+  if (typeof engine === 'string') throw new Error(engine)
+  await makeImages(work, join(work, 'checkout')).finally(() => stop(engine))
 }
