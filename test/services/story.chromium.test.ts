@@ -20,7 +20,6 @@ afterAll(async () => {
   await house.close()
 })
 
-const storyMs = 180_000
 /** The longest wait for a step, even on a busy machine. */
 const eventualMs = 30_000
 
@@ -263,58 +262,50 @@ const readAudit = async (page: Page): Promise<void> => {
   expect(missing).toEqual([])
 }
 
-test(
-  'a key is issued, its call is made, seen, explained, refunded and proved, prices and a month are settled, a projection is rebuilt',
-  async () => {
-    const [first, other] = [await open(house.ada), await open(house.bob)]
-    const [page, second] = [first.page, other.page]
-    ada = first.person
-    const complaints = (): string[] => [...first.complaints(), ...other.complaints()]
-    const chapter = async <Result>(title: string, work: () => Promise<Result>): Promise<Result> => {
-      const result = await work().catch(async (cause: unknown) => {
-        await picture(page, 'story-fault')
-        throw new Error(`${title}, at ${page.url()}: ${String(cause)}`, { cause })
-      })
-      expect({ title, complaints: complaints() }).toEqual({ title, complaints: [] })
-      return result
-    }
-    const requestId = await chapter('issue a key and call', () => issueAndCall(page))
-    await chapter('see and explain the call', () => explain(page, requestId))
-    await chapter('refund it', () => refundIt(page))
-    const proposal = await chapter('propose a price', () => proposePrice(page))
-    await chapter('approve it as another person', () => approvePrice(second, proposal))
-    await chapter('re-rate', () => rerate(page, second, proposal))
-    await chapter('close the month and download it', () => closeMonth(page))
-    await chapter('verify a receipt offline', () => verifyReceipt(page, requestId))
-    await chapter('rebuild with progress', () => rebuild(page))
-    await chapter('read who did all that', () => readAudit(page))
-  },
-  storyMs,
-)
+test('a key is issued, its call is made, seen, explained, refunded and proved, prices and a month are settled, a projection is rebuilt', async () => {
+  const [first, other] = [await open(house.ada), await open(house.bob)]
+  const [page, second] = [first.page, other.page]
+  ada = first.person
+  const complaints = (): string[] => [...first.complaints(), ...other.complaints()]
+  const chapter = async <Result>(title: string, work: () => Promise<Result>): Promise<Result> => {
+    const result = await work().catch(async (cause: unknown) => {
+      await picture(page, 'story-fault')
+      throw new Error(`${title}, at ${page.url()}: ${String(cause)}`, { cause })
+    })
+    expect({ title, complaints: complaints() }).toEqual({ title, complaints: [] })
+    return result
+  }
+  const requestId = await chapter('issue a key and call', () => issueAndCall(page))
+  await chapter('see and explain the call', () => explain(page, requestId))
+  await chapter('refund it', () => refundIt(page))
+  const proposal = await chapter('propose a price', () => proposePrice(page))
+  await chapter('approve it as another person', () => approvePrice(second, proposal))
+  await chapter('re-rate', () => rerate(page, second, proposal))
+  await chapter('close the month and download it', () => closeMonth(page))
+  await chapter('verify a receipt offline', () => verifyReceipt(page, requestId))
+  await chapter('rebuild with progress', () => rebuild(page))
+  await chapter('read who did all that', () => readAudit(page))
+})
 
-test(
-  'without JavaScript a person signs in, issues a key, and refunds its call',
-  async () => {
-    const window = await chromium.open({ scheme: 'dark', width: 390, script: false })
-    const { page } = window
-    await page.goto(`${organization}/key/issue`)
-    ada ??= (await open(house.ada)).person
-    await page.getByLabel('User').fill(ada.name)
-    await page.getByLabel('Password').fill(ada.password)
-    await press(page, 'Sign in')
-    // The link that was opened still leads to its page after signing in.
-    expect(pathOf(page)).toBe(`${organization}/key/issue`)
-    await page.getByLabel('Name').fill('without scripts')
-    await press(page, 'Issue')
-    expect(await page.locator('button[data-copy]:visible').count()).toBe(0)
-    const answer = await pasted(await page.locator('#line-0').innerText())
-    const requestId = /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''
-    await page.goto(`${organization}/ledger/lines`)
-    await appears(page, `a:has-text("${requestId}")`)
-    await click(page, requestId)
-    await refundIt(page)
-    expect(window.complaints()).toEqual([])
-    await window.close()
-  },
-  storyMs,
-)
+test('without JavaScript a person signs in, issues a key, and refunds its call', async () => {
+  const window = await chromium.open({ scheme: 'dark', width: 390, script: false })
+  const { page } = window
+  await page.goto(`${organization}/key/issue`)
+  ada ??= (await open(house.ada)).person
+  await page.getByLabel('User').fill(ada.name)
+  await page.getByLabel('Password').fill(ada.password)
+  await press(page, 'Sign in')
+  // The link that was opened still leads to its page after signing in.
+  expect(pathOf(page)).toBe(`${organization}/key/issue`)
+  await page.getByLabel('Name').fill('without scripts')
+  await press(page, 'Issue')
+  expect(await page.locator('button[data-copy]:visible').count()).toBe(0)
+  const answer = await pasted(await page.locator('#line-0').innerText())
+  const requestId = /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''
+  await page.goto(`${organization}/ledger/lines`)
+  await appears(page, `a:has-text("${requestId}")`)
+  await click(page, requestId)
+  await refundIt(page)
+  expect(window.complaints()).toEqual([])
+  await window.close()
+})

@@ -16,6 +16,9 @@ export const screens: readonly Screen[] = [
   { scheme: 'dark', width: 390 },
 ]
 
+/** Only ends a test that hangs. On a busy machine, a page takes far longer than on a quiet one. */
+const hangsAfterMs = 120_000
+
 export type Window = {
   readonly page: Page
   /** The console messages and violations of the content security policy since the last call. */
@@ -44,6 +47,7 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
         locale: 'en-GB',
         timezoneId: 'Asia/Tokyo',
       })
+      context.setDefaultTimeout(hangsAfterMs)
       contexts.push(context)
       const page = await context.newPage()
       let said: string[] = []
