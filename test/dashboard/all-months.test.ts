@@ -168,6 +168,7 @@ describe('closing the month for all organizations', () => {
       '/ledger/close?',
     )
     const now = await close(monthOf(1))
+    await room.caughtUp()
     // A restored installation has no stored files, but its months are closed.
     await room.foundation.pool.query('delete from closed_month_files')
     for (const ago of [1, 2]) {
