@@ -76,12 +76,19 @@ export const eventHref = ({ stream, revision }: { readonly stream: string; reado
 
 export const streamHref = (stream: string) => `/commands/event-log/list?${query({ stream })}`
 
-/** The fields of a form. A form below an organization has no fields for one or all organizations. */
+/**
+ * The fields of a form. A form below an organization has no fields for one or all organizations. Optional documents come last, because few
+ * people write JSON.
+ */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
-  fields.filter(
-    ({ control, name }) =>
-      control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
-  )
+  fields
+    .filter(
+      ({ control, name }) =>
+        control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
+    )
+    .toSorted((one, other) => Number(isExtra(one)) - Number(isExtra(other)))
+
+const isExtra = ({ control, required }: Field): boolean => control === 'document' && !required
 
 /** The values from a form, without empty fields. If boxes are ticked by default, a form without a ticked box is also a choice. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
