@@ -217,7 +217,7 @@ export const cancelRebuilds = async (
       where state = 'running' and projections && $1::text[] returning rebuild_id, state, projections`,
     [names, actor, silentMs],
   )
-  // The server keeps the connection of a process that is frozen, or whose host was lost, and thereby its lock.
+  // The server keeps the connection of a process that is frozen, or whose host was lost, so the lock is kept too.
   const silent = rows.flatMap(({ state, projections }) => (state === 'cancelled' ? projections : []))
   await pool.query(
     `select pg_terminate_backend(pid, $2) from pg_locks

@@ -69,7 +69,7 @@ export const companyOf = (
   defaults: { readonly source: string; readonly sourceUpdatedAt: string; readonly yearMax: number },
 ): RankedCompany | { readonly refused: CompanyRefusal } => {
   if (!isRecord(raw)) return { refused: 'not_an_object' }
-  const site = siteOf(firstOf(raw.domain), firstOf(raw.website))
+  const site = siteOf({ domain: firstOf(raw.domain), website: firstOf(raw.website) })
   if ('refused' in site) return site
   const name = nameOf(firstOf(raw.name))
   if ('refused' in name) return name
@@ -133,10 +133,12 @@ const isEmpty = (value: unknown): boolean => {
 
 type Site = { readonly domain: string; readonly website: string | null; readonly direct: boolean }
 
-const siteOf = (
-  domain: unknown,
-  website: unknown,
-): Site | { readonly refused: 'no_domain' | 'website_unusable' } => {
+const siteOf = ({
+  domain,
+  website,
+}: Readonly<Record<'domain' | 'website', unknown>>):
+  | Site
+  | { readonly refused: 'no_domain' | 'website_unusable' } => {
   const given = domain ?? website
   if (given === undefined) return { refused: 'no_domain' }
   const address = webAddressOf(given)
