@@ -148,10 +148,11 @@ describe('4.2 POST /v1/ip/lookup', () => {
     })
 
     test('the submitted text is repeated, cut to 1,024 characters', async () => {
-      const ip = `${'1'.repeat(1_023)}xyz`
+      // Ids, digests and times in the events never contain this character.
+      const ip = `${'?'.repeat(1_023)}xyz`
       const answer = await house.lookup(partner, { ip })
-      expectRefusedCall(answer, partner, malformed(`${'1'.repeat(1_023)}x`))
-      expect(JSON.stringify(answer.events)).not.toContain('111')
+      expectRefusedCall(answer, partner, malformed(`${'?'.repeat(1_023)}x`))
+      expect(JSON.stringify(answer.events)).not.toContain('?')
     })
   })
 
